@@ -1,0 +1,176 @@
+"""The typed events of a run: the one vocabulary of the journal and of every report.
+
+Reports are pure functions of a list of events, so each can be made again from the journal.
+An event is one JSON object a line; its key ``event`` names its class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+GREEN = ("PASS", "XFAIL", "SKIP")
+"""Verdicts that leave the exit code at 0. NOT-RUN is neither green nor red: a run that stops early says so itself."""
+
+RED = ("FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID")
+"""Verdicts that make the exit code 1: a wrong answer, no answer, or an answer that proves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One disagreement with its numbers, as the worker measured it.
+
+    ``oracle`` is a word of the ledger (value, stride, compile-error, ...), ``path`` leads to the place
+    (``call 0, output[1]``), ``stage`` is the first stage of the ladder that shows it, ``error`` holds
+    ``type``, ``message``, ``chain`` (class names of the exception and its causes) and ``trace``,
+    ``place`` is the YAML ``file:line:column`` where known.
+    """
+
+    oracle: str
+    message: str
+    path: str = ""
+    stage: str | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """First event. ``environments`` has one entry a Python: ``python``, ``torch``, ``version``."""
+
+    run: str
+    version: str
+    argv: tuple[str, ...]
+    started: str  # UTC, ISO 8601, seconds
+    host: str
+    folder: str
+    environments: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VariantPlanned:
+    """One for each variant and environment, before anything runs, in report order."""
+
+    id: str
+    case: str
+    suite: str
+    suites: tuple[str, ...]
+    backend: str
+    torch: str
+    python: str
+    device: str
+    dtype: str
+    label: str  # the id without its backend
+    file: str
+    line: int
+    column: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class VariantStarted:
+    """The variant's first process was asked for."""
+
+    id: str
+    torch: str
+
+
+@dataclass(frozen=True, slots=True)
+class VariantFinished:
+    """A verdict. ``(id, torch)`` is unique in a run.
+
+    ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles.
+    ``labels`` are remarks that do not change the verdict, such as ``nearer-to-float64``.
+    """
+
+    id: str
+    case: str
+    suite: str
+    suites: tuple[str, ...]
+    backend: str
+    torch: str
+    python: str
+    device: str
+    dtype: str
+    label: str
+    file: str
+    line: int
+    verdict: str
+    seconds: float
+    column: int = 1
+    params: Mapping[str, Any] = field(default_factory=dict)
+    stage: str | None = None
+    oracles: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+    stages: Mapping[str, str] = field(default_factory=dict)
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    break_reasons: tuple[str, ...] = ()
+    recompiles: int | None = None
+    comparisons: int = 0
+    known: str | None = None
+    signal: str | None = None
+    stack: str = ""
+    output: str = ""
+    repro: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about the run itself that a person should know, such as a full disk."""
+
+    message: str
+    severity: str = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """Last event; absent when the runner itself was killed."""
+
+    exit_code: int
+    seconds: float
+    interrupted: bool = False
+
+
+Event = RunStarted | VariantPlanned | VariantStarted | VariantFinished | Notice | RunFinished
+
+_CLASSES: dict[str, type] = {
+    "run-started": RunStarted,
+    "variant-planned": VariantPlanned,
+    "variant-started": VariantStarted,
+    "variant-finished": VariantFinished,
+    "notice": Notice,
+    "run-finished": RunFinished,
+}
+_NAMES = {cls: name for name, cls in _CLASSES.items()}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as a plain dict, its kind under ``event``."""
+    return {"event": _NAMES[type(event)], **dataclasses.asdict(event)}
+
+
+def from_json(data: Mapping[str, Any]) -> Event | None:
+    """The event of a journal line; None for a kind this version does not know. Unknown keys are dropped."""
+    cls = _CLASSES.get(data.get("event", ""))
+    if cls is None:
+        return None
+    known = {f.name for f in dataclasses.fields(cls)}
+    values = {key: _frozen(value) for key, value in data.items() if key in known}
+    if cls is VariantFinished:
+        values["findings"] = tuple(_finding(f) for f in data.get("findings", ()))
+    return cls(**values)  # type: ignore[no-any-return]
+
+
+def _finding(data: Mapping[str, Any]) -> Finding:
+    known = {f.name for f in dataclasses.fields(Finding)}
+    return Finding(**{key: value for key, value in data.items() if key in known})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

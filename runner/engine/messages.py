@@ -1,0 +1,80 @@
+"""What goes over the wire between control and worker: one JSON object a line, both ways.
+
+Control to worker: a ``Job``. Worker to control: ``{"phase": name}`` whenever a new part begins, then
+exactly one ``{"outcome": {...}}``. A worker that ends without an outcome is an error, whatever its exit status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
+"""The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One process's work: the reference runs, one backend, the comparison.
+
+    ``source`` defines ``make_model()``, ``make_inputs()`` and, for several calls, ``CALLS``, a list of functions
+    like ``make_inputs``. ``timeout`` is in seconds, ``memory`` in bytes on top of what torch itself takes.
+    """
+
+    key: str
+    id: str
+    environment: str  # which Python runs it: a key of the engine's environments
+    name: str  # a file stem for the source
+    source: str
+    backend: Mapping[str, Any]  # backend, dynamic, fullgraph, mode, options
+    seed: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    train: bool = False
+    grad: Mapping[str, Any] = field(default_factory=lambda: {"mode": "forward"})
+    autocast: str | None = None
+    threads: int = 2
+    config: Mapping[str, Any] = field(default_factory=dict)
+    expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, graphs, graph_breaks, recompiles
+    tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact
+    ignore: tuple[str, ...] = ()
+    float64: bool = True
+    imports: tuple[str, ...] = ()  # modules to import first
+    paths: tuple[str, ...] = ()  # appended to sys.path
+    timeout: float = 60.0
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended.
+
+    ``ended`` is ``result`` (then ``result`` holds the worker's record), ``signal``, ``timeout``, ``memory``, ``no-result`` or
+    ``broken`` (the harness itself failed; ``detail`` says how). ``phase`` is the last one begun.
+    """
+
+    job: Job
+    ended: str
+    seconds: float
+    phase: str = "load"
+    result: Mapping[str, Any] = field(default_factory=dict)
+    signal: str | None = None
+    exit_status: int | None = None
+    stack: str = ""  # faulthandler's, for a signal or a timeout
+    output: str = ""  # the last of stdout and stderr
+    detail: str = ""
+
+
+RESULT_KEYS = """
+The worker's record (``Outcome.result``):
+
+findings      list of {oracle, message, path, numbers, error{type, message, chain, trace, line}}
+trust         null, or {verdict: FLAKY|VACUOUS|INVALID, reason, error}
+labels        list of str: nearer-to-float64, within-float64-noise, ...
+notes         list of str: why the float64 reference was dropped, ...
+comparisons   how many things were compared
+graphs, graph_breaks, recompiles   int; break_reasons list of str
+eager_error   null, or an error as above (eager raised, as expected)
+seconds       {phase: seconds}
+"""

@@ -1,0 +1,359 @@
+"""The frozen dataclasses that flow from the reader to the builder and the plan.
+
+Values inside a chain are small expression nodes (``Literal``, ``Ref``, ...), so that the builder
+writes them out and nobody has to read YAML twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.diagnostics import Span
+
+# --- values in arguments -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A plain scalar: None, bool, int, float or text."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """``$name``, ``$name.attr``, ``$name[0]``, ``$self.c``; ``name`` is ``_`` for the previous value.
+
+    ``path`` holds attribute names (str) and items (int), in order.
+    """
+
+    name: str
+    path: tuple[str | int, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """``torch.float16``, ``torch.channels_last``; ``$dtype`` and ``$device`` keep their dollar."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``${...}``: the text between the braces, checked by ``spec.expr``."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``"[:, 0]"``: one entry a dimension. An entry is an int, None, Ellipsis, a ``Ref``, an
+    ``Arithmetic``, a list of ints, or a slice as a 3-tuple of those."""
+
+    entries: tuple[Any, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLiteral:
+    """``{$tensor: [1, 2], dtype: torch.int64}``."""
+
+    value: Value
+    options: tuple[tuple[str, Value], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """``{$fn: {args, chain, return}}``."""
+
+    args: tuple[str, ...]
+    chain: tuple[Node, ...]
+    result: Value | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A plain list."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A plain mapping."""
+
+    items: tuple[tuple[str, Value], ...]
+
+
+Value = Literal | Ref | Constant | Arithmetic | Index | TensorLiteral | Function | Items | Table
+
+# --- steps ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments of one call. ``bare`` means none were written: apply it to the previous value."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: tuple[tuple[str, Value], ...] = ()
+    bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator with its arguments; for ``nn.X`` these go to the constructor and ``call`` to the call."""
+
+    operator: str
+    arguments: Arguments
+    span: Span
+    out: tuple[str, ...] = ()  # () unnamed; one name; or several to unpack; "self.x" writes state
+    unpack: bool = False
+    call: Arguments | None = None
+    id: str | None = None
+    train: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class With:
+    """``with: [contexts]`` around a chain."""
+
+    contexts: tuple[Step, ...]
+    chain: tuple[Node, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``if: condition`` with ``do:`` and ``else:``."""
+
+    condition: Value
+    do: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+    span: Span
+
+
+Node = Step | With | If
+
+# --- inputs, state -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input or one piece of state. ``kind`` says which of the fields counts.
+
+    ``tensor`` (shape, init), ``values`` (values, tile), ``view`` (view_of), ``list`` (items), ``python`` (python).
+    """
+
+    name: str
+    kind: str
+    span: Span
+    shape: tuple[Value, ...] | None = None
+    dtype: str | None = None  # without "torch."; None means the dtypes axis
+    init: str | None = None
+    init_args: tuple[Value, ...] = ()
+    values: Value | None = None
+    tile: int | None = None
+    view_of: str | None = None
+    items: tuple[Input, ...] = ()
+    python: Value | None = None
+    layout: tuple[Node, ...] = ()
+    requires_grad: bool = False
+    hidden: bool = False
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A further call of the compiled object: other params and inputs, fresh data."""
+
+    params: Mapping[str, Any]
+    inputs: tuple[Input, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PythonModule:
+    """``module: {file, name, args}``; ``file`` is absolute."""
+
+    file: str
+    name: str
+    args: tuple[tuple[str, Value], ...]
+    span: Span
+
+
+# --- expectations --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One ledger entry. Empty selectors match everything."""
+
+    span: Span
+    stage: str | None = None
+    oracle: tuple[str, ...] = ()
+    error: str | None = None
+    torch: str | None = None
+    backend: tuple[str, ...] = ()
+    device: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    platform: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    issue: str | None = None
+    reason: str | None = None
+    why: str = "bug"
+    review: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raises:
+    """What eager must raise: a class name as the case writes it, and a pattern."""
+
+    type: str
+    match: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Expectations besides equality; the numbers are upper bounds."""
+
+    raises: Raises | None = None
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    recompiles: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Per dtype (``""`` is every dtype): rtol, atol, either may be None for torch's default."""
+
+    by_dtype: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    exact: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grad:
+    """``mode``: off, forward or backward."""
+
+    mode: str = "forward"
+    cotangent: str = "seeded"
+    order: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """Arguments of torch.compile that a case fixes."""
+
+    fullgraph: bool = False
+    mode: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Requires:
+    """What must be there, or the variant is skipped."""
+
+    torch: str | None = None
+    device: tuple[str, ...] = ()
+    package: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model and its inputs, declared. The axes (params, dtypes, devices, modes) are not yet chosen."""
+
+    name: str
+    file: str  # absolute
+    span: Span
+    doc: str = ""
+    tags: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    exclude: tuple[Mapping[str, Any], ...] = ()
+    inputs: tuple[Input, ...] = ()
+    state: tuple[Input, ...] = ()
+    chain: tuple[Node, ...] = ()
+    result: Value | None = None
+    module: PythonModule | None = None
+    calls: tuple[Call, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    devices: tuple[str, ...] = ("cpu",)
+    param_dtype: str | None = None
+    train: tuple[bool, ...] = (False,)
+    grad: tuple[Grad, ...] = (Grad(),)
+    dynamic: tuple[bool | None, ...] = (None,)
+    autocast: tuple[str | None, ...] = (None,)
+    threads: tuple[int | None, ...] = (None,)
+    requires: Requires = Requires()
+    compile: Compile = Compile()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    expect: Expect = Expect()
+    tolerance: Tolerance = Tolerance()
+    ignore: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None  # seconds
+    memory: int | None = None  # bytes
+    known: tuple[Known, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A column of the table: ``name`` is what people read, ``backend`` what torch.compile is given."""
+
+    name: str
+    backend: str
+    dynamic: bool | None = None
+    fullgraph: bool | None = None
+    mode: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What to run: cases, backends, devices. A spec file named on the command line is one too."""
+
+    name: str
+    file: str
+    doc: str = ""
+    cases: tuple[Case, ...] = ()
+    backends: tuple[Backend, ...] = (Backend("inductor", "inductor"),)
+    devices: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    select: str | None = None
+    manual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A case with every axis chosen, under one backend: the thing that runs."""
+
+    id: str
+    case: Case
+    where: str  # the declaring file as ids show it
+    backend: Backend
+    dtype: str
+    device: str
+    params: Mapping[str, Any]
+    train: bool
+    grad: Grad
+    dynamic: bool | None
+    autocast: str | None
+    threads: int | None
+    suites: tuple[str, ...] = ()
+
+    @property
+    def case_id(self) -> str:
+        """``file::name``, as ids show it."""
+        return f"{self.where}::{self.case.name}"
+
+    @property
+    def label(self) -> str:
+        """The id without its backend: one row of the table."""
+        return self.id.rpartition("@")[0]
