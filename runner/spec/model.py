@@ -12,6 +12,12 @@ from typing import Any
 
 from runner.diagnostics import Span
 
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "complex64", "complex128", "complex32", "bool", "uint8", "int8", "int16", "int32",
+    "int64", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+)  # fmt: skip
+"""Dtypes that an input can have, without ``torch.``; one spelling each."""
+
 # --- values in arguments -------------------------------------------------------------------
 
 
@@ -39,6 +45,7 @@ class Constant:
     """``torch.float16``, ``torch.channels_last``; ``$dtype`` and ``$device`` keep their dollar."""
 
     name: str
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +307,7 @@ class Case:
     timeout: float | None = None  # seconds
     memory: int | None = None  # bytes
     known: tuple[Known, ...] = ()
+    axes: tuple[str, ...] = ()  # the axes in the order declared: params' names, train, grad, ..., devices
 
 
 @dataclass(frozen=True, slots=True)

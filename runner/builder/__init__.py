@@ -1,0 +1,1 @@
+"""Case to Python source, without torch."""

@@ -1,0 +1,309 @@
+"""A chain as Python statements, one a step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from runner.builder import operators
+from runner.builder.render import Renderer, call
+from runner.builder.scope import Scope
+from runner.diagnostics import Span, nearest
+from runner.spec.model import Function, If, Index, Node, Ref, Step, Value, With
+
+STATEMENTS = ("builtin.print", "torch._dynamo.graph_break")
+"""Steps that leave no value: ``$_`` stays as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of source and the place in the YAML that it comes from."""
+
+    text: str
+    span: Span | None = None
+
+
+@dataclass(slots=True)
+class Modules:
+    """The submodules that ``__init__`` makes. ``modes`` holds those with a train: of their own."""
+
+    lines: list[Line] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    modes: list[tuple[str, bool]] = field(default_factory=list)
+    suffix: str = ""  # .to(torch.bfloat16)
+
+    def name(self, wanted: str) -> str:
+        """A free attribute name: linear, linear_2, ..."""
+        count, name = 1, wanted
+        while name in self.ids:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.ids.add(name)
+        return name
+
+
+class ChainWriter:
+    """Writes nodes into ``lines``. ``modules`` is None where no nn modules can be made (layouts)."""
+
+    def __init__(self, scope: Scope, dtype: str, device: str, modules: Modules | None, indent: int) -> None:
+        self.scope, self.modules, self.indent = scope, modules, indent
+        self.dtype, self.device = dtype, device
+        self.lines: list[Line] = []
+        self.render = Renderer(scope, dtype, device, self._function)
+
+    def write(self, nodes: tuple[Node, ...], result: Value | None, returns: bool) -> None:
+        """Every node, and at the end, if ``returns``, what ``result`` (``$_`` when None) names."""
+        for place, node in enumerate(nodes):
+            last = place == len(nodes) - 1
+            direct = returns and last and _is_previous(result) and isinstance(node, Step) and not node.out
+            self._node(node, direct)
+            if direct and self.lines and self.lines[-1].text.lstrip().startswith("return "):
+                return
+        if returns:
+            self._return(result)
+
+    def _return(self, result: Value | None) -> None:
+        if result is None:
+            span = Span("", 1, 1)
+            text = self.scope.look_up("_", span) if self.scope.previous is not None else "None"
+        else:
+            text = self.render.value(result)
+        self._line(f"return {text}", None)
+
+    def _node(self, node: Node, direct: bool = False) -> None:
+        if isinstance(node, Step):
+            self._step(node, direct)
+        elif isinstance(node, With):
+            self._with(node)
+        else:
+            self._if(node)
+
+    def _line(self, text: str, span: Span | None) -> None:
+        self.lines.append(Line("    " * self.indent + text, span))
+
+    # --- steps ---
+
+    def _step(self, step: Step, direct: bool) -> None:
+        problems = self.scope.problems
+        operator = operators.resolve(step.operator)
+        if isinstance(operator, operators.Refusal):
+            problems.error(step.span, operator.message, operator.hint)
+            self._bind(step, "None")
+            return
+        if operator.kind == "operator" and self._statement(step, operator.python):
+            return
+        text = self._expression(step, operator)
+        if step.operator in STATEMENTS:
+            self._line(text, step.span)
+        elif direct:
+            self._line(f"return {text}", step.span)
+        else:
+            self._bind(step, text)
+
+    def _bind(self, step: Step, text: str) -> None:
+        """Give the value its name; it is ``$_`` from here on."""
+        scope = self.scope
+        if not step.out:
+            self._line(f"{scope.temporary} = {text}", step.span)
+            scope.previous, scope.previous_name = scope.temporary, None
+            return
+        targets = []
+        for place, name in enumerate(step.out):
+            if name == "_":  # the first stays reachable as $_
+                targets.append(scope.temporary if place == 0 else "_")
+            elif name.startswith("self."):
+                targets.append(self._state(name, step.span))
+            else:
+                targets.append(scope.define(name, step.span))
+        comma = "," if step.unpack and len(targets) == 1 else ""
+        self._line(f"{', '.join(targets)}{comma} = {text}", step.span)
+        first = step.out[0]
+        scope.previous, scope.previous_name = targets[0], None if first == "_" else first
+
+    def _state(self, name: str, span: Span) -> str:
+        attribute = name.removeprefix("self.")
+        if attribute not in self.scope.state:
+            hint = nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}"
+            self.scope.problems.error(span, f"self has no {attribute!r} to write to", hint)
+        self.scope.used.add(name)
+        return name
+
+    def _expression(self, step: Step, operator: operators.Operator) -> str:
+        problems, render = self.scope.problems, self.render
+        if operator.kind == "module":
+            return self._module(step, operator)
+        if operator.kind == "operator":
+            return self._operator(step, operator.python)
+        positional, keywords = render.arguments(step.arguments, step.span)
+        if operator.kind == "submodule":
+            name = operator.python.removeprefix("self.")
+            if name not in self.scope.state:
+                problems.error(step.span, f"self has no {name!r}", nearest(name, self.scope.state) or "an earlier step says id: " + name)
+            self.scope.used.add(f"self.{name}")
+            return call(operator.python, positional, keywords)
+        if operator.kind in ("method", "attribute"):
+            if not positional:
+                problems.error(step.span, f"the first positional of {step.operator} is the tensor", 'such as {"*": [$_], dim: 1}')
+                return "None"
+            receiver = positional[0] if step.arguments.bare else render.operand(step.arguments.positional[0])
+            if operator.kind == "attribute":
+                if len(positional) > 1 or keywords:
+                    problems.error(step.span, f"{step.operator} is an attribute and takes the tensor alone")
+                return f"{receiver}.{operator.python}"
+            return call(f"{receiver}.{operator.python}", positional[1:], keywords)
+        return call(operator.python, positional, keywords)
+
+    def _module(self, step: Step, operator: operators.Operator) -> str:
+        if self.modules is None:
+            self.scope.problems.error(step.span, f"{step.operator} is a module; only functions make a layout")
+            return "None"
+        text = call(operator.python, *self.render.arguments(step.arguments, None))
+        if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
+            text += self.modules.suffix
+        name = step.id or self.modules.name(_snake(step.operator.removeprefix("nn.")))
+        if step.id is not None:
+            if step.id in self.scope.state:
+                self.scope.problems.error(step.span, f"self already has a {step.id!r}", "ids and state share their names")
+            self.modules.ids.add(step.id)
+        self.scope.state[name] = step.span
+        self.modules.lines.append(Line(f"        self.{name} = {text}", step.span))
+        if step.train is not None:
+            self.modules.modes.append((name, step.train))
+        arguments = step.call if step.call is not None else step.arguments
+        if step.call is None:
+            return call(f"self.{name}", [self.scope.look_up("_", step.span)], [])
+        return call(f"self.{name}", *self.render.arguments(arguments, step.span))
+
+    def _operator(self, step: Step, word: str) -> str:
+        render, arguments = self.render, step.arguments
+        if arguments.bare:
+            operands = [self.scope.look_up("_", step.span)]
+        else:
+            operands = [render.operand(v) for v in arguments.positional]
+        wanted = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
+        if arguments.keywords or (wanted is not None and len(operands) != wanted) or not operands:
+            self.scope.problems.error(step.span, f"{step.operator} takes {wanted or 'some'} operands, not {len(operands)}")
+            return "None"
+        if word in operators.BINARY:
+            return f"{operands[0]} {operators.BINARY[word]} {operands[1]}"
+        if word in operators.UNARY:
+            return f"{operators.UNARY[word]}{operands[0]}"
+        if word == "getitem":
+            return f"{operands[0]}[{self._subscript(arguments.positional[1])}]"
+        if word == "contains":
+            return f"{operands[1]} in {operands[0]}"
+        if word == "call":
+            return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
+        return f"{'bool' if word == 'truth' else word}({operands[0]})" if word != "index" else f"{operands[0]}.__index__()"
+
+    def _subscript(self, value: Value) -> str:
+        return self.render.index(value) if isinstance(value, Index) else self.render.value(value)
+
+    def _statement(self, step: Step, word: str) -> bool:
+        """``a += b``, ``x[i] = v``, ``del x[i]``: written as such, because a call of them breaks the graph."""
+        if word not in operators.IN_PLACE and word not in ("setitem", "delitem"):
+            return False
+        values = step.arguments.positional
+        wanted = 3 if word == "setitem" else 2
+        if len(values) != wanted or step.arguments.keywords or not isinstance(values[0], Ref):
+            hint = "the first is a reference, such as $x or $_"
+            self.scope.problems.error(step.span, f"{step.operator} takes {wanted} positional arguments", hint)
+            return True
+        target = self.render.reference(values[0])
+        if word == "delitem":
+            self._line(f"del {target}[{self._subscript(values[1])}]", step.span)
+            return True
+        if word == "setitem":
+            self._line(f"{target}[{self._subscript(values[1])}] = {self.render.value(values[2])}", step.span)
+            return True
+        self._line(f"{target} {operators.IN_PLACE[word]} {self.render.value(values[1])}", step.span)
+        if values[0].name != "_":
+            self.scope.previous_name = None
+        self.scope.previous = target
+        if step.out and not (len(step.out) == 1 and self._names(step.out[0], target)):
+            self._bind(step, target)
+        return True
+
+    def _names(self, out: str, target: str) -> bool:
+        if out.startswith("self."):
+            return self._state(out, Span("", 1, 1)) == target
+        return self.scope.variables.get(out) == target
+
+    # --- blocks ---
+
+    def _with(self, node: With) -> None:
+        entered = []
+        for step in node.contexts:
+            context = operators.context(step.operator)
+            if isinstance(context, operators.Refusal):
+                self.scope.problems.error(step.span, context.message, context.hint)
+                continue
+            entered.append(call(context.python, *self.render.arguments(step.arguments, None)))
+        self._line(f"with {', '.join(entered) or 'torch.enable_grad()'}:", node.span)
+        self._block(node.chain)
+
+    def _block(self, nodes: tuple[Node, ...]) -> None:
+        self.indent += 1
+        before = len(self.lines)
+        for node in nodes:
+            self._node(node)
+        if len(self.lines) == before:
+            self._line("pass", None)
+        self.indent -= 1
+
+    def _if(self, node: If) -> None:
+        scope = self.scope
+        before, name_before = scope.previous, scope.previous_name
+        variables = dict(scope.variables)
+        self._line(f"if {self.render.value(node.condition)}:", node.span)
+        self._branch(node.do)
+        after_do = dict(scope.variables)
+        scope.variables, scope.previous, scope.previous_name = dict(variables), before, name_before
+        if node.otherwise or before != scope.temporary:
+            self._line("else:", node.span)
+            self._branch(node.otherwise)
+        # only what both branches make exists afterwards
+        scope.variables = {k: v for k, v in after_do.items() if k in scope.variables or k in variables}
+        scope.previous, scope.previous_name = scope.temporary, None
+
+    def _branch(self, nodes: tuple[Node, ...]) -> None:
+        """A branch ends with its value in the temporary, so that ``$_`` means one thing after the block."""
+        self._block(nodes)
+        self.indent += 1
+        if self.scope.previous is not None and self.scope.previous != self.scope.temporary:
+            if self.lines[-1].text.strip() == "pass":
+                self.lines.pop()
+            self._line(f"{self.scope.temporary} = {self.scope.look_up('_', Span('', 1, 1))}", None)
+        self.indent -= 1
+
+    # --- functions ---
+
+    def _function(self, function: Function) -> str:
+        name = self._function_name()
+        inner = self.scope.nested(function.args)
+        writer = ChainWriter(inner, self.dtype, self.device, self.modules, self.indent + 1)
+        if function.args:
+            inner.previous, inner.previous_name = inner.variables[function.args[0]], function.args[0]
+        arguments = ", ".join(inner.variables[a] for a in function.args)
+        self._line(f"def {name}({arguments}):", function.span)
+        writer.write(function.chain, function.result, returns=True)
+        self.lines += writer.lines
+        return name
+
+    def _function_name(self) -> str:
+        count = 1
+        while f"fn{count}" in self.scope.taken:
+            count += 1
+        self.scope.taken.add(f"fn{count}")
+        return f"fn{count}"
+
+
+def _is_previous(result: Value | None) -> bool:
+    return result is None or (isinstance(result, Ref) and result.name == "_" and not result.path)
+
+
+def _snake(name: str) -> str:
+    """ReflectionPad3d -> reflection_pad3d, LSTM -> lstm, BatchNorm1d -> batch_norm1d."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+

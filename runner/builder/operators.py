@@ -1,0 +1,250 @@
+"""Which names are operators, how each is written in Python, and what is refused.
+
+Cases come from strangers, so a name is an operator only if it stands in ``operators.json`` (the public tensor
+operators of torch 2.6 to 2.13, written by ``bench/operators.py``) or in the short tables below. Everything else
+is refused, with the reason where there is a better one than "unknown".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from runner.diagnostics import nearest
+
+# Python's own operators: how many operands, and how it is written.
+BINARY = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "is_": "is", "is_not": "is not",
+}  # fmt: skip
+UNARY = {"neg": "-", "pos": "+", "invert": "~", "inv": "~", "not_": "not "}
+IN_PLACE = {
+    "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "ipow": "**=",
+    "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
+}  # fmt: skip
+SPECIAL = {"getitem": 2, "setitem": 3, "delitem": 2, "contains": 2, "call": None, "abs": 1, "truth": 1, "index": 1}
+
+BUILTINS = ("int", "float", "bool", "len", "tuple", "list", "print", "abs", "min", "max", "sum", "range", "round",
+            "isinstance", "complex", "slice", "zip", "enumerate", "dict", "str")  # fmt: skip
+
+CONTEXTS = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
+            "torch.amp.autocast", "torch.device")  # fmt: skip
+
+EXTRA = ("torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dynamo.graph_break",
+         "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian", "torch.autograd.functional.vjp",
+         "torch.autograd.functional.jvp")  # fmt: skip
+
+SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
+                 "distributions", "nn.attention.flex_attention")  # fmt: skip
+
+ATTRIBUTES_OF_VALUES = frozenset({
+    # named results of torch operators
+    "values", "indices", "sign", "logabsdet", "Q", "R", "U", "S", "V", "Vh", "L", "LU", "pivots", "P", "info",
+    "eigenvalues", "eigenvectors", "solution", "residuals", "rank", "singular_values", "mantissa", "exponent", "min", "max",
+    "hist", "bin_edges", "data", "batch_sizes", "sorted_indices", "unsorted_indices",
+    # torch.distributions
+    "sample", "rsample", "log_prob", "entropy", "mean", "variance", "stddev", "mode", "probs", "logits", "cdf", "icdf",
+    "loc", "scale", "support",
+    # numbers
+    "bits", "eps", "tiny", "smallest_normal",
+})  # fmt: skip
+"""Attributes that ``$name.attr`` may reach besides a tensor's own; methods reached so could otherwise be called."""
+
+REFUSED: tuple[tuple[str, str], ...] = (
+    (r"(^|\.)__\w*|\.\w+__$", "dunder names reach past the operators into Python itself"),
+    (r"^torch\.(load|save|from_file|serialization\b.*|package\b.*)|\.(from_file|tofile|dump|dumps|memmap|DataSource)$|"
+     r"^aten\.(save|load|from_file|open)\b|^numpy\.(load|save|savez\w*|loadtxt|savetxt|fromfile|genfromtxt|fromregex)$",
+     "it reads or writes files"),
+    (r"^torch\.(hub|utils\.model_zoo|utils\.data|utils\.tensorboard|onnx|export)\b", "it reaches the network or loads code"),
+    (r"^torch\.(compile|compiler|_dynamo|_inductor|_functorch|jit|fx|ops|library|classes|_export)\b",
+     "the backends compile; a case is what they compile"),
+    (r"^torch\.(distributed|multiprocessing|futures|monitor)\b|^(nn|torch\.nn)\.(parallel|DataParallel)\b",
+     "it starts processes or talks to other machines"),
+    (r"^torch\.(set_\w+|manual_seed|seed|initial_seed|random\b.*|use_\w+|get_rng_state|set_rng_state|backends\b.*|"
+     r"cuda\b.*|cpu\b.*|mps\b.*|xpu\b.*|accelerator\b.*|overrides\b.*|_C\b.*|autograd\.set_\w+|utils\b.*|profiler\b.*|testing\b.*)",
+     "it changes or reads the state of the process, which belongs to the runner"),
+    (r"^Tensor\.(storage|untyped_storage|typed_storage|share_memory_|register_hook|register_post_accumulate_grad_hook|apply_|map_|"
+     r"map2_|module_load|reinforce|data_ptr|const_data_ptr|pin_memory|record_stream|ipu|xpu|mtia|set_|storage_type|as_subclass)$",
+     "it reaches past the tensor, into memory, storages or Python callbacks"),
+    (r"^nn\.(Module|Container|Sequential|ModuleList|ModuleDict|ParameterList|ParameterDict)$",
+     "it holds other modules; write its parts as steps"),
+    (r"^(os|sys|subprocess|shutil|socket|pathlib|importlib|pickle|io|ctypes|urllib|requests|tempfile|builtins|posix)\b",
+     "it is no tensor operator"),
+    (r"^builtin\.(eval|exec|open|compile|getattr|setattr|delattr|vars|globals|locals|input|breakpoint|type|object|super|memoryview|help|exit|quit)$",
+     "it runs code, opens files or changes objects"),
+    (r"^operator\.(attrgetter|methodcaller|itemgetter|setattr)$", "it reaches attributes by name"),
+    (r"^(numpy)\.(from_dlpack|lib|ctypeslib|core|testing|f2py|distutils|vectorize|frompyfunc|seterr\w*|setbufsize|random)\b",
+     "it is outside numpy's array functions"),
+    (r"^triton\.", "Triton kernels cannot be declared in this version"),
+)  # fmt: skip
+"""Patterns and the reason given. Order matters: the first that matches speaks."""
+
+NOT_LISTED = frozenset({"frombuffer", "is_storage", "from_dlpack", "register_kl", "_foobar_"})
+"""Names that the inventory holds and that are still no operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """``kind``: module, function, method, attribute, operator, submodule, context. ``python`` is how it is written."""
+
+    name: str
+    kind: str
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a name is no operator, and what to write instead."""
+
+    message: str
+    hint: str = ""
+
+
+@cache
+def inventory() -> dict[str, Any]:
+    """The lists of ``operators.json``: namespace to names; ``aten`` and ``prims`` map names to overloads."""
+    return json.loads((Path(__file__).parent / "operators.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+@cache
+def constants() -> frozenset[str]:
+    """Names of torch's dtypes, layouts, memory formats and numbers, without ``torch.``."""
+    return frozenset(n for n in inventory()["constants"] if not n.startswith("_"))
+
+
+@cache
+def dtypes() -> frozenset[str]:
+    """Names that can stand in ``dtypes:`` and ``dtype:``, without ``torch.``."""
+    others = {"channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "legacy_contiguous_format", "e",
+              "inf", "nan", "pi", "jagged", "strided"}  # fmt: skip
+    return frozenset(n for n in constants() if n not in others and not n.startswith("sparse_"))
+
+
+@cache
+def attributes() -> frozenset[str]:
+    """Attributes of tensors that are no methods: shape, T, dtype, ..."""
+    return frozenset(inventory()["attributes"])
+
+
+@cache
+def resolve(name: str, custom: bool = True) -> Operator | Refusal:
+    """The operator that ``name`` stands for, or why there is none."""
+    for pattern, reason in REFUSED:
+        if name not in EXTRA and name not in CONTEXTS and re.search(pattern, name):
+            return Refusal(f"{name!r} is refused: {reason}", "a model in Python goes in with module: and --allow-python")
+    space, _, rest = name.partition(".")
+    if not rest:
+        return Refusal(f"{name!r} is no operator: its namespace is missing", _spelled(name))
+    if name in EXTRA:
+        return Operator(name, "function", name)
+    if name in CONTEXTS:
+        return Refusal(f"{name!r} is a context", "write it in a block: - with: [{" + name + ": ...}]")
+    finder = _FINDERS.get(space)
+    if finder is None:
+        return Refusal(f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS))
+    return finder(name, rest)
+
+
+def context(name: str) -> Operator | Refusal:
+    """What may stand in ``with:``."""
+    if name in CONTEXTS:
+        return Operator(name, "context", name)
+    return Refusal(f"{name!r} is no context that a case may enter", nearest(name, CONTEXTS) or "contexts: " + ", ".join(CONTEXTS))
+
+
+def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) -> Operator | Refusal:
+    if word in known and word not in NOT_LISTED:
+        return Operator(name, kind, python)
+    head = name[: len(name) - len(word)]
+    return Refusal(f"unknown operator {name!r}", _near(word, known, head))
+
+
+def _near(word: str, known: Iterable[str], head: str) -> str:
+    close = nearest(word, known)
+    return close.replace("'", "'" + head, 1) if close else ""
+
+
+def _spelled(name: str) -> str:
+    """A spelling with its namespace for a bare word."""
+    lists = inventory()
+    for space in ("nn", "F", "torch", "Tensor", "aten"):
+        if name in lists[space]:
+            return f"did you mean '{space}.{name}'?"
+    return "namespaces: " + ", ".join(_FINDERS)
+
+
+def _torch(name: str, rest: str) -> Operator | Refusal:
+    lists = inventory()
+    for space in ("nn.functional", "nn"):
+        if rest.startswith(space + ".") and not any(rest.startswith(s + ".") for s in SUBNAMESPACES):
+            short = "F" if space == "nn.functional" else "nn"
+            return Refusal(f"{name!r} has a shorter spelling", f"write {short}.{rest[len(space) + 1 :]}")
+    for space in SUBNAMESPACES:
+        if rest.startswith(space + "."):
+            return _listed(name, rest[len(space) + 1 :], lists[space], "function", name)
+    if rest in constants():
+        return Refusal(f"{name!r} is a constant, not an operator", "it can be an argument")
+    return _listed(name, rest, lists["torch"], "function", name)
+
+
+def _tensor(name: str, rest: str) -> Operator | Refusal:
+    if rest in attributes():
+        return Operator(name, "attribute", rest)
+    return _listed(name, rest, inventory()["Tensor"] + sorted(attributes()), "method", rest)
+
+
+def _dispatched(name: str, rest: str) -> Operator | Refusal:
+    space = name.split(".")[0]
+    packets: dict[str, list[str]] = inventory()[space]
+    packet, _, overload = rest.partition(".")
+    if packet not in packets:
+        return Refusal(f"unknown operator {name!r}", _near(packet, packets, space + "."))
+    if overload and overload not in packets[packet]:
+        have = ", ".join(packets[packet])
+        return Refusal(f"{space}.{packet} has no overload {overload!r}", f"overloads: {have}")
+    return Operator(name, "function", f"torch.ops.{name}")
+
+
+def _python(name: str, rest: str) -> Operator | Refusal:
+    return _listed(name, rest, [*BINARY, *UNARY, *IN_PLACE, *SPECIAL], "operator", rest)
+
+
+def _numpy(name: str, rest: str) -> Operator | Refusal:
+    return _listed(name, rest, inventory()["numpy"], "function", name)
+
+
+def _builtin(name: str, rest: str) -> Operator | Refusal:
+    return _listed(name, rest, BUILTINS, "function", rest)
+
+
+def _custom(name: str, rest: str) -> Operator | Refusal:
+    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", rest) or rest.split(".")[0] in ("aten", "prims", "prim", "c10d", "profiler"):
+        return Refusal(f"{name!r} is no custom operator", "write custom.<namespace>.<operator>, and --import the module that registers it")
+    return Operator(name, "function", f"torch.ops.{rest}")
+
+
+def _submodule(name: str, rest: str) -> Operator | Refusal:
+    if not rest.isidentifier() or rest.startswith("_"):
+        return Refusal(f"{name!r} names no submodule", "write self.<id>, where a step says id: <id>")
+    return Operator(name, "submodule", name)
+
+
+_FINDERS = {
+    "nn": lambda name, rest: _listed(name, rest, inventory()["nn"], "module", name),
+    "F": lambda name, rest: _listed(name, rest, inventory()["F"], "function", name),
+    "torch": _torch,
+    "Tensor": _tensor,
+    "aten": _dispatched,
+    "prims": _dispatched,
+    "operator": _python,
+    "builtin": _builtin,
+    "numpy": _numpy,
+    "self": _submodule,
+    "custom": _custom,
+}

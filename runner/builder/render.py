@@ -1,0 +1,158 @@
+"""Values and calls as Python text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from runner.builder import operators
+from runner.builder.scope import Scope
+from runner.diagnostics import Span, nearest
+from runner.spec import expr
+from runner.spec.model import (
+    Arguments,
+    Arithmetic,
+    Constant,
+    Function,
+    Index,
+    Items,
+    Literal,
+    Ref,
+    Table,
+    TensorLiteral,
+    Value,
+)
+
+_MODULE_ATTRIBUTE = re.compile(
+    r"weight|bias|running_mean|running_var|num_batches_tracked|in_proj_(weight|bias)|eps|p|padding_idx|training|\w*_features|num_\w+|"
+    r"hidden_size|(weight|bias)_(ih|hh)_l\d+(_reverse)?"
+)
+
+
+class Renderer:
+    """Writes values in one scope. ``function`` writes a ``{$fn: ...}`` out above the statement and returns its name."""
+
+    def __init__(self, scope: Scope, dtype: str, device: str, function: Callable[[Function], str]) -> None:
+        self.scope, self.dtype, self.device, self.function = scope, dtype, device, function
+
+    def value(self, value: Value) -> str:
+        """Python text of a value. What cannot be is reported, and something harmless returned."""
+        if isinstance(value, Literal):
+            return literal(value.value)
+        if isinstance(value, Ref):
+            return self.reference(value)
+        if isinstance(value, Constant):
+            return self.constant(value)
+        if isinstance(value, Arithmetic):
+            return self.arithmetic(value)
+        if isinstance(value, Items):
+            return "[" + ", ".join(self.value(item) for item in value.items) + "]"
+        if isinstance(value, Table):
+            return "{" + ", ".join(f"{literal(key)}: {self.value(item)}" for key, item in value.items) + "}"
+        if isinstance(value, TensorLiteral):
+            return self.tensor(value)
+        if isinstance(value, Index):
+            return f"({self.index(value)},)"
+        return self.function(value)
+
+    def operand(self, value: Value) -> str:
+        """The same, in parentheses where an operator beside it would bind tighter."""
+        text = self.value(value)
+        simple = re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*|\"[^\"]*\"", text) or isinstance(value, Ref | Items | TensorLiteral)
+        return text if simple else f"({text})"
+
+    def reference(self, ref: Ref) -> str:
+        """``x.shape[0]``; attributes are held to those that data has."""
+        text = self.scope.look_up(ref.name, ref.span)
+        for place, part in enumerate(ref.path):
+            if isinstance(part, int):
+                text += f"[{part}]"
+                continue
+            self._attribute(ref, place, part)
+            text += f".{part}"
+        return text
+
+    def _attribute(self, ref: Ref, place: int, part: str) -> None:
+        problems = self.scope.problems
+        if ref.name == "self" and place == 0:
+            if part not in self.scope.state:
+                problems.error(ref.span, f"self has no {part!r}", nearest(part, self.scope.state) or "state: and id: make such names")
+            self.scope.used.add(f"self.{part}")
+            return
+        known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
+        if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
+            hint = nearest(part, known) or "a method is a step: Tensor.<method>"
+            problems.error(ref.span, f"{part!r} is no attribute that a case may reach", hint)
+
+    def constant(self, constant: Constant) -> str:
+        """``torch.float16``; ``$dtype`` and ``$device`` are the variant's own."""
+        if constant.name == "$dtype":
+            return f"torch.{self.dtype}"
+        if constant.name == "$device":
+            return literal(self.device)
+        name = constant.name.removeprefix("torch.")
+        if name not in operators.constants():
+            close = nearest(name, operators.constants()).replace("'", "'torch.", 1)
+            self.scope.problems.error(constant.span, f"{constant.name!r} is no constant of torch", close or "plain text is {$text: ...}")
+        return constant.name
+
+    def arithmetic(self, value: Arithmetic) -> str:
+        """The number where only params are named, otherwise the expression itself."""
+        scope = self.scope
+        try:
+            tree = expr.parse(value.text)
+            names = expr.names(tree)
+            params = {k: v for k, v in scope.params.items() if k not in scope.variables}
+            scope.used_params |= names & set(params)
+            return expr.render(tree, params, lambda name: scope.look_up(name, value.span))
+        except expr.ExpressionError as error:
+            scope.problems.error(value.span, f"in ${{{value.text}}}: {error}")
+            return "0"
+
+    def index(self, value: Index) -> str:
+        """The text between the brackets."""
+        return ", ".join(self._entry(entry) for entry in value.entries)
+
+    def _entry(self, entry: Any) -> str:
+        if entry is Ellipsis:
+            return "..."
+        if isinstance(entry, tuple):
+            start, stop, step = ("" if part is None else self._entry(part) for part in entry)
+            return f"{start}:{stop}" + (f":{step}" if step else "")
+        if isinstance(entry, list):
+            return "[" + ", ".join(self._entry(part) for part in entry) + "]"
+        if isinstance(entry, Ref | Arithmetic):
+            return self.value(entry)
+        return repr(entry)
+
+    def tensor(self, value: TensorLiteral) -> str:
+        """``torch.tensor(...)``, on the variant's device."""
+        options = {name: self.value(option) for name, option in value.options}
+        if self.device != "cpu":
+            options.setdefault("device", literal(self.device))
+        return call("torch.tensor", [self.value(value.value)], list(options.items()))
+
+    def arguments(self, arguments: Arguments, bare: Span | None) -> tuple[list[str], list[tuple[str, str]]]:
+        """Positional and keyword texts; without any written, the previous value (``bare``: where to report)."""
+        if arguments.bare:
+            return ([self.scope.look_up("_", bare)] if bare is not None else []), []
+        return [self.value(v) for v in arguments.positional], [(k, self.value(v)) for k, v in arguments.keywords]
+
+
+def call(function: str, positional: list[str], keywords: list[tuple[str, str]]) -> str:
+    """``f(a, b, k=v)``."""
+    return f"{function}({', '.join([*positional, *(f'{k}={v}' for k, v in keywords)])})"
+
+
+def literal(value: Any) -> str:
+    """A plain value as source: text in double quotes, NaN and infinities as float(...)."""
+    if isinstance(value, str):
+        # repr where JSON would write escapes that Python reads otherwise (lone surrogates)
+        return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(literal(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
+    return expr.number(value)

@@ -1,0 +1,91 @@
+"""Names while a chain is written out: which are made, which are used, what the previous value is called."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.builder.operators import BUILTINS
+from runner.diagnostics import Span, nearest
+from runner.spec.problems import Problems
+
+_TEMPORARIES = ("y", "h", "t", "v", "z", "r", "u", "w")
+
+
+@dataclass(slots=True)
+class Scope:
+    """One function's names. ``variables`` maps a case's name to the Python variable that holds it now."""
+
+    problems: Problems
+    params: Mapping[str, Any]
+    taken: set[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    state: dict[str, Span] = field(default_factory=dict)  # what self.<name> may be
+    used: set[str] = field(default_factory=set)
+    made: dict[str, Span] = field(default_factory=dict)  # out: names and where
+    later: dict[str, Span] = field(default_factory=dict)
+    used_params: set[str] = field(default_factory=set)
+    previous: str | None = None  # Python text of $_
+    previous_name: str | None = None  # the case's name for it, when it has one
+    temporary: str = "y"
+    in_forward: bool = True
+
+    def define(self, name: str, span: Span | None = None) -> str:
+        """The Python variable for a case's name, from here on."""
+        variable = python_name(name)
+        self.variables[name] = variable
+        if span is not None:
+            self.made.setdefault(name, span)
+        return variable
+
+    def look_up(self, name: str, span: Span) -> str:
+        """The Python text of ``$name``; an undefined one is reported."""
+        if name == "_":
+            if self.previous is None:
+                self.problems.error(span, "$_ has no value here: there is no input and no step before")
+                return "None"
+            if self.previous_name is not None:
+                self.used.add(self.previous_name)
+            return self.previous
+        if name == "self":
+            if not self.in_forward:
+                self.problems.error(span, "$self has no meaning outside the chain")
+            return "self"
+        if name in self.variables:
+            self.used.add(name)
+            return self.variables[name]
+        if name in self.params:
+            from runner.spec.expr import number
+
+            self.used_params.add(name)
+            return number(self.params[name])
+        if name in self.later:
+            self.problems.error(span, f"${name} is used before it is made", f"line {self.later[name].line} makes it")
+        else:
+            self.problems.error(span, f"nothing is called {name!r}", nearest(name, [*self.variables, *self.params, *self.later]))
+        return "None"
+
+    def nested(self, arguments: Iterable[str]) -> Scope:
+        """The scope of a function inside this one: it sees these names and keeps its own temporary."""
+        inner = Scope(
+            self.problems, self.params, self.taken, dict(self.variables), self.state, self.used, self.made, self.later,
+            self.used_params, in_forward=self.in_forward,
+        )  # fmt: skip
+        for name in arguments:
+            inner.define(name)
+        inner.temporary = temporary(self.taken | {self.temporary})
+        self.taken.add(inner.temporary)
+        return inner
+
+
+def python_name(name: str) -> str:
+    """A case's name as a variable that hides nothing the source needs."""
+    return name + "_" if name in BUILTINS or keyword.issoftkeyword(name) and name != "_" else name
+
+
+def temporary(taken: Iterable[str]) -> str:
+    """A name for unnamed results that the case itself does not use."""
+    taken = set(taken)
+    return next(n for n in (*_TEMPORARIES, *(f"y{i}" for i in range(1, 1000))) if n not in taken)

@@ -1,0 +1,252 @@
+"""A variant as Python source: ``class Model``, ``make_model()``, ``make_inputs()``, and for several calls ``CALLS``.
+
+One path: this text is what workers load, what ``runner show`` prints and what ``runner repro`` exports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.builder.chain import ChainWriter, Line, Modules
+from runner.builder.render import Renderer, call, literal
+from runner.builder.scope import Scope, python_name, temporary
+from runner.builder.tensors import FLOATING, TensorWriter
+from runner.diagnostics import Diagnostic, Span, shown_path
+from runner.spec.limits import Limits
+from runner.spec.model import Case, Function, If, Input, Node, Step, Variant, With
+from runner.spec.problems import Problems
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text, the YAML place of each of its lines (None where there is none), and what is wrong with the case."""
+
+    text: str
+    places: tuple[Span | None, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def place(self, line: int | None) -> Span | None:
+        """The YAML place of one-based line ``line``, or of the nearest line above that has one."""
+        if line is None:
+            return None
+        above = (p for p in reversed(self.places[:line]) if p is not None)
+        return next(above, None)
+
+
+def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = None) -> Source:
+    """The source of a variant. ``lines`` are the YAML file's, for the carets of its diagnostics.
+
+    Everything that only writing a case out can tell is in the diagnostics: unknown operators, undefined and
+    unused names, sizes out of bounds. With errors in them the text is not to be run.
+    """
+    return _Builder(variant, Problems(lines), limits or Limits()).source()
+
+
+class _Builder:
+    def __init__(self, variant: Variant, problems: Problems, limits: Limits) -> None:
+        self.variant, self.case, self.problems, self.limits = variant, variant.case, problems, limits
+        self.used: set[str] = set()
+        self.used_params: set[str] = set()
+
+    def source(self) -> Source:
+        case = self.case
+        model = self._python_module() if case.module is not None else self._model()
+        calls, functions = self._inputs()
+        body = [*model, Line(""), Line(""), *self._make_model(), *functions]
+        if len(calls) > 1:
+            body += [Line(""), Line(""), Line(f"CALLS = [{', '.join(calls)}]")]
+        self._unused()
+        lines = [*self._head(body), *body]
+        text = "\n".join(line.text for line in lines) + "\n"
+        return Source(text, tuple(line.span for line in lines), tuple(self.problems.found))
+
+    # --- the parts of the file ---
+
+    def _head(self, body: Iterable[Line]) -> list[Line]:
+        case, text = self.case, "\n".join(line.text for line in body)
+        doc = [case.doc.strip().replace("\\", "\\\\").replace('"""', "'''"), ""] if case.doc.strip() else []
+        title = self.variant.label.rpartition("::")[2]
+        lines = [f'"""{title}', "", *doc, f"Written from {shown_path(case.file)}:{case.span.line}.", '"""', ""]
+        if case.module is None or "import torch" not in text:
+            lines.append("import torch")
+            lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
+            lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
+            lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
+            lines += ["import numpy"] * ("numpy." in re.sub(r"\.numpy\b", "", text))
+            lines += ["", ""]
+        return [Line(line) for block in lines for line in block.split("\n")]
+
+    def _python_module(self) -> list[Line]:
+        assert self.case.module is not None
+        text = Path(self.case.module.file).read_text(encoding="utf-8")
+        return [Line(line, Span(self.case.module.file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
+
+    def _model(self) -> list[Line]:
+        case, variant = self.case, self.variant
+        passed = [i for i in case.inputs if not i.hidden]
+        taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *_names_made(case.chain)}
+        scope = self._scope(taken)
+        scope.state = {item.name: item.span for item in case.state}
+        scope.later = dict(_places_made(case.chain))
+        scope.temporary = temporary(taken)
+        for item in passed:
+            scope.define(item.name)
+        if passed:
+            scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
+        modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=self._module_dtype())
+        writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
+        writer.write(case.chain, case.result, returns=True)
+        self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.made.items() if n not in scope.used}
+        self.chain_params = set(scope.used_params)
+        parameters = ", ".join(["self", *(python_name(i.name) for i in passed)])
+        state = self._state()
+        lines = [Line("class Model(torch.nn.Module):")]
+        if modules.lines or state:
+            lines += [Line("    def __init__(self):"), Line("        super().__init__()"), *modules.lines, *state, Line("")]
+        return [*lines, Line(f"    def forward({parameters}):"), *writer.lines]
+
+    def _state(self) -> list[Line]:
+        scope = self._scope({"self"})
+        writer = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits, indent=2)
+        for item in self.case.state:
+            if item.kind == "python":
+                value = Renderer(scope, self.variant.dtype, self.variant.device, _refuse).value(item.python)  # type: ignore[arg-type]
+                writer.lines.append(Line(f"        self.{item.name} = {value}", item.span))
+                continue
+            if item.layout or item.kind in ("view", "list"):
+                text = writer.make(item)
+            else:
+                text = writer.expression(_without_grad(item))
+            kind = f"self.{item.name} = torch.nn.Parameter({text})"
+            buffer = f"self.register_buffer({literal(item.name)}, {text})"
+            writer.lines.append(Line("        " + (kind if item.requires_grad else buffer), item.span))
+        return writer.lines
+
+    def _make_model(self) -> list[Line]:
+        case = self.case
+        if case.module is not None:
+            scope = self._scope(set())
+            render = Renderer(scope, self.variant.dtype, self.variant.device, _refuse)
+            made = call(case.module.name, [], [(key, render.value(value)) for key, value in case.module.args])
+            modes: list[tuple[str, bool]] = []
+        else:
+            made, modes = "Model()", self.modes
+        lines = ["def make_model():", f"    model = {made}"]
+        if self.variant.device != "cpu":
+            lines.append(f"    model.to({literal(self.variant.device)})")
+        lines.append("    model.train()" if self.variant.train else "    model.eval()")
+        lines += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
+        return [Line(line) for line in [*lines, "    return model"]]
+
+    def _inputs(self) -> tuple[list[str], list[Line]]:
+        """The functions' names, one a call, and their lines; calls that make the same inputs share a function."""
+        calls: list[str] = []
+        lines: list[Line] = []
+        written: dict[str, str] = {}
+        variants: list[tuple[Mapping[str, Any], tuple[Input, ...], Span | None]] = [({}, (), None)]
+        variants += [(c.params, c.inputs, c.span) for c in self.case.calls]
+        for params, inputs, span in variants:
+            if span is not None:
+                self._check_call(params, inputs, span)
+            body = self._make_inputs({**self.variant.params, **params}, inputs)
+            text = "\n".join(line.text for line in body)
+            if text not in written:
+                written[text] = f"make_inputs_{len(written)}" if written else "make_inputs"
+                lines += [Line(""), Line(""), Line(f"def {written[text]}():"), *body]
+            calls.append(written[text])
+        return calls, lines
+
+    def _check_call(self, params: Mapping[str, Any], inputs: Sequence[Input], span: Span) -> None:
+        for name in params:
+            if name not in self.case.params:
+                self.problems.error(span, f"a call sets param {name!r}, which the case does not have")
+            elif self.case.module is None and name in self.chain_params and params[name] != self.variant.params[name]:
+                self.problems.error(span, f"param {name!r} is a constant of the chain, so a call cannot change it", "write ${x.shape[0]} in the chain")
+        for item in inputs:
+            if item.name not in {i.name for i in self.case.inputs}:
+                self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
+
+    def _make_inputs(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
+        scope = self._scope({i.name for i in self.case.inputs}, params)
+        scope.in_forward = False
+        writer = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits)
+        new = {item.name: item for item in replaced}
+        passed = []
+        for item in self.case.inputs:
+            variable = writer.make(new.get(item.name, item))
+            if not item.hidden:
+                passed.append(variable)
+        return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
+
+    # --- what the whole case must hold to ---
+
+    def _scope(self, taken: set[str], params: Mapping[str, Any] | None = None) -> Scope:
+        return Scope(
+            self.problems, self.variant.params if params is None else params, taken, used=self.used, used_params=self.used_params
+        )
+
+    def _module_dtype(self) -> str:
+        dtype = self.case.param_dtype or self.variant.dtype
+        return f".to(torch.{dtype})" if dtype in FLOATING and dtype != "float32" else ""
+
+    def _unused(self) -> None:
+        case = self.case
+        if case.module is None:
+            for item in case.inputs:
+                if item.name not in self.used:
+                    self.problems.error(item.span, f"input {item.name!r} is never used", "take it out, or use it in the chain")
+            for item in case.state:
+                if f"self.{item.name}" not in self.used:
+                    self.problems.error(item.span, f"state {item.name!r} is never used", f"$self.{item.name} or out: self.{item.name} uses it")
+            for name, span in self.unused_outs.items():
+                if not name.startswith("self."):
+                    self.problems.error(span, f"{name!r} is made here and never used", "take out: away, or write _ for what is not needed")
+        elif case.calls:
+            self.used_params |= {name for c in case.calls for name in c.params}
+        reached = self.used_params | {name for c in case.calls for name in c.params} | {n for k in case.known for n in k.params}
+        for name in case.params:
+            if name not in reached and not self.problems.errors:
+                self.problems.error(case.span, f"nothing in case {case.name!r} uses the axis {name!r}", f"use it as ${{{name}}}, or take it out")
+
+
+_MODULES = ("nn.utils.rnn", "distributions", "nn.attention.flex_attention", "signal.windows", "utils.checkpoint", "autograd.functional")
+
+
+def _without_grad(item: Input) -> Input:
+    from dataclasses import replace
+
+    return replace(item, requires_grad=False)
+
+
+def _refuse(function: Function) -> str:
+    raise AssertionError(f"a function where none can be: {function.span}")
+
+
+def _places_made(chain: Iterable[Node]) -> Iterable[tuple[str, Span]]:
+    for node in chain:
+        if isinstance(node, Step):
+            yield from ((name, node.span) for name in node.out if name != "_")
+        elif isinstance(node, With):
+            yield from _places_made(node.chain)
+        elif isinstance(node, If):
+            yield from _places_made((*node.do, *node.otherwise))
+
+
+def _names_made(chain: Iterable[Node]) -> set[str]:
+    return {python_name(name) for name, _ in _places_made(chain)}
+
+
+def check(case: Case, variants: Sequence[Variant], lines: Sequence[str], limits: Limits | None = None) -> list[Diagnostic]:
+    """What is wrong with a case, by writing its first variant out, and every other whose sizes differ."""
+    found: dict[Diagnostic, None] = {}
+    seen = set()
+    for variant in variants:
+        key = (tuple(variant.params.items()), variant.dtype if len(seen) < 4 else None)
+        if key not in seen:
+            seen.add(key)
+            found.update((d, None) for d in build(variant, lines, limits).diagnostics)
+    return list(found)

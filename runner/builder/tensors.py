@@ -1,0 +1,195 @@
+"""How an input or a piece of state is made, as Python statements."""
+
+from __future__ import annotations
+
+import math
+
+from runner.builder.chain import ChainWriter, Line
+from runner.builder.render import Renderer, literal
+from runner.builder.scope import Scope
+from runner.diagnostics import Span
+from runner.spec.limits import Limits, show_size
+from runner.spec.model import Function, Input, Items, Literal, Value
+
+BYTES = {
+    "float64": 8, "complex64": 8, "complex128": 16, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2,
+    "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+"""Bytes of an element; 4 for dtypes not listed."""
+
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+SPECIAL = ('float("nan")', 'float("inf")', 'float("-inf")', "-0.0", "0.0", "{info}.smallest_normal / 2", "{info}.max", "{info}.min", "{info}.tiny")
+"""What ``init: special`` plants, from the front of the tensor, every second element."""
+
+
+class TensorWriter:
+    """Writes the statements that make inputs, in one function's scope."""
+
+    def __init__(self, scope: Scope, dtype: str, device: str, limits: Limits, indent: int = 1) -> None:
+        self.scope, self.dtype, self.device, self.limits, self.indent = scope, dtype, device, limits, indent
+        self.lines: list[Line] = []
+        self.render = Renderer(scope, dtype, device, self._no_function)
+
+    def make(self, item: Input, target: str | None = None) -> str:
+        """Statements that leave the tensor in a variable; its name."""
+        variable = target or self.scope.define(item.name)
+        if item.kind == "list":
+            parts = [self.make(part) for part in item.items]
+            self._line(f"{variable} = [{', '.join(parts)}]", item.span)
+            return variable
+        if item.kind == "python":
+            self._line(f"{variable} = {self.render.value(item.python or Literal(None))}", item.span)
+            return variable
+        if item.kind == "view":
+            text = self._base(item)
+        else:
+            text = self.expression(item)
+        self._line(f"{variable} = {text}", item.span)
+        if item.kind == "view" and item.requires_grad:
+            self._line(f"{variable}.requires_grad_()", item.span)
+        if item.layout:
+            self._layout(item, variable)
+        return variable
+
+    def expression(self, item: Input) -> str:
+        """The tensor before its layout, as one expression."""
+        dtype = item.dtype or self.dtype
+        text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, dtype)
+        device = item.device or self.device
+        if device != "cpu":
+            text += f".to({literal(device)})"
+        return text + (".requires_grad_()" if item.requires_grad else "")
+
+    def shape(self, item: Input) -> list[int]:
+        """The sizes, over params. A size that is known only at run time, or a tensor too large, is reported."""
+        sizes = []
+        for value in item.shape or ():
+            text = self.render.value(value)
+            if not text.lstrip("-").isdigit():
+                self.scope.problems.error(item.span, f"size {text} of {item.name!r} is no integer over params alone")
+                return []
+            if int(text) < 0:
+                self.scope.problems.error(item.span, f"size {text} of {item.name!r} is negative")
+                return []
+            sizes.append(int(text))
+        return self._checked(item, sizes)
+
+    def _checked(self, item: Input, sizes: list[int]) -> list[int]:
+        needed = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4)
+        if needed > self.limits.tensor_bytes:
+            message = f"input {item.name!r} of shape {sizes} takes {show_size(needed)}, more than {show_size(self.limits.tensor_bytes)}"
+            self.scope.problems.error(item.span, message, "raise the limit with --limit tensor_bytes=SIZE")
+            return [1] * len(sizes)
+        return sizes
+
+    def _base(self, item: Input) -> str:
+        name = item.view_of or ""
+        if name not in self.scope.variables:
+            self.scope.problems.error(item.span, f"{item.name!r} is a view of {name!r}, which is not an input before it")
+            return "None"
+        self.scope.used.add(name)
+        return self.scope.variables[name]
+
+    def _layout(self, item: Input, variable: str) -> None:
+        outer = self.scope
+        inner = outer.nested(())
+        inner.temporary, inner.previous, inner.in_forward = variable, variable, False
+        writer = ChainWriter(inner, self.dtype, self.device, None, self.indent)
+        writer.write(item.layout, None, returns=False)
+        self.lines += writer.lines
+        if inner.previous != variable:
+            self._line(f"{variable} = {inner.previous}", item.span)
+
+    def _values(self, item: Input, dtype: str | None) -> str:
+        assert item.values is not None
+        if dtype is None and _has_floats(item.values):
+            dtype = self.dtype
+        suffix = f", dtype=torch.{dtype}" if dtype not in (None, "float32") or (dtype == "float32" and not _has_floats(item.values)) else ""
+        text = f"torch.tensor({self.render.value(item.values)}{suffix})"
+        if item.tile is not None:
+            count = max(1, _count(item.values))
+            self._checked(item, [item.tile])
+            text += f".repeat({math.ceil(item.tile / count)})" + ("" if item.tile % count == 0 else f"[:{item.tile}]")
+        if item.shape is not None:
+            text += f".reshape({_sizes(self.shape(item))})"
+        return text
+
+    def _filled(self, item: Input, dtype: str) -> str:
+        sizes, init = self.shape(item), item.init or "normal"
+        arguments = [self.render.value(v) for v in item.init_args]
+        of = f", dtype=torch.{dtype}" if dtype != "float32" else ""
+        shape = f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+        floating = dtype in FLOATING or dtype.startswith("complex")
+        if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
+            wide = "complex64" if dtype == "complex32" else "float32"
+            return f"{self._filled(item, wide)}.to(torch.{dtype})"
+        if init in ("zeros", "ones"):
+            return f"torch.{init}({shape}{of})"
+        if init == "full":
+            return f"torch.full({shape}, {arguments[0]}, dtype=torch.{dtype})"
+        if init == "eye":
+            if len(sizes) != 2:
+                self.scope.problems.error(item.span, "init eye makes a matrix: the shape has two sizes")
+                return "torch.eye(1)"
+            return f"torch.eye({sizes[0]}, {sizes[1]}{of})"
+        if init == "arange":
+            return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype=torch.{dtype})", arguments)
+        if init == "linspace":
+            text = f"torch.linspace({arguments[0]}, {arguments[1]}, {math.prod(sizes)}{of})"
+            return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
+        if init == "integer":
+            return f"torch.randint(-8, 9, {shape}).to(torch.{dtype})"
+        if init == "uniform":
+            low, high = arguments or ["0", "1"]
+            return f"torch.rand({shape}{of})" if (low, high) == ("0", "1") else f"torch.empty({shape}{of}).uniform_({low}, {high})"
+        if init == "randint" or not floating:
+            low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
+            if dtype in ("uint16", "uint32", "uint64"):
+                return f"torch.randint({low}, {high}, {shape}).to(torch.{dtype})"
+            return f"torch.randint({low}, {high}, {shape}" + ("" if dtype == "int64" else f", dtype=torch.{dtype}") + ")"
+        if init == "special":
+            return self._special(sizes, shape, dtype)
+        return f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
+
+    def _special(self, sizes: list[int], shape: str, dtype: str) -> str:
+        """Normal values with the special ones planted at every second place."""
+        count = math.prod(sizes)
+        real = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+        planted = ", ".join(v.format(info=f"torch.finfo(torch.{real})") for v in SPECIAL[: (count + 1) // 2])
+        places = ", ".join(str(2 * i) for i in range(min(len(SPECIAL), (count + 1) // 2)))
+        flat = f"torch.randn({count}, dtype=torch.{dtype})"
+        filled = f"{flat}.index_put((torch.tensor([{places}], dtype=torch.int64),), torch.tensor([{planted}], dtype=torch.{dtype}))"
+        return f"{filled}.reshape({_sizes(sizes)})"
+
+    def _ramp(self, sizes: list[int], text: str, arguments: list[str]) -> str:
+        start, step = arguments
+        if step != "1":
+            text = f"{text} * {step}"
+        if start != "0":
+            text = f"{text} + {start}"
+        if len(sizes) == 1:
+            return text if (start, step) == ("0", "1") else f"({text})"
+        return (text if (start, step) == ("0", "1") else f"({text})") + f".reshape({_sizes(sizes)})"
+
+    def _no_function(self, function: Function) -> str:
+        self.scope.problems.error(function.span, "a function has no place in an input")
+        return "None"
+
+    def _line(self, text: str, span: Span | None) -> None:
+        self.lines.append(Line("    " * self.indent + text, span))
+
+
+def _sizes(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes)) if sizes else "()"
+
+
+def _has_floats(value: Value) -> bool:
+    if isinstance(value, Items):
+        return any(_has_floats(v) for v in value.items) or not value.items
+    return isinstance(value, Literal) and isinstance(value.value, float)
+
+
+def _count(value: Value) -> int:
+    return sum(_count(v) for v in value.items) if isinstance(value, Items) else 1
+
+

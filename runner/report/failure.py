@@ -1,0 +1,245 @@
+"""The one renderer of a failure: the terminal and JUnit print what stands here, word for word.
+
+A block answers, in this order: what is wrong, where it is written, which stage is to blame, the numbers,
+what was raised or killed, what was printed last, and the one line that shows it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runner.diagnostics import Span, caret, source_line
+from runner.engine.events import Finding, VariantFinished
+from runner.report.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, shown_file, tail_lines
+
+STAGES = ("dynamo", "aot", "decomposition", "inductor", "backend")
+"""The ladder from the bottom up. A journal may have lost the order of its keys, the strip must not."""
+
+Source = Callable[[str, int], str]
+"""How a line of a file is read: (path, line number) to its text, empty when it cannot be had."""
+
+_FINDINGS = 8  # shown in full; a case that disagrees in fifty outputs is not clearer with all fifty
+_STACK = 15
+_OUTPUT = 15
+_ERROR = 12
+
+
+def headline(event: VariantFinished, limit: int = MESSAGE_LIMIT) -> str:
+    """The failure in one line of at most ``limit`` characters; never empty."""
+    text = event.reason
+    if not text and event.findings:
+        first = event.findings[0]
+        text = ": ".join(part for part in (first.oracle, first.path, first.message) if part)
+        if len(event.findings) > 1:
+            text += f" (and {plural(len(event.findings) - 1, 'more finding')})"
+    if not text:
+        text = event.signal or ", ".join(event.oracles) or event.verdict.lower()
+    if event.known and event.known not in text:
+        text += f" (known: {event.known})"
+    return one_line(text, limit)
+
+
+def span(event: VariantFinished) -> Span:
+    """Where to look: the first finding that knows its line, else the case."""
+    for finding in event.findings:
+        if finding.place:
+            # From the right, because a Windows path has a colon of its own.
+            file, line, column = (finding.place.rsplit(":", 2) + ["", ""])[:3]
+            if line.isdecimal() and column.isdecimal():
+                return Span(file, int(line), int(column))
+    return Span(event.file, event.line, event.column)
+
+
+def location(place: Span, source: Source = source_line) -> list[str]:
+    """`` --> file:line:column``, the source line and a caret under it.
+
+    The blank before the arrow's path is what mikepenz/action-junit-report looks for.
+    """
+    lines = [f" --> {shown_file(place.file)}:{place.line}:{place.column}"]
+    try:
+        text = source(place.file, place.line)
+    except ValueError:  # a NUL or a lone surrogate in the name
+        text = ""
+    if text.strip():
+        width = len(text) - len(text.lstrip())
+        start = max(place.column - 1, 0)
+        # A place is a point; underline from there to the end of the word, so that the eye finds it.
+        word = len(text[start:].split(" ", 1)[0].rstrip(":,")) if start >= width else 1
+        lines += caret(Span(place.file, place.line, place.column, max(word, 1)), clean(text))
+    return lines
+
+
+def ladder(stages: Mapping[str, str]) -> str:
+    """``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
+    order = [stage for stage in STAGES if stage in stages] + [stage for stage in stages if stage not in STAGES]
+    return one_line(" · ".join(f"{stage} {_words(stages[stage])}" for stage in order))
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else ", ".join(map(str, value))
+
+
+def render_failure(event: VariantFinished, source: Source = source_line) -> str:
+    """The block: plain text without escape sequences, no trailing newline, made of lines that end where a person can read."""
+    said = headline(event)
+    lines = [said, *location(span(event), source)]
+    lines += _facts(event)
+    for finding in event.findings[:_FINDINGS]:
+        lines += _finding(finding, event.stage, said)
+    if len(event.findings) > _FINDINGS:
+        lines.append(f"  and {plural(len(event.findings) - _FINDINGS, 'more finding')}")
+    if event.signal:
+        lines.append(f"  signal   {one_line(event.signal)}")
+    if event.stack.strip():
+        lines += ["  stack", *indent(head_lines(event.stack, _STACK), 4)]
+    if event.output.strip():
+        lines += ["  last output", *indent(tail_lines(event.output, _OUTPUT), 4)]
+    if event.repro:
+        # Never cut: a command that lost its end is worse than a long line.
+        lines.append(f"  reproduce: {' '.join(clean(event.repro).split())}")
+    return "\n".join(lines)
+
+
+def _facts(event: VariantFinished) -> list[str]:
+    """Oracle, stage and what else was counted, one aligned line each."""
+    graphs = [
+        plural(count, noun)
+        for count, noun in ((event.graphs, "graph"), (event.graph_breaks, "break"), (event.recompiles, "recompile"))
+        if count is not None
+    ]
+    facts = (
+        ("oracle", ", ".join(event.oracles)),
+        ("stage", event.stage or ""),
+        ("ladder", ladder(event.stages)),
+        ("labels", ", ".join(event.labels)),
+        ("graphs", ", ".join(graphs)),
+        *(("break", reason) for reason in event.break_reasons[:3]),
+        *(("note", note) for note in event.notes),
+    )
+    return [f"  {name:<8} {one_line(value)}" for name, value in facts if value]
+
+
+def _finding(finding: Finding, stage: str | None, said: str) -> list[str]:
+    title = finding.oracle
+    if finding.path:
+        title += f" at {finding.path}"
+    if finding.stage and finding.stage != stage:
+        title += f" ({finding.stage})"
+    # The headline often is this message; twice on one screen is noise.
+    message = one_line(finding.message, 400)
+    if message and message not in said:
+        title += f": {message}"
+    return ["  " + one_line(title, 600), *indent(layout(finding.numbers), 6), *indent(_error(finding.error), 6)]
+
+
+def _error(error: Mapping[str, Any] | None) -> list[str]:
+    """``raised InductorError: message``, more of the message, and the exceptions that caused it."""
+    if not error:
+        return []
+    head, *more = head_lines(str(error.get("message") or ""), _ERROR) or [""]
+    kind = str(error.get("type") or "exception")
+    lines = [f"raised {kind}: {head}" if head else f"raised {kind}", *indent(more, 2)]
+    # ``chain`` names the exception itself first.
+    causes = [str(name) for name in error.get("chain") or () if str(name) != kind]
+    if causes:
+        lines.append("caused by " + " < ".join(causes))
+    return [clean(line) for line in lines]
+
+
+# --- numbers -------------------------------------------------------------------------------
+
+
+def layout(numbers: Mapping[str, Any]) -> list[str]:
+    """A finding's numbers as sentences; what this function does not know follows as ``name value``.
+
+    Known: ``mismatched`` of ``total``; ``worst`` as a mapping, or flat ``index``, ``eager``, ``compiled``, ``float64``;
+    ``max_abs``, ``max_rel`` with ``atol``, ``rtol``; errors against float64 by RMSE (``eager_rmse``, ``compiled_rmse``) and at
+    the worst element (``eager_max_error``, ``compiled_max_error``); ``multiplier`` that would pass, ``multiplier_allowed``; ``same``.
+    """
+    left = dict(numbers)
+    worst = left.pop("worst", None)
+    if isinstance(worst, Mapping):
+        left = {**worst, **left}
+    elif worst is not None:
+        left.setdefault("index", worst)
+    take = left.pop
+    lines = [
+        _mismatched(take("mismatched", None), take("total", None)),
+        _worst(
+            take("index", None), {name: left.pop(name) for name in ("eager", "compiled", "float64") if name in left}
+        ),
+        _difference(take("max_abs", None), take("max_rel", None), take("atol", None), take("rtol", None)),
+        _errors("RMSE", take("eager_rmse", None), take("compiled_rmse", None)),
+        _errors("worst element", take("eager_max_error", None), take("compiled_max_error", None)),
+        _multiplier(take("multiplier", None), take("multiplier_allowed", None)),
+        _same(take("same", None)),
+        " · ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in left.items() if value is not None),
+    ]
+    return [one_line(line, 400) for line in lines if line]
+
+
+def _mismatched(count: Any, total: Any) -> str:
+    if count is None:
+        return ""
+    if not isinstance(count, int) or not isinstance(total, int) or total <= 0:
+        return f"mismatched {number(count)}" + (f" of {number(total)}" if total is not None else "")
+    return f"mismatched {count} of {total} ({100 * count / total:.3g} %)"
+
+
+def _worst(index: Any, values: Mapping[str, Any]) -> str:
+    shown = " · ".join(f"{name} {value}" for name, value in zip(values, _apart(list(values.values())), strict=True))
+    if index is None:
+        return shown
+    return f"worst at {number(index)}" + (f": {shown}" if shown else "")
+
+
+def _difference(absolute: Any, relative: Any, atol: Any, rtol: Any) -> str:
+    parts = []
+    for name, value, bound in (("absolute", absolute, atol), ("relative", relative, rtol)):
+        if value is not None:
+            parts.append(f"{name} {number(value)}" + (f" (allowed {number(bound)})" if bound is not None else ""))
+        elif bound is not None:
+            parts.append(f"{name} allowed {number(bound)}")
+    return "largest difference: " + " · ".join(parts) if parts else ""
+
+
+def _errors(kind: str, eager: Any, compiled: Any) -> str:
+    parts = [
+        f"{name} {number(value)}" for name, value in (("eager", eager), ("compiled", compiled)) if value is not None
+    ]
+    return f"error against float64, {kind}: " + " · ".join(parts) if parts else ""
+
+
+def _multiplier(needed: Any, allowed: Any) -> str:
+    if needed is None:
+        return ""
+    bound = f" (allowed {number(allowed)})" if allowed is not None else ""
+    if str(needed) in ("inf", "nan"):  # a float, or the word that JSON had to carry instead
+        return f"no multiple of eager's error would pass{bound}"
+    return f"would pass at {number(needed)} times eager's error{bound}"
+
+
+def _same(verdict: Any) -> str:
+    if verdict is None:
+        return ""
+    words = {True: "equal", False: "different"}.get(verdict) if isinstance(verdict, bool) else None
+    return f"torch._dynamo.utils.same says: {words or number(verdict)}"
+
+
+def number(value: Any) -> str:
+    """A value for people: floats to nine digits, which tell any two float32 apart; lists in brackets."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {number(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "[" + ", ".join(map(number, value)) + "]"
+    return str(value)
+
+
+def _apart(values: list[Any]) -> list[str]:
+    """The values as ``number`` writes them, but with all their digits where nine would make two of them look alike."""
+    short = [number(value) for value in values]
+    full = [repr(value) if isinstance(value, float) else text for value, text in zip(values, short, strict=True)]
+    return short if len(set(short)) == len(set(full)) else full

@@ -1,0 +1,81 @@
+"""A file that is complete at every instant, whatever happens to this process, the disk or the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable
+
+_EVERY = 0.3  # seconds between two writes, at least
+_SHARE = 10  # and at least so many times as long as the last write took
+
+
+class LiveFile:
+    """Keeps ``path`` at what ``content`` returns.
+
+    Each write goes to a second file in the same folder that then takes the first one's place, so a reader sees the old text
+    or the new one. Writing takes at most a tenth of the time. A failure is told once to ``on_problem``, the file stays as it
+    was, and later writes try again.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        content: Callable[[], str],
+        on_problem: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.problem: str | None = None  # why the file is not up to date, once a write has failed
+        self._content = content
+        self._on_problem = on_problem or (lambda message: None)
+        self._clock = clock
+        self._dirty = True
+        self._next = float("-inf")
+
+    def touch(self) -> None:
+        """The content has changed."""
+        self._dirty = True
+
+    def write(self, *, now: bool = False) -> None:
+        """Bring the file up to date if it is not, and if it is time or ``now`` says so. Never raises for a file's sake."""
+        start = self._clock()
+        if not now and (not self._dirty or start < self._next):
+            return
+        if not self._dirty and os.path.exists(self.path):  # up to date, and nobody has cleared the folder since
+            return
+        try:
+            self._replace(self._content().encode("utf-8", "backslashreplace"))
+        except (OSError, ValueError) as error:  # ValueError: what cannot be written down, such as two cases of one name
+            self._next = self._clock() + max(_EVERY, _SHARE * (self._clock() - start))
+            self.failed(str(error))
+        else:
+            self._next = self._clock() + max(_EVERY, _SHARE * (self._clock() - start))
+            self._dirty, self.problem = False, None
+
+    def failed(self, why: str) -> None:
+        """Remember the problem, and tell it unless the last attempt had it too."""
+        before, self.problem = self.problem, f"{self.path} could not be written: {why}"
+        if self.problem != before:  # set first: on_problem may send an event that comes back here
+            self._on_problem(self.problem)
+
+    def _replace(self, data: bytes) -> None:
+        target = os.path.realpath(self.path)  # a link stays a link
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise OSError(errno.EINVAL, "not a regular file", target)  # replacing /dev/null would be a bad joke
+        folder, name = os.path.split(target)
+        os.makedirs(folder, exist_ok=True)
+        beside = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+        try:
+            # Not tempfile: its files are for the owner's eyes only, and reports are read by others.
+            with open(beside, "wb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(beside, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise

@@ -1,0 +1,133 @@
+"""The table: one row a case with its axes, one column a backend, or a backend under one torch version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from runner.engine.events import Event, RunStarted, VariantFinished, VariantPlanned
+from runner.report.text import name
+
+NOT_RUN = "NOT-RUN"
+NOTHING = "-"  # this combination was never asked for
+
+Paint = Callable[[str, str], str]
+"""(cell text, verdict) to the cell with colour."""
+
+
+@dataclass
+class Section:
+    """One suite's rows. ``cells`` maps (row, column) to (verdict, what is to blame)."""
+
+    suite: str
+    rows: dict[str, None] = field(default_factory=dict)  # a dict, for order and quick membership
+    cells: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass
+class Grid:
+    """What a table shows, before anybody draws it. Rows and columns are in plan order."""
+
+    columns: list[str]
+    sections: list[Section]
+
+
+def several_environments(events: Iterable[Event]) -> bool:
+    """Whether torch versions must be named to tell two results apart."""
+    versions: set[str] = set()
+    for event in events:
+        if isinstance(event, RunStarted):
+            versions.update(str(e["torch"]) for e in event.environments if e.get("torch"))
+        elif isinstance(event, VariantPlanned | VariantFinished):
+            versions.add(event.torch)
+    return len(versions) > 1
+
+
+def build_grid(events: Iterable[Event]) -> Grid:
+    """The grid of a run. A variant that several suites share stands under each of them."""
+    events = list(events)
+    several = several_environments(events)
+    columns: dict[str, None] = {}
+    sections: dict[str, Section] = {}
+    for event in events:
+        if not isinstance(event, VariantPlanned | VariantFinished):
+            continue
+        column = f"{event.backend} {event.torch}" if several else event.backend
+        columns.setdefault(column)
+        for suite in event.suites or (event.suite,):
+            section = sections.setdefault(suite, Section(suite))
+            at = (event.label, column)
+            section.rows.setdefault(event.label)
+            if isinstance(event, VariantFinished):
+                section.cells[at] = (event.verdict, _blame(event))
+            else:
+                section.cells.setdefault(at, (NOT_RUN, ""))
+    return Grid(list(columns), list(sections.values()))
+
+
+def _blame(event: VariantFinished) -> str:
+    """``inductor value``: the stage where there is one below the column's own backend, and the first oracle."""
+    if event.verdict not in ("FAIL", "ERROR", "XFAIL"):
+        return ""
+    stage = event.stage if event.stage and event.stage != event.backend else ""
+    more = "+" if len(event.oracles) > 1 else ""
+    return " ".join(part for part in (stage, "".join(event.oracles[:1]) + more) if part)
+
+
+def render_table(events: Iterable[Event], width: int = 120, paint: Paint | None = None) -> str:
+    """The whole table as text, empty when nothing was planned.
+
+    ``width`` is how wide it should be: ids that are longer go on in the next line, because a truncated id cannot be pasted.
+    """
+    grid = build_grid(events)
+    parts = []
+    for section in grid.sections:
+        text = _draw(grid.columns, section, width, paint)
+        # The heading tells suites apart; a lone suite needs none.
+        parts.append(f"{name(section.suite)}\n{text}" if len(grid.sections) > 1 else text)
+    return "\n\n".join(parts)
+
+
+def _draw(columns: list[str], section: Section, width: int, paint: Paint | None) -> str:
+    from tabulate import tabulate
+
+    # A backend that only other suites ask for is an empty column here.
+    columns = [column for column in columns if any((row, column) in section.cells for row in section.rows)]
+    cells = {
+        column: [" ".join(section.cells.get((row, column), (NOTHING, ""))) for row in section.rows]
+        for column in columns
+    }
+    # tabulate leaves two blanks between columns, and gives a heading two more.
+    room = max(24, width - sum(2 + max(len(column) + 2, *map(len, cells[column])) for column in columns))
+    body = []
+    for row in section.rows:
+        line = ["\n".join(wrap_id(name(row), room))]
+        for column in columns:
+            verdict, blame = section.cells.get((row, column), (NOTHING, ""))
+            text = name(f"{verdict} {blame}".rstrip())
+            line.append(paint(text, verdict) if paint else text)
+        body.append(line)
+    # disable_numparse: a case named 1e5 is not a number, and "2.6" is not to be aligned at its dot.
+    headers = ["case", *map(name, columns)]
+    return tabulate(body, headers=headers, tablefmt="simple", disable_numparse=True)
+
+
+def wrap_id(text: str, width: int) -> list[str]:
+    """``text`` in lines of at most ``width`` characters, broken after ``::``, ``/`` or ``,`` or before ``[`` where possible.
+
+    Nothing is left out: the lines without their indentation, joined, are the id again.
+    """
+    lines: list[str] = []
+    left = ""
+    while len(left) + len(text) > width:
+        room = max(width - len(left), 1)
+        cut = max(
+            text.rfind("::", 0, room) + 2 if "::" in text[:room] else 0,
+            text.rfind("/", 0, room) + 1,
+            text.rfind(",", 0, room) + 1,
+            text.rfind("[", 0, room + 1),
+        )
+        cut = cut if 0 < cut <= room else room
+        lines.append(left + text[:cut])
+        text, left = text[cut:], "  "
+    return [*lines, left + text] if text or not lines else lines

@@ -1,0 +1,237 @@
+"""The report on the terminal: a line a result, what is running now, then the table, the failures and a summary.
+
+The plain path is the first-class one: that is what CI logs are made of. A live status line appears only where a person watches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from runner.engine.events import GREEN, RED, Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.report.failure import headline, render_failure
+from runner.report.table import NOT_RUN, render_table, several_environments
+from runner.report.text import duration, name, one_line, plural, seconds
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not run"}
+"""How the summary counts a verdict; the others are their own lower-case word."""
+
+_ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", NOT_RUN)
+_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
+_SHOWN = 8  # running variants in the status line
+_SLOW = 60.0  # seconds between two remarks in a log that something is still running
+
+
+def colour_of(verdict: str) -> str:
+    """``red``, ``green`` or ``yellow``: what is fine because nothing ran, or because it failed as it should, is yellow."""
+    if verdict in RED:
+        return "red"
+    return "green" if verdict == "PASS" else "yellow" if verdict in (*GREEN, NOT_RUN) else "red"
+
+
+def modes(stream: TextIO, environ: Mapping[str, str]) -> tuple[bool, bool]:
+    """(colour, live status) for this stream. NO_COLOR and TERM=dumb mean plain; FORCE_COLOR asks for colour anywhere."""
+    try:
+        tty = stream.isatty()
+    except (AttributeError, ValueError):  # not a real file, or closed
+        tty = False
+    if environ.get("NO_COLOR"):
+        return False, False
+    live = tty and environ.get("TERM") != "dumb"
+    return live or environ.get("FORCE_COLOR", "") not in ("", "0"), live
+
+
+class Reporter:
+    """Prints events as they come. ``reports`` are files that other reports write, named at the end."""
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        reports: Sequence[str] = (),
+        width: int | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._stream = sys.stdout if stream is None else stream
+        self._colour, self._live = modes(self._stream, os.environ if environ is None else environ)
+        self._width = width or shutil.get_terminal_size((120, 24)).columns
+        self._reports = tuple(reports)
+        self._events: list[Event] = []  # what the table is made of
+        self._finished: list[VariantFinished] = []
+        self._started: RunStarted | None = None
+        self._planned = 0
+        self._warnings = 0
+        self._several = False
+        self._status: Live | None = None
+        self._said: dict[str, float] = {}  # running variant to when to speak of it again
+        self._closed = False
+        self._broken = False
+
+    # --- events ----------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Print what this event is worth. Never raises because of the stream."""
+        if isinstance(event, RunStarted):
+            self._started = event
+            self._events.append(event)
+            self._several = several_environments(self._events)
+            self._line(self._paint(name(self._banner(event)), "dim"))
+        elif isinstance(event, VariantPlanned):
+            self._planned += 1
+            self._events.append(event)
+        elif isinstance(event, VariantFinished):
+            if not self._finished:
+                self._several = several_environments([*self._events, event])
+            self._finished.append(event)
+            self._events.append(event)
+            self._line(self._result(event))
+        elif isinstance(event, Notice):
+            self._warnings += event.severity != "info"
+            colour = "red" if event.severity == "error" else "yellow"
+            self._line(f"{self._paint(event.severity + ':', colour)} {one_line(event.message, 2000)}")
+        elif isinstance(event, RunFinished):
+            self._stop_status()
+            self._end(event)
+
+    def _banner(self, event: RunStarted) -> str:
+        versions = dict.fromkeys(str(environment.get("torch")) for environment in event.environments)
+        torch = f", torch {' and '.join(versions)}" if versions else ""
+        return f"runner {event.version}{torch}, run {event.run} on {event.host}"
+
+    def _result(self, event: VariantFinished) -> str:
+        """``PASS [  1.23s] id``: a fixed shape, so that people can grep for it."""
+        verdict = self._paint(f"{event.verdict:>7}", colour_of(event.verdict))
+        torch = f" torch {event.torch}" if self._several else ""
+        total = max(self._planned, len(self._finished))
+        line = f"{verdict} [{seconds(event.seconds):6.2f}s] {name(event.id + torch)} ({len(self._finished)}/{total})"
+        return line if event.verdict == "PASS" else f"{line} - {self._paint(headline(event, 100), 'dim')}"
+
+    def tick(self, running: list[tuple[str, float, str]]) -> None:
+        """Show what runs now: (id, seconds so far, a remark such as the torch version). Call it a few times a second."""
+        if self._closed or self._broken:
+            return
+        if self._live:
+            try:
+                self._show(running)
+            except (OSError, ValueError):
+                self._broken = True
+            return
+        now_running = {f"{id_} {remark}".rstrip(): time for id_, time, remark in running}
+        self._said = {title: self._said.get(title, _SLOW) for title in now_running}
+        for title, time in now_running.items():
+            if time >= self._said[title]:
+                self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._said[title]:.0f}s] {name(title)}")
+                self._said[title] = (time // _SLOW + 1) * _SLOW
+
+    def close(self) -> None:
+        """Take the status line away. Safe to call twice, and without a RunFinished."""
+        self._closed = True
+        self._stop_status()
+
+    # --- the end ---------------------------------------------------------------------------
+
+    def _end(self, event: RunFinished) -> None:
+        paint = (lambda text, verdict: self._paint(text, colour_of(verdict))) if self._colour else None
+        table = render_table(self._events, self._width, paint)
+        if table:
+            self._line("\n" + table)
+        order: dict[tuple[str, str], int] = {}
+        for planned in self._events:
+            if isinstance(planned, VariantPlanned):
+                order[planned.id, planned.torch] = len(order)
+        red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
+        for result in sorted(red, key=lambda result: order.get((result.id, result.torch), len(order))):
+            torch = f" torch {result.torch}" if self._several else ""
+            title = f"{result.verdict} {name(result.id + torch)}"
+            self._line(f"\n{self._paint(title, 'red')}\n{render_failure(result)}")
+        self._line("\n" + self._summary(event))
+        if self._reports:
+            self._line("reports: " + name(", ".join(self._reports)))
+        if self._started and self._started.folder:
+            self._line("run folder: " + name(self._started.folder))
+
+    def _summary(self, event: RunFinished) -> str:
+        """``3 passed, 1 failed, 1 xfail in 12.3s``."""
+        counts: dict[str, int] = {}
+        for result in self._finished:
+            counts[result.verdict] = counts.get(result.verdict, 0) + 1
+        unfinished = self._planned - len(self._finished)
+        if unfinished > 0:
+            counts[NOT_RUN] = counts.get(NOT_RUN, 0) + unfinished
+        ordered = [verdict for verdict in _ORDER if verdict in counts] + [v for v in counts if v not in _ORDER]
+        parts = [
+            self._paint(f"{counts[verdict]} {WORDS.get(verdict, verdict.lower())}", colour_of(verdict))
+            for verdict in ordered
+        ] or ["nothing ran"]
+        if self._warnings:
+            parts.append(self._paint(plural(self._warnings, "warning"), "yellow"))
+        text = f"{', '.join(parts)} in {duration(event.seconds)}"
+        return text + (self._paint(", interrupted", "red") if event.interrupted else "")
+
+    # --- output ----------------------------------------------------------------------------
+
+    def _paint(self, text: str, colour: str) -> str:
+        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self._colour else text
+
+    def _line(self, text: str) -> None:
+        """One or more lines. A reader that went away (``| head``) or a full disk must not end the run."""
+        if self._broken:
+            return
+        try:
+            encoding = self._stream.encoding or "utf-8"
+            text = text.encode(encoding, "backslashreplace").decode(encoding)
+            if self._status is None:
+                self._stream.write(text + "\n")
+                self._stream.flush()
+            else:
+                from rich.text import Text
+
+                self._status.console.print(Text.from_ansi(text), soft_wrap=True, highlight=False)
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self._broken = True
+
+    def _show(self, running: list[tuple[str, float, str]]) -> None:
+        if self._status is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            # No refresh thread: the engine ticks, and a thread would make forked workers less safe.
+            console = Console(file=self._stream, force_terminal=True, width=self._width, markup=False, highlight=False)
+            self._status = Live(
+                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._status.start()
+        self._status.update(self._now(running), refresh=True)
+
+    def _now(self, running: list[tuple[str, float, str]]) -> Text:
+        """The status: a bar, the count, and the variants that have run longest."""
+        from rich.text import Text
+
+        done, total = len(self._finished), max(self._planned, len(self._finished), 1)
+        filled = 24 * done // total
+        red = sum(result.verdict in RED for result in self._finished)
+        lines = [("━" * filled, "red" if red else "green"), ("━" * (24 - filled), "dim"), (f" ({done}/{total})", "")]
+        if red:
+            lines.append((f" {red} red", "red"))
+        shown = sorted(running, key=lambda entry: -entry[1])
+        for id_, time, remark in shown[:_SHOWN]:
+            lines.append((f"\n  [{duration(time):>7}] {name(f'{id_} {remark}'.rstrip())}", ""))
+        if len(shown) > _SHOWN:
+            lines.append((f"\n  and {len(shown) - _SHOWN} more", "dim"))
+        # One line a variant: a wrapped status flickers.
+        return Text.assemble(*lines, no_wrap=True, overflow="ellipsis")
+
+    def _stop_status(self) -> None:
+        status, self._status = self._status, None
+        if status is not None:
+            try:
+                status.stop()
+            except (OSError, ValueError):
+                self._broken = True

@@ -1,0 +1,142 @@
+"""Text for reports: made safe for terminals and XML, cut to size, and put in words.
+
+What a worker prints is anything at all: escape sequences, NUL bytes, half a UTF-8 character. ElementTree writes such
+text without complaint and no parser reads it again, and a terminal obeys it. So everything that comes from outside
+goes through ``clean`` once, before any report sees it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from runner.diagnostics import shown_path
+
+TEXT_LIMIT = 64 * 1024
+"""Bytes in one text node: libxml2 refuses 10 MB, dorny cuts at 65 535, and people stop reading long before."""
+
+MESSAGE_LIMIT = 300
+"""Characters in a message, which is one line."""
+
+_ANSI = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles and links, ended by BEL or ST
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours and cursor
+    r"|\x1b[#%()*+./-][0-~]"  # character sets; not after a blank, for a stray ESC before a word is no sequence
+    r"|\x1b[@-Z\\^_=>78c]"  # two characters
+)
+
+# Not XML 1.0 at all: C0 but tab and newline, surrogates, U+FFFE and U+FFFF. Allowed there but dropped without a word by
+# junit-xml, or obeyed by terminals: DEL, C1, and the other noncharacters. All are shown instead.
+_UNFIT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
+    + "".join(chr(plane * 0x10000 + low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF))
+    + "]"
+)
+
+
+def strip_ansi(text: str) -> str:
+    """``text`` without terminal escape sequences. A stray ESC stays, for ``visible`` to show."""
+    return _ANSI.sub("", text)
+
+
+def visible(text: str) -> str:
+    """``text`` with every character that XML or a terminal cannot take written as Python would: ``\\x00``, ``\\udc80``."""
+    return _UNFIT.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def name(text: str) -> str:
+    """An id, a file or a suite's name as it is, but for what would break a line or an attribute: that is shown."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def clean(text: str) -> str:
+    """``text`` for any report: no escape sequences, one kind of newline, nothing illegal."""
+    return visible(strip_ansi(text).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def cap(text: str, limit: int = TEXT_LIMIT) -> str:
+    """``text`` in at most ``limit`` bytes of UTF-8: its head and its tail, and between them how much is missing.
+
+    The tail gets the larger part, because that is where a dying process says why.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return text
+    room = limit - len(f"\n[... {len(data)} bytes cut ...]\n")
+    if room <= 0:
+        return data[:limit].decode("utf-8", "ignore")
+    head = room // 4
+    tail = room - head
+    mark = f"\n[... {len(data) - room} bytes cut ...]\n"
+    # "ignore" drops the halves of a character that either cut may leave.
+    return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - tail :].decode("utf-8", "ignore")
+
+
+def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """``text``, cleaned, on one line of at most ``limit`` characters."""
+    # Nobody reads past the limit, so a megabyte of output is not cleaned for the sake of one line.
+    line = " ".join(clean(text[: limit * 8]).split())
+    return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
+
+
+def head_lines(text: str, count: int) -> list[str]:
+    """The first ``count`` lines that are not blank, and how many more there are."""
+    lines = _lines(text)
+    more = len(lines) - count
+    return lines if more <= 0 else [*lines[:count], f"[... {more} more lines]"]
+
+
+def tail_lines(text: str, count: int) -> list[str]:
+    """The last ``count`` lines that are not blank, after how many there were before."""
+    lines = _lines(text)
+    more = len(lines) - count
+    return lines if more <= 0 else [f"[... {more} lines before]", *lines[-count:]]
+
+
+def _lines(text: str, width: int = 400) -> list[str]:
+    # Split at newlines only: str.splitlines also splits at form feeds and at U+2028, which are content here.
+    lines = (line.rstrip() for line in clean(text).split("\n"))
+    return [line if len(line) <= width else line[: width - 3] + "..." for line in lines if line]
+
+
+def indent(lines: Iterable[str], by: int) -> list[str]:
+    """``lines``, each moved ``by`` columns to the right."""
+    return [" " * by + line for line in lines]
+
+
+def seconds(value: float) -> float:
+    """``value`` as a time can be: NaN, infinities and negative times are 0."""
+    return value if math.isfinite(value) and value > 0 else 0.0
+
+
+def duration(value: float) -> str:
+    """``0.42s``, ``12.3s``, ``2m 05s``, ``1h 02m``: as precise as anybody wants to know."""
+    value = seconds(value)
+    if value < 10:
+        return f"{value:.2f}s"
+    if value < 99.95:
+        return f"{value:.1f}s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02d}s"
+    return f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 warning``, ``2 warnings``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def shown_file(file: str) -> str:
+    """``file`` below the working folder as a relative path with forward slashes, which is how every reader of JUnit
+    that marks lines wants it; any other file as it is."""
+    return name(PurePath(shown_path(file)).as_posix())

@@ -1,0 +1,122 @@
+"""Cases times axes times backends: the variants, with their stable ids."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from runner.diagnostics import Diagnostic, InputError
+from runner.spec.cases import MODE_AXES
+from runner.spec.limits import Limits
+from runner.spec.model import Backend, Case, Grad, Suite, Variant
+from runner.spec.select import parse as parse_selection
+
+
+def expand(
+    suites: Iterable[Suite],
+    backends: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    limits: Limits | None = None,
+) -> list[Variant]:
+    """Every variant of every suite, each once; one that several suites ask for names them all.
+
+    ``backends`` replaces the suites' own (a name that a suite configures keeps its configuration), ``devices`` narrows
+    the axis of cases that declare one and replaces it for the others. Raises InputError when the axes multiply beyond
+    the limit, or when two suites mean different things by one id.
+    """
+    suites = list(suites)
+    limits = limits or Limits()
+    shown = _shown_files({case.file for suite in suites for case in suite.cases})
+    found: dict[str, Variant] = {}
+    for suite in suites:
+        wanted = parse_selection(suite.select) if suite.select else None
+        chosen = _chosen(suite, backends)
+        for case in suite.cases:
+            for variant in _case_variants(case, suite, chosen, devices, shown[case.file], limits):
+                if wanted is not None and not wanted(variant):
+                    continue
+                other = found.get(variant.id)
+                if other is None:
+                    found[variant.id] = variant
+                elif other.backend != variant.backend:
+                    message = f"backend {variant.backend.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
+                    raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
+                elif suite.name not in other.suites:
+                    found[variant.id] = replace(other, suites=(*other.suites, suite.name))
+                if len(found) > limits.variants:
+                    raise InputError([Diagnostic(case.span, _too_many(limits), "raise it with --limit variants=N")])
+    return list(found.values())
+
+
+def _too_many(limits: Limits) -> str:
+    return f"more than {limits.variants} variants"
+
+
+def _chosen(suite: Suite, names: Sequence[str]) -> tuple[Backend, ...]:
+    if not names:
+        return suite.backends
+    own = {backend.name: backend for backend in suite.backends}
+    return tuple(own.get(name, Backend(name, name)) for name in dict.fromkeys(names))
+
+
+def _case_variants(
+    case: Case, suite: Suite, backends: Sequence[Backend], devices: Sequence[str], where: str, limits: Limits
+) -> Iterable[Variant]:
+    own_devices = case.devices
+    if devices:
+        declared = "devices" in case.axes
+        own_devices = tuple(d for d in own_devices if d in devices) if declared else tuple(dict.fromkeys(devices))
+    if suite.devices:
+        own_devices = tuple(d for d in own_devices if d in suite.devices)
+    dtypes = tuple(d for d in case.dtypes if d in suite.dtypes) if suite.dtypes else case.dtypes
+    count = len(own_devices) * len(dtypes) * len(backends)
+    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
+        count *= len(values)
+    if count > limits.variants:
+        message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
+        raise InputError([Diagnostic(case.span, message, "raise the limit with --limit variants=N, or use exclude:")])
+    names = [axis for axis in case.axes if axis != "devices"]
+    names += [axis for axis in (*case.params, *MODE_AXES) if axis not in names]
+    columns = [case.params[n] if n in case.params else getattr(case, n) for n in names]
+    for chosen in itertools.product(*columns):
+        axes = dict(zip(names, chosen, strict=True))
+        params = {name: axes[name] for name in case.params}
+        if any(all(params.get(key) == value for key, value in out.items()) for out in case.exclude):
+            continue
+        told = [f"{n}={_word(axes[n])}" for n, column in zip(names, columns, strict=True) if len(column) > 1]
+        for dtype, device, backend in itertools.product(dtypes, own_devices, backends):
+            label = f"{where}::{case.name}[{','.join([*told, dtype, device])}]"
+            modes = {name: axes[name] for name in MODE_AXES}
+            yield Variant(f"{label}@{backend.name}", case, where, backend, dtype, device, params, suites=(suite.name,), **modes)
+
+
+def _word(value: Any) -> str:
+    """An axis value as ids show it."""
+    if isinstance(value, Grad):
+        return value.mode if value.mode != "backward" or value == Grad("backward") else f"{value.cotangent}{value.order}"
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return str(value).replace(" ", "")
+
+
+def _shown_files(files: Iterable[str]) -> dict[str, str]:
+    """How ids name each file: from this folder where it lies below it, otherwise by as much of its path as is unique."""
+    shown: dict[str, str] = {}
+    here = Path(os.getcwd()).resolve() if os.path.isdir(os.curdir) else Path("/")
+    outside = []
+    for file in sorted(set(files)):
+        path = PurePath(file)
+        if path.is_relative_to(here):
+            shown[file] = path.relative_to(here).as_posix()
+        else:
+            outside.append(path)
+    for path in outside:
+        parts = 1
+        while any(o != path and o.parts[-parts:] == path.parts[-parts:] for o in outside) and parts < len(path.parts):
+            parts += 1
+        shown[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
+    return shown

@@ -1,0 +1,205 @@
+"""``${...}``: arithmetic over params and over numbers that are known when the model runs. Nothing else.
+
+The text is parsed by Python's own parser and then checked node by node against a short list; nothing is
+ever evaluated by Python. What names only params is folded to a number here, the rest is written out.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MAX_LENGTH = 500
+"""Characters in one expression: far above any real one, far below what troubles the parser."""
+
+MAX_BITS = 128
+"""Size of an integer result; ``10 ** 10 ** 10`` is refused before it is computed."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len, "abs": abs}
+METHODS = frozenset({"size", "dim", "numel", "stride", "ndimension", "storage_offset", "element_size"})
+ATTRIBUTES = frozenset({"shape", "ndim", "itemsize"})
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+class ExpressionError(ValueError):
+    """An expression that is not allowed or has no value; ``offset`` counts characters from its start."""
+
+    def __init__(self, message: str, offset: int = 0) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+def parse(text: str) -> ast.expr:
+    """The checked syntax tree of ``text`` (what stands between the braces).
+
+    Raises ExpressionError for anything but arithmetic, comparisons, ``min max len abs`` and shapes.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
+    stripped = text.lstrip()
+    shift = len(text) - len(stripped)
+    try:
+        tree = ast.parse(stripped, mode="eval").body
+    except SyntaxError as error:
+        raise ExpressionError(f"not an expression: {error.msg}", shift + max((error.offset or 1) - 1, 0)) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ExpressionError(f"not an expression: {error}") from None
+    _check(tree, shift)
+    return tree
+
+
+def names(tree: ast.expr) -> set[str]:
+    """Every name that the expression uses, functions left out; ``self.c`` counts as ``self``."""
+    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+
+
+def is_static(tree: ast.expr, params: Mapping[str, Any]) -> bool:
+    """Whether it names nothing but params."""
+    return names(tree) <= set(params)
+
+
+def evaluate(tree: ast.expr, params: Mapping[str, Any]) -> Any:
+    """The value over ``params``. Raises ExpressionError for a division by zero, a huge power, a wrong type."""
+    try:
+        value = _value(tree, params)
+    except ExpressionError:
+        raise
+    except ZeroDivisionError:
+        raise ExpressionError("division by zero", tree.col_offset) from None
+    except (TypeError, OverflowError, ValueError, KeyError, IndexError) as error:
+        raise ExpressionError(str(error), tree.col_offset) from None
+    return value
+
+
+def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], str]) -> str:
+    """Python text: the constant where only params are named, otherwise params put in and names renamed."""
+    if is_static(tree, params):
+        return number(evaluate(tree, params))
+    # A copy, because the transformer works in place and a tree serves many variants.
+    copy = ast.parse(ast.unparse(tree), mode="eval").body
+    called = {id(n.func) for n in ast.walk(copy) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+
+    class Rename(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            if id(node) in called:
+                return node
+            if node.id in params:
+                return ast.parse(number(params[node.id]), mode="eval").body
+            return ast.Name(rename(node.id), node.ctx)
+
+    return ast.unparse(Rename().visit(copy))
+
+
+def number(value: Any) -> str:
+    """A value as Python source that means the same: NaN and the infinities too."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 'float("nan")'
+        if math.isinf(value):
+            return 'float("inf")' if value > 0 else 'float("-inf")'
+    return repr(value)
+
+
+def _check(node: ast.expr, shift: int) -> None:
+    offset = shift + getattr(node, "col_offset", 0)
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            raise ExpressionError(f"only numbers stand in an expression, not {node.value!r}", offset)
+    elif isinstance(node, ast.Name):
+        if node.id.startswith("__"):
+            raise ExpressionError(f"no name {node.id!r} here", offset)
+    elif isinstance(node, ast.BinOp):
+        if type(node.op) not in _BINARY:
+            raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
+        _check(node.left, shift)
+        _check(node.right, shift)
+    elif isinstance(node, ast.UnaryOp):
+        if type(node.op) not in _UNARY:
+            raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
+        _check(node.operand, shift)
+    elif isinstance(node, ast.Compare):
+        if any(type(op) not in _COMPARE for op in node.ops):
+            raise ExpressionError("comparisons are < <= > >= == !=", offset)
+        for part in (node.left, *node.comparators):
+            _check(part, shift)
+    elif isinstance(node, ast.Call):
+        _check_call(node, shift)
+    elif isinstance(node, ast.Subscript):
+        _check(node.value, shift)
+        _check(node.slice, shift)
+    elif isinstance(node, ast.Attribute):
+        on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+        if node.attr.startswith("_") or not (on_self or node.attr in ATTRIBUTES):
+            raise ExpressionError(f"no attribute {node.attr!r} here; there are {', '.join(sorted(ATTRIBUTES))}", offset)
+        _check(node.value, shift)
+    else:
+        raise ExpressionError("an expression is arithmetic over numbers, params and shapes", offset)
+
+
+def _check_call(node: ast.Call, shift: int) -> None:
+    offset = shift + node.col_offset
+    if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+        raise ExpressionError("calls take plain positional arguments here", offset)
+    if isinstance(node.func, ast.Name):
+        if node.func.id not in FUNCTIONS:
+            raise ExpressionError(f"no function {node.func.id!r} here; there are min, max, len, abs", offset)
+    elif isinstance(node.func, ast.Attribute):
+        if node.func.attr not in METHODS:
+            raise ExpressionError(f"no method {node.func.attr!r} here; there are {', '.join(sorted(METHODS))}", offset)
+        _check(node.func.value, shift)
+    else:
+        raise ExpressionError("only min, max, len, abs and a tensor's size methods are called here", offset)
+    for argument in node.args:
+        _check(argument, shift)
+
+
+def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return params[node.id]
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left, params), _value(node.right, params)
+        if isinstance(node.op, ast.Pow) and _bits(left, right) > MAX_BITS:
+            raise ExpressionError(f"the power has more than {MAX_BITS} bits", node.col_offset)
+        if not all(isinstance(v, int | float) for v in (left, right)):
+            raise ExpressionError("arithmetic needs numbers on both sides", node.col_offset)
+        return _BINARY[type(node.op)](left, right)
+    if isinstance(node, ast.UnaryOp):
+        return _UNARY[type(node.op)](_value(node.operand, params))
+    if isinstance(node, ast.Compare):
+        values = [_value(part, params) for part in (node.left, *node.comparators)]
+        return all(_COMPARE[type(op)](a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False))
+    if isinstance(node, ast.Subscript):
+        return _value(node.value, params)[_value(node.slice, params)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return FUNCTIONS[node.func.id](*(_value(a, params) for a in node.args))
+    raise ExpressionError("this is known only when the model runs", node.col_offset)
+
+
+def _bits(base: Any, exponent: Any) -> float:
+    if not isinstance(base, int | float) or not isinstance(exponent, int | float) or exponent <= 0 or base == 0:
+        return 0
+    return math.log2(abs(base)) * exponent if abs(base) > 1 else 0

@@ -1,0 +1,104 @@
+"""Bounds on what a file may ask for, so that no file can hang the runner or fill its memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from runner.diagnostics import nearest
+
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_SIZE = re.compile(r"([0-9][0-9_]*)(\.[0-9]+)?\s*([A-Za-z]*)")
+_PREFIX = "RUNNER_LIMIT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds, with their defaults. A file that passes one is refused with its name and value.
+
+    ``file_bytes``
+        the size of one YAML file.
+    ``depth``
+        how deep lists and mappings may be nested, aliases followed.
+    ``expanded_nodes``
+        how many nodes the aliases of a file may stand for, all in all. Nodes that are written out do
+        not count: ``file_bytes`` bounds them.
+    ``variants``
+        the product of the axes of one case.
+    ``tensor_bytes``
+        the size of one input tensor.
+    """
+
+    file_bytes: int = 4 << 20
+    depth: int = 40
+    expanded_nodes: int = 200_000
+    variants: int = 100_000
+    tensor_bytes: int = 4 << 30
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
+        """The defaults, changed by ``RUNNER_LIMIT_<NAME>`` variables such as ``RUNNER_LIMIT_TENSOR_BYTES=8GiB``.
+
+        Raises ValueError when a variable names no limit or holds no size.
+        """
+        environment = os.environ if environment is None else environment
+        limits = cls()
+        for variable, value in sorted(environment.items()):
+            if variable.startswith(_PREFIX):
+                name = variable.removeprefix(_PREFIX).lower()
+                try:
+                    limits = limits.with_overrides([f"{name}={value}"])
+                except ValueError as error:
+                    raise ValueError(f"environment variable {variable}: {error}") from None
+        return limits
+
+    def with_overrides(self, overrides: Iterable[str]) -> Limits:
+        """A copy with each ``name=value`` applied, a later one over an earlier one.
+
+        A value is a whole number above 0, with a size suffix (``KiB``, ``MiB``, ``GiB``, ``TiB``) for limits in bytes.
+        Raises ValueError for anything else.
+        """
+        names = [field.name for field in dataclasses.fields(self)]
+        changes: dict[str, int] = {}
+        for override in overrides:
+            name, equals, value = override.partition("=")
+            name = name.strip()
+            if not equals:
+                raise ValueError(f"{override!r} is not name=value, such as 'tensor_bytes=8GiB'")
+            if name not in names:
+                hint = nearest(name, names) or f"there are {', '.join(names)}"
+                raise ValueError(f"there is no limit {name!r}: {hint}")
+            changes[name] = parse_size(value) if name.endswith("_bytes") else _parse_count(name, value)
+        return dataclasses.replace(self, **changes)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``'2GiB'``, ``'1.5 MiB'``, ``'4096'``. Raises ValueError when it is not a size above 0."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(match[3].lower()) if match else None
+    if match is None or unit is None:
+        raise ValueError(f"{text.strip()!r} is not a size: write a number and B, KiB, MiB, GiB or TiB, such as '8GiB'")
+    # In integers: a float of many bytes would lose its last digits.
+    size = int(match[1]) * unit + (int(float(match[2]) * unit) if match[2] else 0)
+    if size <= 0:
+        raise ValueError(f"{text.strip()!r} is no size: it must be above 0")
+    return size
+
+
+def show_size(size: int) -> str:
+    """``size`` bytes as a person would write it: ``4 MiB``, ``1.5 GiB``, ``100 bytes``."""
+    for name in ("TiB", "GiB", "MiB", "KiB"):
+        unit = _UNITS[name.lower()]
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"
+
+
+def _parse_count(name: str, value: str) -> int:
+    text = value.strip()
+    if not re.fullmatch(r"[0-9][0-9_]*", text) or int(text) <= 0:
+        raise ValueError(f"{text!r} is no value for {name}: a whole number above 0 is needed")
+    return int(text)

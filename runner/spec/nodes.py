@@ -1,0 +1,80 @@
+"""The tree that a YAML file is read into: values that know their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from runner.diagnostics import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """One value that is not a collection.
+
+    ``value`` is what the core schema makes of it, ``text`` its characters without quotes or escapes,
+    ``quoted`` whether it was quoted or a block scalar, and so is text whatever it looks like.
+    """
+
+    value: None | bool | int | float | str
+    span: Span
+    text: str
+    quoted: bool = False
+
+    def plain(self) -> Any:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequence:
+    """A list."""
+
+    items: tuple[Node, ...]
+    span: Span
+
+    def plain(self) -> list[Any]:
+        """The list as Python data."""
+        return [item.plain() for item in self.items]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapping:
+    """A mapping. Its keys are text, each there once, in the order written."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    span: Span
+
+    def get(self, key: str) -> Node | None:
+        """The value of ``key``, or None."""
+        return next((value for name, value in self.entries if name.value == key), None)
+
+    def key(self, key: str) -> Scalar | None:
+        """The node of the key itself, or None."""
+        return next((name for name, _ in self.entries if name.value == key), None)
+
+    def keys(self) -> Iterator[str]:
+        """The keys, in the order written."""
+        return (str(name.value) for name, _ in self.entries)
+
+    def plain(self) -> dict[str, Any]:
+        """The mapping as Python data."""
+        return {str(name.value): value.plain() for name, value in self.entries}
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def find(node: Node, path: Any) -> Node:
+    """The node at a path of keys and indices, such as jsonschema gives; the deepest one that is there when it ends early."""
+    for part in path:
+        child: Node | None = None
+        if isinstance(node, Mapping) and isinstance(part, str):
+            child = node.get(part)
+        elif isinstance(node, Sequence) and isinstance(part, int) and -len(node.items) <= part < len(node.items):
+            child = node.items[part]
+        if child is None:
+            return node
+        node = child
+    return node

@@ -1,0 +1,303 @@
+"""Checks a tree against the published JSON Schemas and says what is wrong in words, at the place.
+
+The schemas are draft-07 and the same that editors read. Keywords of our own start with ``x-``: ``x-expected`` is what a value
+should be, in words; ``x-namespaces`` are operators' first parts; ``x-refused`` says why a key is not taken; ``x-finite`` refuses NaN and infinity.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.diagnostics import Diagnostic, Span, nearest, source_line
+from runner.spec.nodes import Mapping, Node, Sequence, find
+from runner.spec.words import count, expected, flow, found, shown, such_as
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+NAMES = ("spec", "suite", "definitions")
+MAX_DIAGNOSTICS = 100
+_SHARED = "definitions.schema.json"
+
+
+def validate(node: Node, kind: str, text_lines: list[str] | None = None) -> list[Diagnostic]:
+    """What is wrong with ``node`` as a whole ``"spec"`` or ``"suite"`` file: sorted by place, at most ``MAX_DIAGNOSTICS``.
+
+    ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. Raises ValueError for another ``kind``.
+    """
+    if kind not in ("spec", "suite"):
+        raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
+    errors = islice(_validator(kind).iter_errors(node.plain()), 20 * MAX_DIAGNOSTICS)
+    kept: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
+    for error in errors:
+        for span, group, message, hint in _explain(error, node):
+            place = (span.file, span.line, span.column, group)
+            rank = 0 if error.validator == "type" else 1  # of what is wrong with one value, its type comes first
+            if place not in kept or rank < kept[place][0]:
+                kept[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
+    diagnostics = [diagnostic for _, diagnostic in kept.values()]
+    diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
+    return diagnostics[:MAX_DIAGNOSTICS]
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """One of the ``NAMES``, complete in itself: what it shares with the others is put in. Raises ValueError for another name."""
+    schema = _read(name)
+    if name == "definitions":
+        return schema
+    whole = json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#'))
+    return {**whole, "definitions": _read("definitions")["definitions"]}
+
+
+def schema_text(name: str) -> str:
+    """``load_schema`` as JSON for people and editors. Raises ValueError for an unknown name."""
+    return json.dumps(load_schema(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema_path(name: str) -> Path:
+    """The file of a schema: in the installed package, or beside it in a checkout. Raises ValueError for an unknown name."""
+    if name not in NAMES:
+        raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}")
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "_schema" / f"{name}.schema.json"
+    return installed if installed.is_file() else package.parent / "schema" / installed.name
+
+
+def _read(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(schema_path(name).read_text(encoding="utf-8"))
+    return schema
+
+
+# --- the validator ---------------------------------------------------------------------------
+
+
+@cache
+def _validator(kind: str) -> Any:
+    from jsonschema import Draft7Validator, validators  # costs 0.1 s, which `runner --version` need not pay
+    from jsonschema.exceptions import ValidationError as Invalid
+
+    def finite(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        if wanted and isinstance(value, float) and not math.isfinite(value):
+            yield Invalid("is not finite")
+
+    # Draft 7 takes 2.0 for an integer; Python, which runs what is written here, does not.
+    integers = Draft7Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool)
+    )
+    checker = validators.extend(Draft7Validator, {"x-finite": finite}, type_checker=integers)
+    schema = load_schema(kind)
+    return checker(_resolved(schema, schema["definitions"], {}))
+
+
+def _resolved(schema: Any, definitions: dict[str, Any], done: dict[str, Any]) -> Any:
+    """``schema`` with each reference replaced by its target, in a graph that may be cyclic: looking them up is what takes time.
+
+    ``$`` becomes ``\\Z``, as it means in an editor: Python's also matches before a last line break.
+    """
+    if isinstance(schema, list):
+        return [_resolved(part, definitions, done) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        name = reference.rpartition("/")[2]
+        if name not in done:
+            done[name] = target = {}
+            target.update(_resolved(definitions[name], definitions, done))
+        return done[name]
+    result = {}
+    for key, value in schema.items():
+        if key in ("definitions", "examples", "defaultSnippets"):
+            if key == "examples":
+                result[key] = value
+        elif key == "pattern":
+            result[key] = _python_pattern(value)
+        elif key == "patternProperties":
+            result[key] = {_python_pattern(p): _resolved(v, definitions, done) for p, v in value.items()}
+        else:
+            result[key] = _resolved(value, definitions, done)
+    return result
+
+
+def _python_pattern(pattern: str) -> str:
+    return pattern[:-1] + r"\Z" if pattern.endswith("$") and not pattern.endswith(r"\$") else pattern
+
+
+# --- errors to words -------------------------------------------------------------------------
+
+_Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each place and kind), message, hint
+
+
+def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
+    node = find(root, error.absolute_path)
+    instance, rule, wanted = error.instance, str(error.validator), error.validator_value
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    steps = list(error.absolute_schema_path)
+    if "propertyNames" in steps[-2:] and isinstance(node, Mapping):
+        key = node.key(str(instance))
+        yield (key or node).span, "key", f"the key {instance!r} does not fit: expected {expected(schema)}", ""
+    elif rule == "additionalProperties" and isinstance(node, Mapping):
+        yield from _unknown_keys(node, schema)
+    elif rule == "required":
+        yield from _missing(node, schema, wanted)
+    elif rule == "dependencies" and isinstance(node, Mapping):
+        for name, needed in wanted.items():
+            for other in needed:
+                if name in instance and other not in instance:
+                    yield node.key(name).span, "key", f"{name}: needs {other}: beside it", ""  # type: ignore[union-attr]
+    elif rule in ("anyOf", "oneOf"):
+        yield from _alternatives(error, node, root)
+    elif rule == "uniqueItems" and isinstance(node, Sequence):
+        repeat = _repeated(node)
+        yield repeat.span, "value", f"{shown(repeat.plain())} is listed twice", ""
+    elif rule == "maxProperties" and isinstance(node, Mapping):
+        extra = node.entries[wanted][0]
+        yield extra.span, "key", f"{count(wanted, 'key')} expected, found {', '.join(node.keys())}", such_as(schema)
+    elif rule == "pattern" and "x-namespaces" in schema:
+        yield node.span, "value", f"{shown(instance)} is no operator", _operator_hint(str(instance), schema)
+    else:
+        message, hint = _about_value(rule, wanted, instance, schema)
+        yield node.span, "value", message, hint
+
+
+def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> tuple[str, str]:
+    """Message and hint for a value that is wrong by itself."""
+    wish = expected(schema)
+    match rule:
+        case "type" | "pattern":
+            return f"expected {wish}, found {found(value)}", "" if "x-expected" in schema else such_as(schema)
+        case "enum":
+            words = [str(word) for word in wanted if word is not None]
+            close = nearest(value, words) if isinstance(value, str) else ""
+            if not close and isinstance(value, bool) and {"off", "backward"} <= set(words):
+                close = (
+                    "write off or backward"  # YAML 1.1 readers turn `off` into false, so people write what those print
+                )
+            if len(words) > 12 and "x-expected" in schema:
+                return f"expected {wish}, found {found(value)}", close
+            listed = ", ".join(words)
+            if len(words) > 12 and close:
+                return f"{shown(value)} is not known here", close
+            return f"{shown(value)} is not one of {listed}", close
+        case "minimum":
+            return (
+                f"{shown(value)} is too small: expected {expected(schema) if 'x-expected' in schema else f'{wanted} or more'}",
+                "",
+            )
+        case "exclusiveMinimum":
+            return f"{shown(value)} is too small: expected more than {wanted}", ""
+        case "maximum":
+            return f"{shown(value)} is too large: expected {wanted} or less", ""
+        case "x-finite":
+            return f"{shown(value)} has no place here: expected a finite number", ""
+        case "minItems" | "maxItems":
+            low, high = schema.get("minItems"), schema.get("maxItems")
+            some = (
+                count(low, "entry")
+                if low == high
+                else f"at least {count(low, 'entry')}"
+                if rule == "minItems"
+                else f"at most {high}"
+            )
+            return f"{some} expected, found {len(value) or 'an empty list'}", such_as(schema)
+        case "minProperties":
+            return "this mapping is empty", such_as(schema)
+        case "minLength":
+            return "this text is empty", such_as(schema)
+    return f"does not fit: {rule} {wanted!r}", such_as(schema)
+
+
+def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
+    known = list(schema.get("properties", {}))
+    patterns = list(schema.get("patternProperties", {}))
+    for key, _ in node.entries:
+        name = str(key.value)
+        if name in known or any(re.search(pattern, name) for pattern in patterns):
+            continue
+        refused = schema.get("x-refused", {}).get(name)
+        if refused:
+            yield key.span, "key", f"the key {name!r} is not taken here: {refused}", ""
+        elif "x-namespaces" in schema:
+            what = f"{name!r} is neither an operator nor a key of a step" if known else f"{name!r} is no operator"
+            yield key.span, "key", what, nearest(name, known) or _operator_hint(name, schema)
+        else:
+            close = nearest(name, [k for k in known if k not in set(node.keys())])
+            listed = (
+                [k for k in known if not re.match(r"(torch\.)?(b?float|complex|u?int|bool)\d*", k)]
+                if len(known) > 40
+                else known
+            )
+            yield (
+                key.span,
+                "key",
+                f"unknown key {name!r}",
+                close or (f"the keys here: {', '.join(listed)}" if listed else "no keys are known here"),
+            )
+
+
+def _missing(node: Node, schema: dict[str, Any], wanted: Iterable[str]) -> Iterator[_Finding]:
+    have = set(node.keys()) if isinstance(node, Mapping) else set()
+    known = set(schema.get("properties", {}))
+    # A key that is there but misspelt is reported as such, and once is enough.
+    unknown = [key for key in have if key not in known]
+    missing = [key for key in wanted if key not in have and not any(nearest(word, [key]) for word in unknown)]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        hints = [
+            f"{key}: {flow(schema['properties'][key]['examples'][0])}"
+            for key in missing
+            if schema["properties"][key].get("examples")
+        ]
+        names = " and ".join(repr(key) for key in missing)
+        yield node.span, "required", f"{names} {verb} missing", f"such as {', '.join(hints)}" if hints else ""
+
+
+def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_Finding]:
+    branches = error.validator_value
+    if all(set(branch) == {"required"} for branch in branches):
+        names = " or ".join(f"{key}:" for branch in branches for key in branch["required"])
+        schema = error.schema if isinstance(error.schema, dict) else {}
+        unknown = (
+            [key for key in node.keys() if key not in schema.get("properties", {})] if isinstance(node, Mapping) else []
+        )
+        if not any(nearest(key, branch["required"]) for branch in branches for key in unknown):
+            yield node.span, "required", f"{names} is missing", ""
+        return
+    from jsonschema.exceptions import best_match
+
+    best = best_match(error.context or ())
+    if best is not None:
+        yield from _explain(best, root)
+
+
+def _operator_hint(name: str, schema: dict[str, Any]) -> str:
+    head, _, rest = name.partition(".")
+    namespaces = schema["x-namespaces"]
+    same = [space for space in namespaces if space.lower() == head.lower()] if rest else []
+    if same and same[0] != head:
+        return f"did you mean '{same[0]}.{rest}'?"
+    close = nearest(head, namespaces) if rest else ""
+    return close or "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
+
+
+def _repeated(node: Sequence) -> Node:
+    seen: list[Any] = []
+    for item in node.items:
+        value = item.plain()
+        if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in seen):
+            return item
+        seen.append(value)
+    return node
+
+
+def _line(span: Span, lines: list[str] | None) -> str:
+    if lines is None:
+        return source_line(span.file, span.line)
+    return lines[span.line - 1] if span.line <= len(lines) else ""

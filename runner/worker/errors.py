@@ -1,0 +1,200 @@
+"""What was raised, as facts that can be compared and sent: class names, message, trace, when it happened.
+
+The exception objects themselves are dropped at once: their tracebacks would keep every tensor of the run alive.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MESSAGE_LIMIT = 4000  # characters
+TRACE_LINES = 30
+CHAIN_LIMIT = 8
+
+# Files whose presence in a traceback says that torch was compiling. At run time a compiled call passes only through
+# eval_frame, runtime_wrappers and output_code (seen on 2.6 and 2.13).
+COMPILING_FILES = re.compile(
+    r"torch/(_dynamo/(convert_frame|symbolic_convert|output_graph)"
+    r"|_inductor/(compile_fx|codecache|graph|lowering|scheduler|async_compile)"
+    r"|_functorch/_aot_autograd/(graph_compile|graph_capture|dispatch_and_compile_graph|jit_compile_runtime_wrappers"
+    r"|collect_metadata_analysis|traced_function_transforms))\.py$"
+)
+COMPILER_PACKAGES = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")
+# The one class of torch's compiler that stands for an error of the model itself (FORMAT.md, "expect").
+RUNTIME_ERROR = "torch._dynamo.exc.TorchRuntimeError"
+UNSUPPORTED = "torch._dynamo.exc.Unsupported"
+RECOMPILE_ERRORS = frozenset({"torch._dynamo.exc.FailOnRecompileLimitHit", "torch._dynamo.exc.RecompileError"})
+OUT_OF_MEMORY = re.compile(
+    r"can't allocate memory|not enough memory: you tried to allocate|out of memory|Cannot allocate memory"
+)
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception of a run.
+
+    ``info`` is the record sent to the control half: type, message, chain, bases, trace, line. ``bases`` are the
+    qualified names of its class and base classes, where the case's own module is called ``source``.
+    """
+
+    info: dict[str, Any]
+    bases: tuple[str, ...]
+    compiling: bool  # raised while torch compiled, or by the compiler's own classes
+    compilers_own: bool  # a failure of the compiler, which never counts as the model's error
+    unsupported: bool  # a graph break where none was allowed
+    recompiled: bool
+    memory: bool
+    during: str = "forward"  # or "backward"
+
+    @property
+    def summary(self) -> str:
+        """``IndexError: index out of range``: the class and the first line of the message."""
+        first = self.info["message"].strip().split("\n", 1)[0][:300]
+        return f"{self.info['type']}: {first}" if first else str(self.info["type"])
+
+
+class InvalidCase(Exception):
+    """The case itself is wrong (its source, its inputs, a flag); the compiler is not to blame. Becomes INVALID."""
+
+    def __init__(self, reason: str, error: Raised | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
+
+
+class BackendNotFound(InvalidCase):
+    """No backend of that name can be had here."""
+
+
+def describe(error: BaseException, source: str = "", module: str = "", during: str = "forward") -> Raised:
+    """Turn an exception into facts.
+
+    Args:
+        error: what was raised, with its traceback.
+        source: path of the generated source, to find the line; its folder is cut from the texts.
+        module: name that the source was loaded under; in class names it becomes ``source``.
+        during: ``forward`` or ``backward``.
+    """
+    chain = list(_chain(error))
+    causes = list(_chain(error, contexts=False))
+    bases = _qualified_bases(type(error), module)
+    own = any(_of_compiler(name) for name in bases) and RUNTIME_ERROR not in bases
+    folder = source.rpartition("/")[0] + "/" if "/" in source else ""
+    message = _clean(_message(error), folder)
+    text = _clean("".join(traceback.format_exception(type(error), error, error.__traceback__)), folder)
+    info = {
+        "type": type(error).__name__,
+        "message": message[:MESSAGE_LIMIT],
+        "chain": [type(link).__name__ for link in chain],
+        "bases": [base.__name__ for base in type(error).__mro__],
+        "trace": "\n".join(text.rstrip("\n").split("\n")[-TRACE_LINES:]),
+        "line": _line(chain, source),
+    }
+    return Raised(
+        info=info,
+        bases=bases,
+        compiling=any(_of_compiler(name) for name in bases) or any(_compiling_frames(link) for link in causes),
+        compilers_own=own,
+        unsupported=any(UNSUPPORTED in _qualified_bases(type(link), module) for link in causes),
+        recompiled=bool(RECOMPILE_ERRORS & set(bases)),
+        memory=any(_is_memory(link) for link in causes),
+        during=during,
+    )
+
+
+def is_class(raised: Raised, name: str) -> bool:
+    """Whether ``name``, as a case writes it, is the class of the error or one of its bases.
+
+    ``torch.linalg.LinAlgError`` is looked up in torch (its class calls itself ``torch._C._LinAlgError``).
+    """
+    found: Any = torch if name.startswith("torch.") else None
+    if found is not None:
+        for part in name.split(".")[1:]:
+            found = getattr(found, part, None)
+    if isinstance(found, type):
+        return f"{found.__module__}.{found.__qualname__}" in raised.bases
+    last = name.rpartition(".")[2]
+    return any(base == name or base.rpartition(".")[2] == last for base in raised.bases)
+
+
+def counts_as(compiled: Raised, eager: Raised) -> bool:
+    """Whether the compiled error is an instance of what eager raised; a compiler's own failure never is."""
+    return not compiled.compilers_own and eager.bases[0] in compiled.bases
+
+
+def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseException]:
+    """The exception and what led to it, outermost first.
+
+    The inner exception of BackendCompilerFailed and of InductorError is followed before causes, since torch
+    raises those ``from None``. Suppressed contexts count, for the same reason.
+    """
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen and len(seen) < CHAIN_LIMIT:
+        seen.add(id(link))
+        yield link
+        inner = getattr(link, "inner_exception", None)
+        link = inner if isinstance(inner, BaseException) else link.__cause__ or (link.__context__ if contexts else None)
+
+
+def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:
+    names = []
+    for base in cls.__mro__:
+        where = "source" if module and base.__module__ == module else base.__module__
+        names.append(base.__qualname__ if where == "builtins" else f"{where}.{base.__qualname__}")
+    return tuple(names)
+
+
+def _of_compiler(name: str) -> bool:
+    return name.startswith(COMPILER_PACKAGES)
+
+
+def _compiling_frames(error: BaseException) -> bool:
+    return any(
+        COMPILING_FILES.search(frame.f_code.co_filename.replace("\\", "/"))
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+
+
+def _is_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(_message(error)) is not None
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # an exception of the model may fail to print itself
+        return f"<its message cannot be had: {type(failure).__name__}>"
+
+
+def _clean(text: str, folder: str) -> str:
+    """Without the temporary folder, so that the same error reads the same in every run."""
+    return text.replace(folder, "") if folder else text
+
+
+def _line(chain: list[BaseException], source: str) -> int | None:
+    """The innermost line of the generated source: from the frames, from Dynamo's own stack, or from the message."""
+    if not source:
+        return None
+    for link in chain:
+        lines = [line for frame, line in traceback.walk_tb(link.__traceback__) if frame.f_code.co_filename == source]
+        if lines:
+            return lines[-1]
+    for link in chain:
+        stack = getattr(link, "real_stack", None) or ()
+        lines = [entry.lineno for entry in stack if entry.filename == source]
+        if lines:
+            return lines[-1]
+    for link in chain:
+        quoted = re.findall(re.escape(f'File "{source}", line ') + r"(\d+)", _message(link))
+        if quoted:
+            return int(quoted[-1])
+    return None

@@ -1,0 +1,175 @@
+"""A value as it was at one moment: a tree of leaves, each with its metadata and a copy of its elements."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
+    the layout has none."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    layout: str
+    stride: tuple[int, ...] | None
+    offset: int | None
+    requires_grad: bool
+    is_conj: bool
+    is_neg: bool
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf. ``kind`` is ``tensor``, ``python`` (``value`` is the object) or ``opaque`` (its elements cannot be
+    had, ``problem`` says why). A tensor's ``value`` is a dense copy on the CPU, or None with a ``problem``."""
+
+    path: str
+    kind: str
+    type: str
+    value: Any
+    facts: Facts | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """``structure`` is a text: equal texts mean equal containers, keys and order."""
+
+    structure: str
+    leaves: tuple[Leaf, ...]
+
+
+def snapshot(value: Any, root: str, module: str = "") -> Tree:
+    """Copy a nest of containers, tensors and Python values.
+
+    Args:
+        value: what a model returned, took or holds.
+        root: how paths begin, such as ``output``.
+        module: the name that the case's source was loaded under, taken out of class names, since it differs in every run.
+    """
+    structure, found = flatten(value, root, module)
+    return Tree(structure, tuple(snapshot_leaf(leaf, path, module) for path, leaf in found))
+
+
+def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[str, Any]]]:
+    """The structure as a text, and the leaves with their paths, in order.
+
+    Beyond what ``torch.utils._pytree`` registers, dataclasses and subclasses of dict, list and tuple are containers
+    too, because models return such things and a tensor inside an opaque leaf would not be compared.
+    """
+    children = _children(value)
+    name = class_name(type(value), module)
+    if children is None:
+        return "*", [(root, value)]
+    leaves: list[tuple[str, Any]] = []
+    parts = []
+    for step, child in children:
+        text, below = flatten(child, root + step, module)
+        parts.append(f"{step}: {text}")
+        leaves += below
+    return f"{name}({', '.join(parts)})", leaves
+
+
+def snapshot_leaf(leaf: Any, path: str, module: str = "") -> Leaf:
+    """Copy one leaf. A tensor's copy is detached, dense, on the CPU, with lazy conjugation and negation carried out."""
+    kind = class_name(type(leaf), module)
+    if isinstance(leaf, torch.Tensor):
+        facts = facts_of(leaf)
+        if facts.device.startswith("meta"):
+            return Leaf(path, "tensor", kind, None, facts, "a meta tensor has no elements")
+        try:
+            return Leaf(path, "tensor", kind, _elements(leaf), facts)
+        except Exception as error:  # tensor subclasses and layouts may refuse any of it
+            return Leaf(path, "tensor", kind, None, facts, f"its elements cannot be had: {type(error).__name__}: {error}")
+    if kind == "numpy.ndarray":
+        array = torch.as_tensor(leaf.copy())
+        return Leaf(path, "tensor", kind, array, facts_of(array))
+    if isinstance(leaf, PLAIN):
+        return Leaf(path, "python", kind, leaf)
+    if type(leaf).__eq__ is object.__eq__:
+        return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
+    return Leaf(path, "python", kind, leaf)
+
+
+def facts_of(tensor: torch.Tensor) -> Facts:
+    """The metadata of a tensor."""
+    strided = tensor.layout == torch.strided and not tensor.is_nested
+    return Facts(
+        shape=() if tensor.is_nested else tuple(int(size) for size in tensor.shape),
+        dtype=tensor.dtype,
+        device=str(tensor.device),
+        layout=str(tensor.layout),
+        stride=tuple(int(step) for step in tensor.stride()) if strided else None,
+        offset=int(tensor.storage_offset()) if strided else None,
+        requires_grad=tensor.requires_grad,
+        is_conj=tensor.is_conj(),
+        is_neg=tensor.is_neg(),
+    )
+
+
+def storage_key(tensor: torch.Tensor) -> int | None:
+    """Equal for tensors that share a storage; None for an empty tensor or one without a storage.
+
+    ``_cdata`` is the address of the storage object itself, so that two storages never look alike while both live.
+    """
+    try:
+        return int(tensor.untyped_storage()._cdata) if tensor.numel() else None
+    except (RuntimeError, NotImplementedError, AttributeError):
+        return None
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """``value`` with every tensor in it replaced, in the containers that torch's pytree knows."""
+    return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def class_name(cls: type, module: str = "") -> str:
+    """``int``, ``torch.Tensor``, ``source.Point``: the same in every run."""
+    where = "source" if module and cls.__module__ == module else cls.__module__
+    return cls.__qualname__ if where == "builtins" else f"{where}.{cls.__qualname__}"
+
+
+def _children(value: Any) -> list[tuple[str, Any]] | None:
+    """What is inside a container, with how each is reached; None for a leaf."""
+    if isinstance(value, (torch.Tensor, torch.Size, *PLAIN)):
+        return None
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", child) for key, child in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{name}", child) for name, child in zip(value._fields, value)]  # noqa: B905  a namedtuple's own
+    if isinstance(value, (tuple, list)):
+        return [(f"[{index}]", child) for index, child in enumerate(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
+    known = pytree.SUPPORTED_NODES.get(type(value))
+    if known is None:
+        return None
+    return list(_numbered(known.flatten_fn(value)[0]))
+
+
+def _numbered(children: Any) -> Iterator[tuple[str, Any]]:
+    for index, child in enumerate(children):
+        yield f"[{index}]", child
+
+
+def _elements(tensor: torch.Tensor) -> torch.Tensor:
+    dense = tensor.detach()
+    if dense.is_nested:
+        dense = torch.cat([part.reshape(-1) for part in dense.unbind()])
+    elif dense.is_quantized:
+        dense = dense.dequantize()
+    elif dense.layout != torch.strided:
+        dense = dense.to_dense()
+    dense = dense.resolve_conj().resolve_neg()
+    return dense.clone() if dense.device.type == "cpu" else dense.cpu()

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.engine.events import Finding
+from runner.report.failure import headline, ladder, layout, number, render_failure, span
+from tests.report.events_sample import FILE, NASTY, failure, finished, value_finding
+
+
+def line_of_the_sample(file: str, line: int) -> str:
+    return "      - nn.PairwiseDistance: {p: 2}" if (file, line) == (FILE, 5) else ""
+
+
+def test_the_whole_block() -> None:
+    assert render_failure(failure(), line_of_the_sample) == (
+        "value: output 1 differs\n"
+        f" --> {FILE}:5:9\n"
+        "   5 |       - nn.PairwiseDistance: {p: 2}\n"
+        "     |         ^^^^^^^^^^^^^^^^^^^\n"
+        "  oracle   value\n"
+        "  stage    inductor\n"
+        "  ladder   dynamo ok · aot ok · decomposition ok · inductor value\n"
+        "  labels   nearer-to-float64\n"
+        "  graphs   1 graph, 0 breaks\n"
+        "  value at call 0, output[1]\n"
+        "      mismatched 3 of 1000 (0.3 %)\n"
+        "      worst at [1, 2]: eager 1.5 · compiled 1.25 · float64 1.50000001\n"
+        "      largest difference: absolute 0.25 (allowed 1e-05) · relative 0.16 (allowed 1.3e-06)\n"
+        "      error against float64, RMSE: eager 1e-08 · compiled 0.0125\n"
+        "      error against float64, worst element: eager 1e-07 · compiled 0.25\n"
+        "      would pass at 12.5 times eager's error (allowed 3)\n"
+        "      torch._dynamo.utils.same says: equal\n"
+        "  last output\n"
+        "    first line\n"
+        "    last words\n"
+        f"  reproduce: runner repro '{FILE}::pad_view[float32,cpu]@inductor'"
+    )
+
+
+def test_a_crash() -> None:
+    error = {
+        "type": "InductorError", "message": "LoweringException: no\n\nwhile\n" + "deep\n" * 50,
+        "chain": ["InductorError", "LoweringException"],
+    }  # fmt: skip
+    event = finished(
+        "ERROR", reason="the backend raised", signal="SIGSEGV", stack="Fatal Python error\n" + "  File x\n" * 99,
+        findings=(Finding("compile-error", "the backend raised", error=error),),
+    )  # fmt: skip
+    block = render_failure(event).splitlines()
+    assert "      raised InductorError: LoweringException: no" in block
+    assert "      caused by LoweringException" in block
+    assert "  signal   SIGSEGV" in block
+    assert "    Fatal Python error" in block
+    assert "    [... 85 more lines]" in block
+    assert len(block) < 45
+
+
+def test_the_source_line_is_read_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.spec.yaml").write_text("cases:\n  - name: one\n  - name: two\n")
+    block = render_failure(finished("FAIL", file=str(tmp_path / "a.spec.yaml")))
+    assert block == "fail\n --> a.spec.yaml:3:5\n   3 |   - name: two\n     |     ^^^^"
+
+
+@pytest.mark.parametrize("place", ["x", "a:b:c", "a.yaml:1", "", "a.yaml:1:x"])
+def test_a_place_that_is_none_falls_back_to_the_case(place: str) -> None:
+    assert str(span(failure(findings=(value_finding(place=place),)))) == f"{FILE}:3:5"
+
+
+def test_a_place_keeps_the_colon_of_a_drive() -> None:
+    assert span(failure(findings=(value_finding(place="C:/a.yaml:7:2"),))).file == "C:/a.yaml"
+
+
+def test_nothing_is_known_but_the_verdict() -> None:
+    assert render_failure(finished("VACUOUS"), lambda file, line: "") == f"vacuous\n --> {FILE}:3:5"
+
+
+def test_a_column_behind_the_line_still_gets_a_caret() -> None:
+    event = failure(findings=(value_finding(place=f"{FILE}:5:900"),))
+    assert "^" in render_failure(event, line_of_the_sample)
+
+
+def test_headline() -> None:
+    assert headline(finished("XFAIL", reason="fails", known="https://x/1")) == "fails (known: https://x/1)"
+    assert headline(finished("XFAIL", reason="see https://x/1", known="https://x/1")) == "see https://x/1"
+    two = headline(finished("FAIL", findings=(value_finding(), value_finding())))
+    assert two == "value: call 0, output[1]: output 1 differs (and 1 more finding)"
+    assert len(headline(finished("FAIL", reason=NASTY * 1000))) <= 300
+    assert "\n" not in headline(finished("FAIL", reason=NASTY))
+
+
+def test_ladder_is_in_the_ladders_order() -> None:
+    assert (
+        ladder({"inductor": "value, stride", "dynamo": "ok", "mine": "ok"})
+        == "dynamo ok · inductor value, stride · mine ok"
+    )
+    assert ladder({}) == ""
+
+
+def test_nasty_text_everywhere_leaves_no_control_characters() -> None:
+    nasty = Finding(NASTY, NASTY, NASTY, NASTY, {NASTY: NASTY, "index": NASTY},
+                    {"type": NASTY, "message": NASTY, "chain": [NASTY, "x"]}, NASTY)  # fmt: skip
+    event = failure(
+        reason=NASTY, stage=NASTY, oracles=(NASTY,), findings=(nasty,), labels=(NASTY,), notes=(NASTY,), stages={NASTY: NASTY},
+        known=NASTY, signal=NASTY, stack=NASTY, output=NASTY, repro=NASTY, break_reasons=(NASTY,), file=NASTY,
+    )  # fmt: skip
+    block = render_failure(event)
+    assert all(character == "\n" or ord(character) >= 32 for character in block)
+    block.encode("utf-8")
+
+
+def test_many_findings_are_counted_not_printed() -> None:
+    block = render_failure(failure(findings=(value_finding(),) * 50))
+    assert block.count("mismatched") == 8
+    assert "  and 42 more findings" in block
+
+
+# --- numbers -------------------------------------------------------------------------------
+
+
+def test_unknown_numbers_are_shown_by_name() -> None:
+    assert layout({"expected_stride": [1, 2], "got": None, "ulp": 0.1}) == ["expected stride [1, 2] · ulp 0.1"]
+
+
+def test_worst_may_be_a_mapping_or_an_index() -> None:
+    flat = layout({"index": [0], "eager": 1, "compiled": 2})
+    assert flat == ["worst at [0]: eager 1 · compiled 2"]
+    assert layout({"worst": {"index": [0], "eager": 1, "compiled": 2}}) == flat
+    assert layout({"worst": [0], "eager": 1, "compiled": 2}) == flat
+
+
+def test_values_that_nine_digits_cannot_tell_apart_get_all_of_them() -> None:
+    assert layout({"eager": 1.0, "compiled": 1.0000000000000002}) == ["eager 1.0 · compiled 1.0000000000000002"]
+
+
+@pytest.mark.parametrize("multiplier", [float("inf"), float("nan"), "inf", "nan"])
+def test_no_multiplier_would_pass(multiplier: object) -> None:
+    assert layout({"multiplier": multiplier}) == ["no multiple of eager's error would pass"]
+
+
+def test_numbers_of_any_kind() -> None:
+    assert number({"a": [1, 0.5, True, None, "x"]}) == "{a: [1, 0.5, True, None, x]}"
+    assert layout({"mismatched": 1, "total": 0}) == ["mismatched 1 of 0"]
+    assert layout({"mismatched": "many"}) == ["mismatched many"]
+    assert layout({"same": "raised"}) == ["torch._dynamo.utils.same says: raised"]

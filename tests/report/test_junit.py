@@ -1,0 +1,451 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import xmlschema
+
+from runner.engine.events import Event, Finding, Notice, RunFinished, VariantStarted
+from runner.report import junit, live_file
+from runner.report.junit import Dialect, JUnitFile, render
+from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started
+
+SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "junit-10.xsd"))
+
+
+def parsed(events: list[Event], dialect: Dialect = "extended") -> ElementTree.Element:
+    text = render(events, dialect)
+    if dialect == "strict":
+        SCHEMA.validate(text)
+    return ElementTree.fromstring(text.encode())
+
+
+def only(events: list[Event], dialect: Dialect = "extended") -> ElementTree.Element:
+    (testcase,) = parsed(events, dialect).iter("testcase")
+    return testcase
+
+
+def names(root: ElementTree.Element) -> list[tuple[str, str]]:
+    return [(case.attrib["classname"], case.attrib["name"]) for case in root.iter("testcase")]
+
+
+# --- shape ---------------------------------------------------------------------------------
+
+
+def test_the_whole_strict_document() -> None:
+    text = render([started(), planned("a"), planned("b"), finished("XPASS", "a", reason="it passes")], "strict",
+                  source=lambda file, line: "  - name: a")  # fmt: skip
+    assert (
+        text
+        == f"""<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="runner" tests="2" failures="1" errors="0" time="1.234">
+  <testsuite name="regressions: {FILE}" tests="2" failures="1" errors="0" skipped="1" time="1.234" \
+timestamp="2026-01-02T03:04:05" hostname="box" file="{FILE}">
+    <properties>
+      <property name="runner" value="0.1.0" />
+      <property name="torch" value="2.13.0" />
+      <property name="python" value="/venvs/2.13.0/bin/python" />
+      <property name="run" value="2026-01-02-abc" />
+    </properties>
+    <testcase classname="specs.regressions.silent" name="a[float32,cpu]@inductor" time="1.234">
+      <failure type="xpass" message="it passes">it passes
+ --&gt; {FILE}:3:5
+   3 |   - name: a
+     |     ^^^^</failure>
+      <system-out>[[PROPERTY|backend=inductor]]
+[[PROPERTY|torch=2.13.0]]
+[[PROPERTY|device=cpu]]
+[[PROPERTY|dtype=float32]]
+[[PROPERTY|verdict=XPASS]]
+</system-out>
+    </testcase>
+    <testcase classname="specs.regressions.silent" name="b[float32,cpu]@inductor" time="0.000">
+      <skipped type="not-run" message="not run">not run</skipped>
+      <system-out>[[PROPERTY|backend=inductor]]
+[[PROPERTY|torch=2.13.0]]
+[[PROPERTY|device=cpu]]
+[[PROPERTY|dtype=float32]]
+[[PROPERTY|verdict=NOT-RUN]]
+</system-out>
+    </testcase>
+  </testsuite>
+</testsuites>
+"""
+    )
+
+
+def test_extended_adds_the_place_and_the_facts() -> None:
+    case = only([started(), planned(), failure()])
+    assert list(case.attrib) == ["classname", "name", "time", "file", "line"]
+    assert (case.get("file"), case.get("line")) == (FILE, "3")
+    assert [child.tag for child in case] == ["properties", "failure", "system-out"]
+    facts = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
+    assert facts == {
+        "backend": "inductor", "torch": "2.13.0", "device": "cpu", "dtype": "float32", "stage": "inductor", "oracles": "value",
+        "verdict": "FAIL", "labels": "nearer-to-float64", "graphs": "1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["strict", "extended"])
+def test_every_verdict(dialect: Dialect) -> None:
+    root = parsed(every_verdict(), dialect)
+    child = {}
+    for case in root.iter("testcase"):
+        found = [(e.tag, e.get("type")) for e in case if e.tag not in ("system-out", "properties")]
+        child[case.attrib["name"].partition("[")[0]] = found[0] if found else None
+        assert len(found) <= 1
+    assert child == {
+        "case_pass": None, "case_fail": ("failure", "mismatch"), "case_error": ("error", "no-result"),
+        "case_invalid": ("error", "invalid"), "case_xpass": ("failure", "xpass"), "case_vacuous": ("failure", "vacuous"),
+        "case_flaky": ("failure", "flaky"), "case_xfail": ("skipped", "xfail"), "case_skip": ("skipped", "requires"),
+        "case_not_run": ("skipped", "not-run"), "never": ("skipped", "not-run"),
+    }  # fmt: skip
+    assert {key: root.get(key) for key in ("tests", "failures", "errors")} == {
+        "tests": "11",
+        "failures": "4",
+        "errors": "2",
+    }
+    assert root[0].get("skipped") == "4"
+    assert set(VERDICTS) == {"PASS", *junit.KINDS}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "more", "word"),
+    [
+        ("ERROR", {"oracles": ("timeout",)}, "timeout"),
+        ("ERROR", {"oracles": ("memory",)}, "memory"),
+        ("ERROR", {"oracles": ("signal",), "signal": "SIGSEGV"}, "crash"),
+        ("ERROR", {"signal": "SIGSEGV"}, "crash"),
+        ("ERROR", {"oracles": ("compile-error",)}, "exception"),
+        ("ERROR", {"findings": (Finding("x", "y", error={"type": "E"}),)}, "exception"),
+        ("ERROR", {}, "no-result"),
+        ("FAIL", {"oracles": ("value", "stride")}, "mismatch"),
+        ("FAIL", {"oracles": ("error-type",)}, "exception"),
+        ("FAIL", {"oracles": ("missing-error",)}, "exception"),
+        ("FAIL", {"oracles": ("graph-break",)}, "graphs"),
+        ("STRANGE", {}, "no-result"),
+    ],
+)
+def test_types(verdict: str, more: dict[str, Any], word: str) -> None:
+    found = [e.get("type") for e in only([planned(), finished(verdict, **more)], "strict") if e.get("type")]
+    assert found == [word]
+
+
+def test_the_body_begins_with_the_message_and_the_place_and_ends_with_the_command() -> None:
+    (entry,) = only([planned(), failure()]).iter("failure")
+    lines = (entry.text or "").splitlines()
+    assert lines[0] == entry.get("message") == "value: output 1 differs"
+    assert lines[1] == f" --> {FILE}:5:9"
+    assert lines[-1].startswith("  reproduce: runner repro ")
+
+
+def test_skipped_says_it_twice() -> None:
+    (entry,) = only([planned(), finished("XFAIL", reason="known bug", known="https://x/1")]).iter("skipped")
+    assert entry.text == entry.get("message") == "known bug (known: https://x/1)"
+
+
+# --- names ---------------------------------------------------------------------------------
+
+
+def test_several_environments_are_in_the_names() -> None:
+    events = [started("2.6.0", "2.13.0"), planned(torch="2.6.0"), planned(torch="2.13.0"), finished(torch="2.13.0")]
+    assert [name for _, name in names(parsed(events, "strict"))] == [
+        "pad_view[float32,cpu]@inductor (torch 2.6.0)", "pad_view[float32,cpu]@inductor (torch 2.13.0)",
+    ]  # fmt: skip
+
+
+def test_a_variant_of_two_suites_is_reported_under_both() -> None:
+    both = ("nightly run", "smoke")
+    root = parsed(
+        [started(), planned("a", suites=both), planned("b", suites=("smoke",)), finished("FAIL", "a", suites=both)],
+        "strict",
+    )
+    assert [suite.get("name") for suite in root] == [f"nightly run: {FILE}", f"smoke: {FILE}"]
+    assert [(suite.get("tests"), suite.get("failures")) for suite in root] == [("1", "1"), ("2", "1")]
+    assert [classname for classname, _ in names(root)] == [
+        "nightly_run.specs.regressions.silent", "smoke.specs.regressions.silent", "smoke.specs.regressions.silent",
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_its_own_suite_is_not_named_twice() -> None:
+    assert parsed([planned(suites=(FILE,))])[0].get("name") == FILE
+    both = parsed([planned(suites=(FILE, "smoke"))], "strict")
+    assert [classname for classname, _ in names(both)] == ["specs.regressions.silent", "smoke.specs.regressions.silent"]
+
+
+def test_files_that_look_alike_with_dots_keep_different_names() -> None:
+    files = ("a/b.spec.yaml", "a_b.spec.yaml", "a.b.spec.yaml", "a/b.yaml", "../a/b.yaml")
+    found = names(parsed([planned(file=file) for file in files], "strict"))
+    assert len(set(found)) == 5
+    assert found[0][0] == "a.b" and found[3][0] == "a.b-2"
+
+
+def test_absolute_paths_become_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = parsed([planned(file=str(tmp_path / "specs" / "a.spec.yaml"))])
+    assert root[0].get("file") == "specs/a.spec.yaml"
+    assert names(root)[0][0] == "specs.a"
+
+
+def test_order_is_the_plans() -> None:
+    plan = [planned(name, file=file) for name in "ba" for file in ("y.yaml", "x.yaml")]
+    results = [finished("PASS", name, file=file) for name in "ab" for file in ("x.yaml", "y.yaml")]
+    assert names(parsed([*plan, *results])) == [
+        ("y", "b[float32,cpu]@inductor"), ("y", "a[float32,cpu]@inductor"),
+        ("x", "b[float32,cpu]@inductor"), ("x", "a[float32,cpu]@inductor"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[planned(), planned()], [planned(), finished(), finished()], [planned("a\x00"), planned("a\\x00")]],
+    ids=["planned", "finished", "after-cleaning"],
+)
+def test_a_clash_is_a_bug(events: list[Event]) -> None:
+    with pytest.raises(ValueError, match=r"twice|two testcases"):
+        render(events)
+
+
+def test_results_without_a_plan_are_reported_too() -> None:
+    assert len(list(parsed([finished(name="a"), finished(name="b")], "strict").iter("testcase"))) == 2
+
+
+def test_an_empty_run_is_a_valid_report() -> None:
+    assert parsed([], "strict").get("tests") == "0"
+
+
+# --- text and numbers ----------------------------------------------------------------------
+
+
+def nasty_events() -> list[Event]:
+    finding = Finding(
+        NASTY, NASTY, NASTY, NASTY, {NASTY: NASTY}, {"type": NASTY, "message": NASTY, "chain": [NASTY]}, NASTY
+    )
+    more: dict[str, Any] = {
+        "reason": NASTY, "stage": NASTY, "oracles": (NASTY,), "findings": (finding,), "labels": (NASTY,), "stages": {NASTY: NASTY},
+        "known": NASTY, "stack": NASTY, "output": NASTY + "x" * 1_000_000, "repro": NASTY * 1000,
+    }  # fmt: skip
+    where: dict[str, Any] = {"file": NASTY + ".yaml", "suites": (NASTY, "other")}
+    plan = [planned(verdict + NASTY, NASTY, NASTY, **where) for verdict in VERDICTS]
+    run = started(NASTY, host=NASTY, version=NASTY, run=NASTY, started="yesterday")
+    return [run, *plan, *(finished(verdict, verdict + NASTY, NASTY, NASTY, **where, **more) for verdict in VERDICTS)]
+
+
+@pytest.mark.parametrize("dialect", ["strict", "extended"])
+def test_nasty_text_makes_a_valid_file_with_small_nodes(dialect: Dialect) -> None:
+    root = parsed(nasty_events(), dialect)
+    assert len(list(root.iter("testcase"))) == 2 * len(VERDICTS)
+    for element in root.iter():
+        assert len((element.text or "").encode()) <= 64 * 1024
+        for value in element.attrib.values():
+            assert "\x1b" not in value and "\n" not in value
+        if element.tag in ("failure", "error", "skipped"):
+            assert len(element.attrib["message"]) <= 300
+    output = root.findtext(".//system-out") or ""
+    assert output.startswith("[[PROPERTY|backend=") and "bytes cut" in output
+    for line in output.splitlines()[:4]:
+        assert line.startswith("[[PROPERTY|") and line.endswith("]]") and line.count("]]") == 1
+
+
+@pytest.mark.parametrize("value", [1e-9, 1e-05, 0.0, 123456.789, 1e16, float("nan"), float("inf"), -1.0])
+def test_times_have_three_decimals_and_no_exponent(value: float) -> None:
+    root = parsed([planned(), finished(seconds=value)], "strict")
+    for element in (root, root[0], root[0][0]):
+        whole, _, decimals = element.attrib["time"].partition(".")
+        assert whole.isdecimal() and len(decimals) == 3 and decimals.isdecimal()
+
+
+def test_the_sum_is_what_the_parts_say() -> None:
+    plan = [planned(str(n)) for n in range(9)]
+    root = parsed([*plan, *(finished(name=str(n), seconds=0.0006) for n in range(9))], "strict")
+    assert root.get("time") == root[0].get("time") == "0.009"
+
+
+@pytest.mark.parametrize(
+    ("text", "stamp"),
+    [
+        ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05"), ("2026-01-02T03:04:05.678+02:00", "2026-01-02T01:04:05"),
+        ("2026-01-02T03:04:05", "2026-01-02T03:04:05"), ("yesterday", None),
+    ],
+)  # fmt: skip
+def test_timestamps(text: str, stamp: str | None) -> None:
+    assert parsed([started(started=text), planned()], "strict")[0].get("timestamp") == stamp
+
+
+@pytest.mark.parametrize("dialect", ["strict", "extended"])
+def test_the_same_events_give_the_same_bytes(dialect: Dialect) -> None:
+    assert render(every_verdict(), dialect) == render(every_verdict(), dialect)
+    late = every_verdict()
+    late[-11:-1] = reversed(late[-11:-1])  # the order in which results came in does not show
+    assert render(late, dialect) == render(every_verdict(), dialect)
+
+
+# --- the file ------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
+    path, clock = tmp_path / "new" / "junit.xml", Clock()
+    report = JUnitFile(path, "strict", clock=clock)
+    events = every_verdict()
+    cases = sum(type(event).__name__ == "VariantPlanned" for event in events)
+    plan_done = False
+    for event in events:
+        clock.now += 1
+        report.handle(event)
+        SCHEMA.validate(path.read_text(encoding="utf-8"))
+        plan_done = plan_done or type(event).__name__ == "VariantFinished"
+        if plan_done:
+            assert len(list(ElementTree.parse(path).iter("testcase"))) == cases
+    report.close()
+    assert path.read_text(encoding="utf-8") == render(events, "strict")
+    assert os.listdir(path.parent) == ["junit.xml"]
+    assert report.problem is None
+
+
+def test_an_old_report_is_replaced_when_the_run_starts(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text("old")
+    JUnitFile(path).handle(started())
+    assert ElementTree.parse(path).getroot().get("tests") == "0"
+
+
+def test_the_whole_plan_is_on_disk_before_anything_ends(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    report = JUnitFile(path, clock=Clock())  # time stands still: the throttle would hold every further write back
+    for event in (started(), planned("a"), planned("b"), VariantStarted("a", "2.13.0")):
+        report.handle(event)
+    assert [e.get("type") for e in ElementTree.parse(path).iter("skipped")] == ["not-run", "not-run"]
+
+
+def test_writes_are_throttled_and_the_end_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, writes = Clock(), []
+
+    def replace(source: str, target: str) -> None:
+        writes.append(clock.now)
+        clock.now += 0.1  # a slow disk: one second has to pass before the next write
+        os.rename(source, target)
+
+    monkeypatch.setattr(live_file.os, "replace", replace)
+    report = JUnitFile(tmp_path / "junit.xml", clock=clock)
+    report.handle(started())
+    for n in range(100):
+        report.handle(planned(str(n)))
+    for n in range(99):
+        clock.now += 0.1
+        report.handle(finished(name=str(n)))
+    gaps = [b - a for a, b in zip(writes, writes[1:], strict=False)]
+    assert len(writes) < 15 and all(gap >= 1.0 for gap in gaps[1:])  # the first gap: the plan is written at once
+    before = len(writes)
+    report.tick()
+    assert len(writes) == before
+    clock.now += 2
+    report.tick()
+    assert len(writes) == before + 1
+    report.handle(finished(name="99"))
+    report.handle(RunFinished(0, 1.0))
+    assert len(writes) == before + 2
+    report.close()
+    assert len(writes) == before + 2  # nothing new, nothing written
+
+
+@pytest.mark.parametrize("broken", ["open", "fsync", "replace", "makedirs"])
+def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    path, clock = tmp_path / "junit.xml", Clock()
+    said: list[str] = []
+    report = JUnitFile(path, "strict", on_problem=said.append, clock=clock)
+    events = every_verdict()
+    for event in events[:13]:
+        clock.now += 1
+        report.handle(event)
+    before = path.read_bytes()
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if broken == "open":
+            patch.setattr(live_file, "open", full, raising=False)
+        else:
+            patch.setattr(live_file.os, broken, full)
+        for event in events[13:]:
+            clock.now += 1
+            report.handle(event)
+        assert path.read_bytes() == before
+        assert os.listdir(tmp_path) == ["junit.xml"]
+        assert said == [f"{path} could not be written: [Errno 28] No space left on device"]
+        assert report.problem == said[0]
+    report.close()
+    assert path.read_text(encoding="utf-8") == render(events, "strict")
+    assert report.problem is None
+
+
+def test_a_folder_that_vanished_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "junit.xml"
+    report = JUnitFile(path)
+    report.handle(started())
+    path.unlink()
+    path.parent.rmdir()
+    report.close()
+    assert path.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file where the folder should be")
+    said: list[str] = []
+    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=said.append)
+    for event in every_verdict():
+        report.handle(event)
+    report.close()
+    assert len(said) == 1 and report.problem == said[0]
+
+
+def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
+    said: list[str] = []
+    JUnitFile(tmp_path, on_problem=said.append).handle(started())
+    JUnitFile("/dev/null", on_problem=said.append).handle(started())
+    assert len(said) == 2 and all("not a regular file" in message for message in said)
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.xml").symlink_to(tmp_path / "real.xml")
+    JUnitFile(tmp_path / "link.xml").handle(started())
+    assert (tmp_path / "link.xml").is_symlink() and (tmp_path / "real.xml").is_file()
+
+
+def test_a_problem_may_become_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").write_text("in the way")
+    said: list[str] = []
+
+    def on_problem(message: str) -> None:
+        said.append(message)
+        report.handle(Notice(message))
+
+    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=on_problem)
+    for event in every_verdict():
+        report.handle(event)
+    assert len(said) == 1
+
+
+def test_an_event_that_cannot_be_is_told_and_stays_a_problem(tmp_path: Path) -> None:
+    said: list[str] = []
+    report = JUnitFile(tmp_path / "junit.xml", on_problem=said.append)
+    for event in (started(), planned(), planned(), finished(), RunFinished(0, 1.0)):
+        report.handle(event)
+    report.close()
+    assert len(said) == 1 and "planned twice" in said[0]
+    assert report.problem is not None
+    assert len(list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))) == 1

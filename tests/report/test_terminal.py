@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from runner.engine.events import Event, Notice, RunFinished, VariantStarted
+from runner.report.terminal import Reporter, modes
+from tests.report.events_sample import FILE, NASTY, every_verdict, failure, finished, planned, started
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(
+    events: list[Event], stream: io.StringIO | None = None, environ: dict[str, str] | None = None, **more: object
+) -> str:
+    stream = stream or io.StringIO()
+    reporter = Reporter(stream, environ=environ or {}, width=120, **more)  # type: ignore[arg-type]
+    for event in events:
+        reporter.handle(event)
+    reporter.close()
+    return stream.getvalue()
+
+
+def test_a_line_a_result() -> None:
+    lines = printed([started(), planned("a"), planned("b"), finished(name="b")]).splitlines()
+    assert lines[0] == "runner 0.1.0, torch 2.13.0, run 2026-01-02-abc on box"
+    assert lines[1] == f"   PASS [  1.23s] {FILE}::b[float32,cpu]@inductor (1/2)"
+
+
+def test_the_torch_version_is_named_when_there_are_several() -> None:
+    text = printed(
+        [started("2.6.0", "2.13.0"), planned(torch="2.6.0"), planned(torch="2.13.0"), failure(torch="2.6.0")]
+    )
+    assert text.splitlines()[0].startswith("runner 0.1.0, torch 2.6.0 and 2.13.0,")
+    assert "   FAIL [  1.23s] " in text and "@inductor torch 2.6.0 (1/2) - value: output 1 differs" in text
+
+
+def test_the_end() -> None:
+    text = printed(every_verdict(), reports=["junit.xml"])
+    *_, summary, reports, folder = text.splitlines()
+    assert summary == (
+        "1 passed, 1 failed, 1 error, 1 invalid, 1 xpass, 1 vacuous, 1 flaky, 1 xfail, 1 skip, 2 not run in 12.3s"
+    )
+    assert (reports, folder) == ("reports: junit.xml", "run folder: runs/2026-01-02-abc")
+    table, first = (
+        text.index("\ncase "),
+        text.index(f"\nFAIL {FILE}::case_fail[float32,cpu]@inductor\nvalue: output 1 differs\n"),
+    )
+    assert table < first
+    titles = [line.split()[0] for line in text.splitlines() if f" {FILE}" in line and line.endswith("@inductor")]
+    assert titles == ["FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY"]
+    assert "XFAIL [  1.23s]" in text and "(8/11) - because of XFAIL" in text
+
+
+def test_failures_are_in_plan_order() -> None:
+    text = printed([planned("a"), planned("b"), failure(name="b"), failure(name="a"), RunFinished(1, 1.0)])
+    assert text.index(f"\nFAIL {FILE}::a[") < text.index(f"\nFAIL {FILE}::b[")
+
+
+def test_plain_output_has_no_escape_sequences() -> None:
+    events = every_verdict()
+    nasty = [finished("FAIL", NASTY, reason=NASTY, output=NASTY), Notice(NASTY), RunFinished(1, 1.0)]
+    for environ in ({}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}):
+        stream = Terminal() if environ else io.StringIO()
+        text = printed([*events[:-1], *nasty], stream, environ)
+        assert "\x1b" not in text and "\r" not in text and "\x00" not in text
+
+
+def test_modes() -> None:
+    tty, pipe = Terminal(), io.StringIO()
+    assert modes(tty, {}) == (True, True)
+    assert modes(pipe, {}) == (False, False)
+    assert modes(pipe, {"FORCE_COLOR": "1"}) == (True, False)
+    assert modes(pipe, {"FORCE_COLOR": "0"}) == (False, False)
+    assert modes(tty, {"NO_COLOR": "1"}) == (False, False)
+    assert modes(tty, {"NO_COLOR": ""}) == (True, True)
+    assert modes(tty, {"TERM": "dumb"}) == (False, False)
+    assert modes(tty, {"TERM": "dumb", "FORCE_COLOR": "1"}) == (True, False)
+
+
+def test_colour_changes_nothing_but_the_colour() -> None:
+    plain = printed(every_verdict())
+    coloured = printed(every_verdict(), environ={"FORCE_COLOR": "1"})
+    assert "\x1b[31m   FAIL\x1b[0m [" in coloured and "\x1b[32m   PASS\x1b[0m [" in coloured
+    bare = re.sub(r"\x1b\[\d+m", "", coloured)
+    assert [line.rstrip() for line in bare.splitlines()] == [line.rstrip() for line in plain.splitlines()]
+
+
+def test_live_status_shows_what_runs_and_goes_away() -> None:
+    stream = Terminal()
+    reporter = Reporter(stream, environ={"TERM": "xterm"}, width=80)
+    for event in (started(), planned("a"), planned("b")):
+        reporter.handle(event)
+    reporter.tick([("short", 1.0, ""), ("long", 75.0, "torch 2.6.0")])
+    shown = stream.getvalue()
+    assert "(0/2)" in shown and shown.index("[  75.0s] long torch 2.6.0") < shown.index("[  1.00s] short")
+    reporter.handle(failure(name="a"))
+    assert f"   FAIL\x1b[0m [  1.23s] {FILE}::a[float32,cpu]@inductor (1/2)" in stream.getvalue()
+    reporter.tick([(f"x{n}", 1.0, "") for n in range(20)])
+    assert "and 12 more" in stream.getvalue() and "1 red" in stream.getvalue()
+    reporter.handle(RunFinished(1, 3.0))
+    end = len(stream.getvalue())
+    reporter.close()
+    reporter.tick([("late", 1.0, "")])
+    assert len(stream.getvalue()) == end
+    assert stream.getvalue().rstrip().endswith("run folder: runs/2026-01-02-abc")
+
+
+def test_a_log_says_now_and_then_that_something_still_runs() -> None:
+    stream = io.StringIO()
+    reporter = Reporter(stream, environ={})
+    for time in (1, 59, 60, 61, 119, 121, 400):
+        reporter.tick([("slow_case", float(time), ""), ("quick", 1.0, "")])
+    assert [line.split("[")[1] for line in stream.getvalue().splitlines()] == [
+        "> 60s] slow_case", "> 120s] slow_case", "> 180s] slow_case",
+    ]  # fmt: skip
+
+
+def test_notices_are_shown_and_counted() -> None:
+    text = printed(
+        [Notice("disk full"), Notice("by the way", "info"), Notice("gone", "error"), finished(), RunFinished(0, 1.0)]
+    )
+    assert text.startswith("warning: disk full\ninfo: by the way\nerror: gone\n")
+    assert "1 passed, 2 warnings in 1.00s" in text
+
+
+def test_interrupted_and_empty_runs() -> None:
+    assert "nothing ran in 0.00s" in printed([started(), RunFinished(5, 0.0)])
+    text = printed([started(), planned("a"), VariantStarted("a", "2.13.0"), RunFinished(2, 1.0, interrupted=True)])
+    assert "\n1 not run in 1.00s, interrupted\n" in text
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("environ", [{}, {"FORCE_COLOR": "1"}])
+def test_a_reader_that_went_away_does_not_end_the_run(environ: dict[str, str]) -> None:
+    printed(every_verdict(), Broken(), environ)
+    closed = io.StringIO()
+    reporter = Reporter(closed, environ=environ)
+    closed.close()
+    for event in every_verdict():
+        reporter.handle(event)
+
+
+def test_an_ascii_stream_gets_ascii() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    reporter = Reporter(stream, environ={})
+    for event in every_verdict():
+        reporter.handle(event)
+    assert b"dynamo ok \\xb7 aot ok" in raw.getvalue()
+
+
+def test_importing_the_reports_is_cheap() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, runner.report.terminal, runner.report.junit, runner.report.table, runner.report.failure;"
+        "print([m for m in ('torch', 'rich', 'tabulate', 'junit_xml', 'xml.etree.ElementTree') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
