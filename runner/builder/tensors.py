@@ -40,15 +40,15 @@ class TensorWriter:
         if item.kind == "python":
             self._line(f"{variable} = {self.render.value(item.python or Literal(None))}", item.span)
             return variable
-        if item.kind == "view":
-            text = self._base(item)
-        else:
-            text = self.expression(item)
+        text = self._base(item) if item.kind == "view" else self.expression(item)
+        if item.kind == "view" and item.layout and not item.requires_grad:
+            self._layout(item, variable, text)
+            return variable
         self._line(f"{variable} = {text}", item.span)
         if item.kind == "view" and item.requires_grad:
             self._line(f"{variable}.requires_grad_()", item.span)
         if item.layout:
-            self._layout(item, variable)
+            self._layout(item, variable, variable)
         return variable
 
     def expression(self, item: Input) -> str:
@@ -90,10 +90,9 @@ class TensorWriter:
         self.scope.used.add(name)
         return self.scope.variables[name]
 
-    def _layout(self, item: Input, variable: str) -> None:
-        outer = self.scope
-        inner = outer.nested(())
-        inner.temporary, inner.previous, inner.in_forward = variable, variable, False
+    def _layout(self, item: Input, variable: str, start: str) -> None:
+        inner = self.scope.nested(())
+        inner.temporary, inner.previous, inner.in_forward = variable, start, False
         writer = ChainWriter(inner, self.dtype, self.device, None, self.indent)
         writer.write(item.layout, None, returns=False)
         self.lines += writer.lines

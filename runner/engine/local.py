@@ -116,7 +116,8 @@ class LocalEngine:
         self._slots = max(1, slots)
         self._warm = dict(warm or {})
         self._environ = dict(environ or {})
-        self._default_memory = process.memory_total() * 8 // 10 // self._slots
+        # Never less than a compile needs: with many slots, or where memory grows on demand, the share would be tiny.
+        self._default_memory = max(process.memory_total() * 8 // 10 // self._slots, 2 * _GIB)
         self._folder = process.socket_folder()
         self._logs = self._folder
         if log_folder is not None:
@@ -133,7 +134,7 @@ class LocalEngine:
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
-        self._listener.bind(str(self._folder / "control"))
+        self._listener.bind(str(self._folder / process.SOCKET))
         self._listener.listen(1024)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
@@ -247,7 +248,7 @@ class LocalEngine:
         server.started = time.monotonic()
         server.hello = {}
         server.token = secrets.token_hex(16)
-        address = str(self._folder / "control")
+        address = str(self._folder / process.SOCKET)
         try:
             server.popen = process.start_worker(
                 server.python, address, server.token, server.warm, server.log, self._environ
@@ -386,7 +387,7 @@ class LocalEngine:
 
     def _finish(self, server: _Server, child: _Child, status: int | None) -> None:
         """Make the outcome of a job whose process has ended; ``status`` is its wait status, None if unknown."""
-        process.end_family(child.pid)  # what outlived it; the process itself is gone or about to be reaped
+        process.end_family(child.pid, reaped=status is not None)  # and what outlived it
         server.children.pop(child.task.ticket, None)
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
         exit_status = os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None

@@ -40,10 +40,12 @@ class Job:
     tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact
     ignore: tuple[str, ...] = ()
     float64: bool = True
+    packages: tuple[str, ...] = ()  # that must be importable, else SKIP
     imports: tuple[str, ...] = ()  # modules to import first
     paths: tuple[str, ...] = ()  # appended to sys.path
     timeout: float = 60.0
     memory: int | None = None
+    task: str = "judge"  # or "build": only make the model and its inputs and call it, on the meta device where that can be
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ RESULT_KEYS = """
 The worker's record (``Outcome.result``):
 
 findings      list of {oracle, message, path, numbers, error{type, message, chain, trace, line}}
-trust         null, or {verdict: FLAKY|VACUOUS|INVALID, reason, error}
+trust         null, or {verdict: FLAKY|VACUOUS|INVALID|SKIP, reason, error}
 labels        list of str: nearer-to-float64, within-float64-noise, ...
 notes         list of str: why the float64 reference was dropped, ...
 comparisons   how many things were compared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -19,9 +20,12 @@ from typing import Any
 
 MAX_LINE = 64 << 20
 """Bytes of one message at which a connection is given up."""
+SOCKET = "control"
+"""The name of the engine's socket in its folder."""
 WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 """The worker's start, by absolute path: the interpreter that runs it has torch but not this project."""
 
+_PREFIX = "torch-spec-runner-"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _COMPILERS = (
     "ld",
@@ -116,7 +120,20 @@ def socket_folder() -> Path:
         OSError: no temporary folder can be made.
     """
     base = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="runner-", dir=base if len(os.fsencode(base)) < 80 else "/tmp"))
+    if len(os.fsencode(base)) > 70:
+        base = "/tmp"
+    _remove_stale_folders(Path(base))
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+
+
+def _remove_stale_folders(base: Path) -> None:
+    """Remove what engines killed by SIGKILL could not: folders of ours, an hour old, on whose socket nobody listens."""
+    for address in base.glob(f"{_PREFIX}*/{SOCKET}"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+            about = address.stat()
+            old = about.st_uid == os.getuid() and time.time() - about.st_mtime > 3600
+            if old and asking.connect_ex(str(address)) == errno.ECONNREFUSED:
+                shutil.rmtree(address.parent, ignore_errors=True)
 
 
 def signal_name(number: int) -> str:
@@ -254,8 +271,11 @@ def resident(members: Iterable[Process]) -> int:
     return sum(one.resident for one in members)
 
 
-def end_family(pid: int, grace: float = 0.2) -> int:
+def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
     """Kill a job's process with its session, its group and all their descendants. Ends nothing else.
+
+    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
+    the number of a session or a group it is not given out again while that has members.)
 
     A compiler among them is asked first (SIGTERM, ``grace`` seconds) while the job itself stands still, and what it was
     writing is removed: else a half-written shared library would stay in Inductor's cache under a valid name, and
@@ -268,7 +288,8 @@ def end_family(pid: int, grace: float = 0.2) -> int:
         return 0
     doomed: set[int] = set()
     torn: set[str] = set()
-    _signal(pid, signal.SIGSTOP)
+    if not reaped:
+        _signal(pid, signal.SIGSTOP)
     deadline = time.monotonic() + grace
     while helpers := [one.pid for one in family(pid, processes()) if one.pid != pid]:
         patient = time.monotonic() < deadline
@@ -283,6 +304,8 @@ def end_family(pid: int, grace: float = 0.2) -> int:
     for path in torn:
         with contextlib.suppress(OSError):
             os.unlink(path)
+    if reaped:
+        return len(doomed)
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     if _signal(pid, signal.SIGKILL):

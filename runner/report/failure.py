@@ -30,7 +30,8 @@ def headline(event: VariantFinished, limit: int = MESSAGE_LIMIT) -> str:
     text = event.reason
     if not text and event.findings:
         first = event.findings[0]
-        text = ": ".join(part for part in (first.oracle, first.path, first.message) if part)
+        place = f"{first.oracle} at {first.path}" if first.path else first.oracle
+        text = f"{place}: {first.message}" if first.message else place
         if len(event.findings) > 1:
             text += f" (and {plural(len(event.findings) - 1, 'more finding')})"
     if not text:
@@ -45,7 +46,7 @@ def span(event: VariantFinished) -> Span:
     for finding in event.findings:
         if finding.place:
             # From the right, because a Windows path has a colon of its own.
-            file, line, column = (finding.place.rsplit(":", 2) + ["", ""])[:3]
+            file, line, column = [*finding.place.rsplit(":", 2), "", ""][:3]
             if line.isdecimal() and column.isdecimal():
                 return Span(file, int(line), int(column))
     return Span(event.file, event.line, event.column)
@@ -81,7 +82,7 @@ def _words(value: Any) -> str:
 
 
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
-    """The block: plain text without escape sequences, no trailing newline, made of lines that end where a person can read."""
+    """The block: plain text without escape sequences and without a newline at its end."""
     said = headline(event)
     lines = [said, *location(span(event), source)]
     lines += _facts(event)
@@ -140,10 +141,9 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
     head, *more = head_lines(str(error.get("message") or ""), _ERROR) or [""]
     kind = str(error.get("type") or "exception")
     lines = [f"raised {kind}: {head}" if head else f"raised {kind}", *indent(more, 2)]
-    # ``chain`` names the exception itself first.
-    causes = [str(name) for name in error.get("chain") or () if str(name) != kind]
+    causes = [str(name) for name in error.get("chain") or ()][1:]  # the first is the exception itself
     if causes:
-        lines.append("caused by " + " < ".join(causes))
+        lines.append("caused by " + ", by ".join(causes))
     return [clean(line) for line in lines]
 
 
@@ -151,30 +151,29 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
 
 
 def layout(numbers: Mapping[str, Any]) -> list[str]:
-    """A finding's numbers as sentences; what this function does not know follows as ``name value``.
+    """A finding's numbers as sentences; what has no sentence here follows as ``name value``.
 
-    Known: ``mismatched`` of ``total``; ``worst`` as a mapping, or flat ``index``, ``eager``, ``compiled``, ``float64``;
-    ``max_abs``, ``max_rel`` with ``atol``, ``rtol``; errors against float64 by RMSE (``eager_rmse``, ``compiled_rmse``) and at
-    the worst element (``eager_max_error``, ``compiled_max_error``); ``multiplier`` that would pass, ``multiplier_allowed``; ``same``.
+    The names are those of the worker's comparison: ``mismatched`` of ``elements``; at ``worst_index`` the values
+    ``eager``, ``compiled`` and ``reference`` (float64); ``abs_error`` and ``rel_error`` there, with ``atol`` and
+    ``rtol``; errors against float64, ``eager_error_max``, ``compiled_error_max``, ``eager_error_rmse``,
+    ``compiled_error_rmse``; the ``multiplier`` that would pass; and what ``same`` says.
     """
-    left = dict(numbers)
-    worst = left.pop("worst", None)
-    if isinstance(worst, Mapping):
-        left = {**worst, **left}
-    elif worst is not None:
-        left.setdefault("index", worst)
-    take = left.pop
+    left = {name: value for name, value in numbers.items() if value is not None}
+
+    def take(name: str) -> Any:
+        return left.pop(name, None)
+
     lines = [
-        _mismatched(take("mismatched", None), take("total", None)),
+        _mismatched(take("mismatched"), take("elements")),
         _worst(
-            take("index", None), {name: left.pop(name) for name in ("eager", "compiled", "float64") if name in left}
+            take("worst_index"), {"eager": take("eager"), "compiled": take("compiled"), "float64": take("reference")}
         ),
-        _difference(take("max_abs", None), take("max_rel", None), take("atol", None), take("rtol", None)),
-        _errors("RMSE", take("eager_rmse", None), take("compiled_rmse", None)),
-        _errors("worst element", take("eager_max_error", None), take("compiled_max_error", None)),
-        _multiplier(take("multiplier", None), take("multiplier_allowed", None)),
-        _same(take("same", None)),
-        " · ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in left.items() if value is not None),
+        _difference(take("abs_error"), take("rel_error"), take("atol"), take("rtol")),
+        _errors("worst element", take("eager_error_max"), take("compiled_error_max")),
+        _errors("RMSE", take("eager_error_rmse"), take("compiled_error_rmse")),
+        _multiplier(take("multiplier")),
+        _same(take("same")),
+        " · ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in left.items()),
     ]
     return [one_line(line, 400) for line in lines if line]
 
@@ -188,20 +187,23 @@ def _mismatched(count: Any, total: Any) -> str:
 
 
 def _worst(index: Any, values: Mapping[str, Any]) -> str:
-    shown = " · ".join(f"{name} {value}" for name, value in zip(values, _apart(list(values.values())), strict=True))
-    if index is None:
+    present = {name: value for name, value in values.items() if value is not None}
+    digits = _apart(list(present.values()))
+    shown = " · ".join(f"{name} {value}" for name, value in zip(present, digits, strict=True))
+    if not index:  # none, or [] for a tensor without dimensions
         return shown
     return f"worst at {number(index)}" + (f": {shown}" if shown else "")
 
 
 def _difference(absolute: Any, relative: Any, atol: Any, rtol: Any) -> str:
-    parts = []
-    for name, value, bound in (("absolute", absolute, atol), ("relative", relative, rtol)):
-        if value is not None:
-            parts.append(f"{name} {number(value)}" + (f" (allowed {number(bound)})" if bound is not None else ""))
-        elif bound is not None:
-            parts.append(f"{name} allowed {number(bound)}")
-    return "largest difference: " + " · ".join(parts) if parts else ""
+    parts = [
+        f"{name} {number(value)}"
+        for name, value in (("absolute", absolute), ("relative", relative))
+        if value is not None
+    ]
+    bounds = [f"{name} {number(value)}" for name, value in (("atol", atol), ("rtol", rtol)) if value is not None]
+    allowed = f" (allowed: {', '.join(bounds)})" if bounds else ""
+    return f"difference there: {' · '.join(parts)}{allowed}" if parts else allowed[2:-1]
 
 
 def _errors(kind: str, eager: Any, compiled: Any) -> str:
@@ -211,13 +213,12 @@ def _errors(kind: str, eager: Any, compiled: Any) -> str:
     return f"error against float64, {kind}: " + " · ".join(parts) if parts else ""
 
 
-def _multiplier(needed: Any, allowed: Any) -> str:
+def _multiplier(needed: Any) -> str:
     if needed is None:
         return ""
-    bound = f" (allowed {number(allowed)})" if allowed is not None else ""
     if str(needed) in ("inf", "nan"):  # a float, or the word that JSON had to carry instead
-        return f"no multiple of eager's error would pass{bound}"
-    return f"would pass at {number(needed)} times eager's error{bound}"
+        return "no multiple of eager's error would pass"
+    return f"would pass at {number(needed)} times eager's error"
 
 
 def _same(verdict: Any) -> str:

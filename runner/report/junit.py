@@ -1,11 +1,11 @@
 """JUnit XML, in two dialects, and a file of it that is complete and valid at every instant.
 
-``strict`` passes junit-10.xsd, by which the Jenkins xunit plugin judges; ``extended`` adds to each testcase its file, line and
-properties, which GitLab, EnricoMi, mikepenz, CircleCI and the Jenkins junit plugin read. The rules behind the shape (one flat
-level of suites, unique names, no `file` type, facts as ``[[PROPERTY|k=v]]``) are each some consumer's failure; see docs.
+``strict`` passes junit-10.xsd, by which the Jenkins xunit plugin judges. ``extended`` adds to each testcase its file,
+line and properties, which GitLab, EnricoMi, mikepenz, CircleCI and the Jenkins junit plugin read. Behind every rule
+here (one flat level of suites, unique names, messages said twice, facts as ``[[PROPERTY|k=v]]``) some consumer failed.
 
-The XML is built with junit-xml and then put right where that falls short: it knows no suite order of children, writes times with
-exponents, adds ``disabled``, and leaves out what is zero.
+The XML is built with junit-xml and then put right where that falls short: it writes times with exponents, leaves out
+those that are zero, adds ``disabled``, and has no type for what is skipped and no properties for a testcase.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runner.engine.events import Event, RunFinished, RunStarted, VariantFinished
 from runner.report.failure import Source, headline, render_failure
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
-from runner.report.text import cap, clean, name, one_line, seconds, shown_file
+from runner.report.text import cap, clean, in_line, one_line, seconds, shown_file
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -36,11 +36,11 @@ KINDS = {
     "ERROR": "error", "INVALID": "error",
     "XFAIL": "skipped", "SKIP": "skipped", "NOT-RUN": "skipped",
 }  # fmt: skip
-"""Which child of the testcase a verdict becomes. ``failure`` is a wrong answer, ``error`` is none; PASS has no child."""
+"""Which child of its testcase a verdict becomes: ``failure`` is a wrong answer, ``error`` none. PASS has no child."""
 
 _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "invalid", "XFAIL": "xfail",
           "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
-# Never one of: yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime, binary. GitLab casts by them.
+# Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
 
 _Key = tuple[str, str]  # (variant id, torch)
 
@@ -143,7 +143,7 @@ class _Model:
                 # Two files may differ in nothing but separators (a/b.yaml, a_b.yaml); number the later one.
                 taken[classname] = taken.get(classname, 0) + 1
                 classname += f"-{taken[classname]}" if taken[classname] > 1 else ""
-                yield _Group(file, file if itself else f"{name(suite)}: {file}", classname, cases)
+                yield _Group(file, file if itself else f"{in_line(suite)}: {file}", classname, cases)
 
     def _suite(self, group: _Group, several: bool) -> Any:
         from junit_xml import TestCase, TestSuite
@@ -155,7 +155,7 @@ class _Model:
             title += f" (torch {case.torch})" if several else ""
             # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
             facts = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in shown.properties)
-            entry = TestCase(name(title), group.classname, shown.seconds, stdout=cap(facts + shown.output))
+            entry = TestCase(in_line(title), group.classname, shown.seconds, stdout=cap(facts + shown.output))
             if shown.kind == "failure":
                 entry.add_failure_info(shown.message, shown.body, shown.type)
             elif shown.kind == "error":
@@ -167,7 +167,7 @@ class _Model:
         return TestSuite(
             group.name,
             cases,
-            hostname=name(run.host) if run else None,
+            hostname=in_line(run.host) if run else None,
             timestamp=_timestamp(run.started) if run else None,
             properties=_run_properties(run) if run else None,
             file=group.file,
@@ -210,7 +210,7 @@ def render(events: Sequence[Event], dialect: Dialect = "extended", *, source: So
 
 
 class JUnitFile:
-    """A JUnit file on disk that holds the whole plan from the start: what has no result yet is skipped as ``not-run``."""
+    """A JUnit file on disk that holds the whole plan from the start: what has no result yet is ``not-run``."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class JUnitFile:
             self._lost = str(error)
             self._file.failed(self._lost)
             return
-        # At once: when the run starts, lest the last run's file pass for this one's; when the plan is whole; at the end.
+        # At once: when the run starts, lest an older file pass for this run's; when the plan is whole; at the end.
         now = isinstance(event, RunStarted | RunFinished)
         if isinstance(event, VariantStarted | VariantFinished) and not self._plan_written:
             now = self._plan_written = True

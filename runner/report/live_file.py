@@ -15,9 +15,9 @@ _SHARE = 10  # and at least so many times as long as the last write took
 class LiveFile:
     """Keeps ``path`` at what ``content`` returns.
 
-    Each write goes to a second file in the same folder that then takes the first one's place, so a reader sees the old text
-    or the new one. Writing takes at most a tenth of the time. A failure is told once to ``on_problem``, the file stays as it
-    was, and later writes try again.
+    Each write goes to a second file in the same folder that then takes the first one's place, so a reader sees the old
+    text or the new one. Writing takes at most a tenth of the time. A failure is told once to ``on_problem``, the file
+    stays as it was, and later writes try again.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class LiveFile:
         self.path = os.path.abspath(path)
         self.problem: str | None = None  # why the file is not up to date, once a write has failed
         self._content = content
-        self._on_problem = on_problem or (lambda message: None)
+        self._on_problem = on_problem or (lambda _: None)
         self._clock = clock
         self._dirty = True
         self._next = float("-inf")
@@ -40,19 +40,22 @@ class LiveFile:
         self._dirty = True
 
     def write(self, *, now: bool = False) -> None:
-        """Bring the file up to date if it is not, and if it is time or ``now`` says so. Never raises for a file's sake."""
+        """Bring the file up to date, if it is time or ``now`` says so. Never raises for a file's sake."""
         start = self._clock()
         if not now and (not self._dirty or start < self._next):
             return
         if not self._dirty and os.path.exists(self.path):  # up to date, and nobody has cleared the folder since
             return
+        why = ""
         try:
             self._replace(self._content().encode("utf-8", "backslashreplace"))
         except (OSError, ValueError) as error:  # ValueError: what cannot be written down, such as two cases of one name
-            self._next = self._clock() + max(_EVERY, _SHARE * (self._clock() - start))
-            self.failed(str(error))
+            why = str(error) or type(error).__name__
+        end = self._clock()
+        self._next = end + max(_EVERY, _SHARE * (end - start))
+        if why:
+            self.failed(why)
         else:
-            self._next = self._clock() + max(_EVERY, _SHARE * (self._clock() - start))
             self._dirty, self.problem = False, None
 
     def failed(self, why: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from runner.engine.events import Event, RunStarted, VariantFinished, VariantPlanned
-from runner.report.text import name
+from runner.report.text import in_line
 
 NOT_RUN = "NOT-RUN"
 NOTHING = "-"  # this combination was never asked for
@@ -77,14 +77,14 @@ def _blame(event: VariantFinished) -> str:
 def render_table(events: Iterable[Event], width: int = 120, paint: Paint | None = None) -> str:
     """The whole table as text, empty when nothing was planned.
 
-    ``width`` is how wide it should be: ids that are longer go on in the next line, because a truncated id cannot be pasted.
+    ``width`` is how wide it should be: longer ids go on in the next line, because a truncated id cannot be pasted.
     """
     grid = build_grid(events)
     parts = []
     for section in grid.sections:
         text = _draw(grid.columns, section, width, paint)
         # The heading tells suites apart; a lone suite needs none.
-        parts.append(f"{name(section.suite)}\n{text}" if len(grid.sections) > 1 else text)
+        parts.append(f"{in_line(section.suite)}\n{text}" if len(grid.sections) > 1 else text)
     return "\n\n".join(parts)
 
 
@@ -101,19 +101,19 @@ def _draw(columns: list[str], section: Section, width: int, paint: Paint | None)
     room = max(24, width - sum(2 + max(len(column) + 2, *map(len, cells[column])) for column in columns))
     body = []
     for row in section.rows:
-        line = ["\n".join(wrap_id(name(row), room))]
+        line = ["\n".join(wrap_id(in_line(row), room))]
         for column in columns:
             verdict, blame = section.cells.get((row, column), (NOTHING, ""))
-            text = name(f"{verdict} {blame}".rstrip())
+            text = in_line(f"{verdict} {blame}".rstrip())
             line.append(paint(text, verdict) if paint else text)
         body.append(line)
     # disable_numparse: a case named 1e5 is not a number, and "2.6" is not to be aligned at its dot.
-    headers = ["case", *map(name, columns)]
+    headers = ["case", *map(in_line, columns)]
     return tabulate(body, headers=headers, tablefmt="simple", disable_numparse=True)
 
 
 def wrap_id(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` characters, broken after ``::``, ``/`` or ``,`` or before ``[`` where possible.
+    """``text`` in lines of at most ``width`` characters, broken after ``::``, ``/``, ``,`` or before ``[`` if possible.
 
     Nothing is left out: the lines without their indentation, joined, are the id again.
     """

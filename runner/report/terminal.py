@@ -1,6 +1,7 @@
 """The report on the terminal: a line a result, what is running now, then the table, the failures and a summary.
 
-The plain path is the first-class one: that is what CI logs are made of. A live status line appears only where a person watches.
+The plain path is the first-class one: that is what CI logs are made of. A live status appears only where a person
+watches.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from runner.engine.events import GREEN, RED, Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.report.failure import headline, render_failure
 from runner.report.table import NOT_RUN, render_table, several_environments
-from runner.report.text import duration, name, one_line, plural, seconds
+from runner.report.text import duration, in_line, one_line, plural, seconds
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -30,14 +31,14 @@ _SLOW = 60.0  # seconds between two remarks in a log that something is still run
 
 
 def colour_of(verdict: str) -> str:
-    """``red``, ``green`` or ``yellow``: what is fine because nothing ran, or because it failed as it should, is yellow."""
+    """``red``, ``green`` or ``yellow``: yellow is what did not run, or failed as it should."""
     if verdict in RED:
         return "red"
     return "green" if verdict == "PASS" else "yellow" if verdict in (*GREEN, NOT_RUN) else "red"
 
 
 def modes(stream: TextIO, environ: Mapping[str, str]) -> tuple[bool, bool]:
-    """(colour, live status) for this stream. NO_COLOR and TERM=dumb mean plain; FORCE_COLOR asks for colour anywhere."""
+    """(colour, live status) for this stream. NO_COLOR or TERM=dumb is plain; FORCE_COLOR colours a pipe too."""
     try:
         tty = stream.isatty()
     except (AttributeError, ValueError):  # not a real file, or closed
@@ -61,7 +62,7 @@ class Reporter:
     ) -> None:
         self._stream = sys.stdout if stream is None else stream
         self._colour, self._live = modes(self._stream, os.environ if environ is None else environ)
-        self._width = width or shutil.get_terminal_size((120, 24)).columns
+        self._width = width  # None: as wide as the terminal is at that moment
         self._reports = tuple(reports)
         self._events: list[Event] = []  # what the table is made of
         self._finished: list[VariantFinished] = []
@@ -82,7 +83,7 @@ class Reporter:
             self._started = event
             self._events.append(event)
             self._several = several_environments(self._events)
-            self._line(self._paint(name(self._banner(event)), "dim"))
+            self._line(self._paint(in_line(self._banner(event)), "dim"))
         elif isinstance(event, VariantPlanned):
             self._planned += 1
             self._events.append(event)
@@ -110,11 +111,11 @@ class Reporter:
         verdict = self._paint(f"{event.verdict:>7}", colour_of(event.verdict))
         torch = f" torch {event.torch}" if self._several else ""
         total = max(self._planned, len(self._finished))
-        line = f"{verdict} [{seconds(event.seconds):6.2f}s] {name(event.id + torch)} ({len(self._finished)}/{total})"
+        line = f"{verdict} [{seconds(event.seconds):6.2f}s] {in_line(event.id + torch)} ({len(self._finished)}/{total})"
         return line if event.verdict == "PASS" else f"{line} - {self._paint(headline(event, 100), 'dim')}"
 
     def tick(self, running: list[tuple[str, float, str]]) -> None:
-        """Show what runs now: (id, seconds so far, a remark such as the torch version). Call it a few times a second."""
+        """Show what runs now: (id, seconds so far, a remark such as the torch version)."""
         if self._closed or self._broken:
             return
         if self._live:
@@ -127,7 +128,7 @@ class Reporter:
         self._said = {title: self._said.get(title, _SLOW) for title in now_running}
         for title, time in now_running.items():
             if time >= self._said[title]:
-                self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._said[title]:.0f}s] {name(title)}")
+                self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._said[title]:.0f}s] {in_line(title)}")
                 self._said[title] = (time // _SLOW + 1) * _SLOW
 
     def close(self) -> None:
@@ -139,7 +140,7 @@ class Reporter:
 
     def _end(self, event: RunFinished) -> None:
         paint = (lambda text, verdict: self._paint(text, colour_of(verdict))) if self._colour else None
-        table = render_table(self._events, self._width, paint)
+        table = render_table(self._events, self._width or shutil.get_terminal_size((120, 24)).columns, paint)
         if table:
             self._line("\n" + table)
         order: dict[tuple[str, str], int] = {}
@@ -149,13 +150,13 @@ class Reporter:
         red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
         for result in sorted(red, key=lambda result: order.get((result.id, result.torch), len(order))):
             torch = f" torch {result.torch}" if self._several else ""
-            title = f"{result.verdict} {name(result.id + torch)}"
+            title = f"{result.verdict} {in_line(result.id + torch)}"
             self._line(f"\n{self._paint(title, 'red')}\n{render_failure(result)}")
         self._line("\n" + self._summary(event))
         if self._reports:
-            self._line("reports: " + name(", ".join(self._reports)))
+            self._line("reports: " + in_line(", ".join(self._reports)))
         if self._started and self._started.folder:
-            self._line("run folder: " + name(self._started.folder))
+            self._line("run folder: " + in_line(self._started.folder))
 
     def _summary(self, event: RunFinished) -> str:
         """``3 passed, 1 failed, 1 xfail in 12.3s``."""
@@ -222,7 +223,7 @@ class Reporter:
             lines.append((f" {red} red", "red"))
         shown = sorted(running, key=lambda entry: -entry[1])
         for id_, time, remark in shown[:_SHOWN]:
-            lines.append((f"\n  [{duration(time):>7}] {name(f'{id_} {remark}'.rstrip())}", ""))
+            lines.append((f"\n  [{duration(time):>7}] {in_line(f'{id_} {remark}'.rstrip())}", ""))
         if len(shown) > _SHOWN:
             lines.append((f"\n  and {len(shown) - _SHOWN} more", "dim"))
         # One line a variant: a wrapped status flickers.

@@ -42,7 +42,7 @@ def strip_ansi(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` with every character that XML or a terminal cannot take written as Python would: ``\\x00``, ``\\udc80``."""
+    """``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``, ``\\udc80``."""
     return _UNFIT.sub(_escape, text)
 
 
@@ -53,7 +53,7 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def name(text: str) -> str:
+def in_line(text: str) -> str:
     """An id, a file or a suite's name as it is, but for what would break a line or an attribute: that is shown."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
@@ -139,4 +139,4 @@ def plural(count: int, noun: str) -> str:
 def shown_file(file: str) -> str:
     """``file`` below the working folder as a relative path with forward slashes, which is how every reader of JUnit
     that marks lines wants it; any other file as it is."""
-    return name(PurePath(shown_path(file)).as_posix())
+    return in_line(PurePath(shown_path(file)).as_posix())

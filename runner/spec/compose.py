@@ -195,12 +195,12 @@ class Builder:
             return text
         value = self.resolved(text, span)
         if not isinstance(value, _KINDS[name]) or (isinstance(value, bool) and name != "bool"):
-            self.report(span, f"{text!r} is tagged !!{name} and is none")
+            self.report(span, f"{text[:60]!r} is tagged !!{name} and is none")
             return value
         return float(value) if name == "float" and value is not None and not isinstance(value, str) else value
 
     def bad_tag(self, event: Any) -> None:
-        shown = "!!" + event.tag.removeprefix(_CORE) if event.tag.startswith(_CORE) else event.tag
+        shown = event.tag[:60].replace(_CORE, "!!", 1)
         self.report(
             self.span(event.start_mark, len(shown)),
             f"the tag {shown} has no place here: tags construct nothing here",
@@ -212,15 +212,13 @@ class Builder:
         span = self.span(event.start_mark, len(name) + 1)
         none = Scalar(None, span, ""), 1, 0
         if name not in self.anchors:
-            known = (
-                nearest(name, self.anchors),
-                "an anchor `&name` must stand before its alias `*name`; quote a `*` that is meant",
-            )
-            self.report(span, f"there is no anchor &{name}", known[0] or known[1])
+            close = nearest(name, self.anchors) if len(self.anchors) < 1000 else ""
+            hint = close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
+            self.report(span, f"there is no anchor &{name[:60]}", hint)
             return none
         target = self.anchors[name]
         if target is None:
-            self.report(span, f"*{name} stands inside &{name}: a value cannot contain itself")
+            self.report(span, f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself")
             return none
         self.expanded += target[1]
         if self.expanded > self.limits.expanded_nodes:
@@ -291,7 +289,7 @@ class Builder:
             if not node.text:
                 self.report(node.span, "a key is missing before the colon")
                 return None
-            self.report(node.span, f"the key {node.text} is not text", f'keys are text: write "{node.text}"')
+            self.report(node.span, f"the key {node.text[:60]} is not text", f'keys are text: write "{node.text[:60]}"')
             node = Scalar(node.text, node.span, node.text)
         key = str(node.value)
         if key == "<<" and not node.quoted:
@@ -302,7 +300,7 @@ class Builder:
         first = frame.seen.setdefault(key, node)
         if first is not node:
             where = f"line {first.span.line}, column {first.span.column}"
-            self.report(node.span, f"the key {key!r} is here twice", f"the first one is on {where}")
+            self.report(node.span, f"the key {key[:60]!r} is here twice", f"the first one is on {where}")
             return None
         return node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -68,7 +69,7 @@ class Reader:
     def suite(self, path: Path) -> Suite | None:
         """A suite file with the cases it names."""
         node, problems, bad = self._checked(path, "suite")
-        if not isinstance(node, Mapping) or any(place[:1] != ("cases",) for place in bad):
+        if not isinstance(node, Mapping) or None in bad:
             return None
         defaults = node.get("defaults")
         cases = list(self._cases(node, path, problems, bad, defaults))
@@ -118,7 +119,7 @@ class Reader:
         return tuple(found.values())
 
     def _cases(
-        self, node: Mapping, path: Path, problems: Problems, bad: set[tuple[object, ...]], *defaults: Node | None
+        self, node: Mapping, path: Path, problems: Problems, bad: set[int | None], *defaults: Node | None
     ) -> tuple[Case, ...]:
         body = node.get("cases")
         if not isinstance(body, SequenceNode):
@@ -126,7 +127,7 @@ class Reader:
         cases: list[Case] = []
         names: dict[str, Span] = {}
         for place, item in enumerate(body.items):
-            if not isinstance(item, Mapping) or ("cases", place) in {b[:2] for b in bad}:
+            if not isinstance(item, Mapping) or place in bad:
                 continue
             before = problems.errors
             case = parse_case(with_defaults(item, *defaults), str(path), problems)
@@ -137,8 +138,8 @@ class Reader:
                 cases.append(case)
         return tuple(cases)
 
-    def _checked(self, path: Path, kind: str) -> tuple[Node | None, Problems, set[tuple[object, ...]]]:
-        """The node tree, and the places that its schema refuses."""
+    def _checked(self, path: Path, kind: str) -> tuple[Node | None, Problems, set[int | None]]:
+        """The node tree, and which cases its schema refuses; None among them is the file around the cases."""
         text, found = read_text(path, self.limits)
         lines = split_lines(text) if text is not None else []
         problems = Problems(lines)
@@ -146,11 +147,11 @@ class Reader:
         if text is not None:
             node, found = load(path, text, self.limits)
         problems.found += found
-        bad: set[tuple[object, ...]] = set()
+        bad: set[int | None] = set()
         if node is not None:
-            for place, diagnostic in schema.violations(node, kind, lines):
-                bad.add(place)
-                problems.found.append(diagnostic)
+            violations = schema.validate(node, kind, lines)
+            problems.found += violations
+            bad = {_case_at(node, d.span) for d in violations}
         if node is None or problems.errors:
             self._keep(problems)
         return node, problems, bad
@@ -205,6 +206,18 @@ def _below(path: Path, endings: tuple[str, ...]) -> list[Path]:
     """Files below a folder, hidden folders and environments left out, in a stable order."""
     files = (file for ending in endings for file in path.rglob("*" + ending))
     return sorted(f for f in files if not any(part.startswith(".") for part in f.relative_to(path).parts))
+
+
+def _case_at(node: Node, span: Span) -> int | None:
+    """The number of the case that a place lies in; None for the rest of the file."""
+    cases = node.get("cases") if isinstance(node, Mapping) else None
+    if not isinstance(cases, SequenceNode) or not cases.items:
+        return None
+    starts = [(item.span.line, item.span.column) for item in cases.items]
+    after = [k.span.line for k, _ in node.entries if k.span.line > starts[0][0] and k.span.column == 1]  # type: ignore[union-attr]
+    if after and span.line >= min(after):
+        return None
+    return bisect.bisect_right(starts, (span.line, span.column)) - 1 if (span.line, span.column) >= starts[0] else None
 
 
 def _is_manual(path: Path) -> bool:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NAMES = ("spec", "suite", "definitions")
 MAX_DIAGNOSTICS = 100
+_MAX_ERRORS = 5 * MAX_DIAGNOSTICS  # explaining an error takes a millisecond, and a file may hold 100,000
 _SHARED = "definitions.schema.json"
 
 
@@ -34,7 +36,7 @@ def validate(node: Node, kind: str, text_lines: list[str] | None = None) -> list
     """
     if kind not in ("spec", "suite"):
         raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
-    errors = islice(_validator(kind).iter_errors(node.plain()), 20 * MAX_DIAGNOSTICS)
+    errors = islice(_validator(kind).iter_errors(node.plain()), _MAX_ERRORS)
     kept: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
     for error in errors:
         for span, group, message, hint in _explain(error, node):
@@ -87,11 +89,17 @@ def _validator(kind: str) -> Any:
         if wanted and isinstance(value, float) and not math.isfinite(value):
             yield Invalid("is not finite")
 
+    def unique(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        # jsonschema compares every pair of a mixed list, which 100,000 values would make last for hours.
+        if wanted and isinstance(value, list) and len({repr(item) for item in value}) < len(value):
+            yield Invalid("has repeated items")
+
     # Draft 7 takes 2.0 for an integer; Python, which runs what is written here, does not.
-    integers = Draft7Validator.TYPE_CHECKER.redefine(
+    types = Draft7Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool)
     )
-    checker = validators.extend(Draft7Validator, {"x-finite": finite}, type_checker=integers)
+    extend: Any = validators.extend
+    checker = extend(Draft7Validator, {"x-finite": finite, "uniqueItems": unique}, type_checker=types)
     schema = load_schema(kind)
     return checker(_resolved(schema, schema["definitions"], {}))
 
@@ -114,13 +122,14 @@ def _resolved(schema: Any, definitions: dict[str, Any], done: dict[str, Any]) ->
         return done[name]
     result = {}
     for key, value in schema.items():
-        if key in ("definitions", "examples", "defaultSnippets"):
-            if key == "examples":
-                result[key] = value
+        if key in ("definitions", "defaultSnippets"):
+            continue
+        if key == "examples":
+            result[key] = value
         elif key == "pattern":
             result[key] = _python_pattern(value)
-        elif key == "patternProperties":
-            result[key] = {_python_pattern(p): _resolved(v, definitions, done) for p, v in value.items()}
+        elif key in ("properties", "patternProperties"):
+            result[key] = {_python_pattern(name): _resolved(v, definitions, done) for name, v in value.items()}
         else:
             result[key] = _resolved(value, definitions, done)
     return result
@@ -137,12 +146,14 @@ _Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each
 
 def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
     node = find(root, error.absolute_path)
-    instance, rule, wanted = error.instance, str(error.validator), error.validator_value
+    instance: Any = error.instance
+    wanted: Any = error.validator_value
+    rule = str(error.validator)
     schema = error.schema if isinstance(error.schema, dict) else {}
     steps = list(error.absolute_schema_path)
     if "propertyNames" in steps[-2:] and isinstance(node, Mapping):
         key = node.key(str(instance))
-        yield (key or node).span, "key", f"the key {instance!r} does not fit: expected {expected(schema)}", ""
+        yield (key or node).span, "key", f"the key {shown(instance)} does not fit: expected {expected(schema)}", ""
     elif rule == "additionalProperties" and isinstance(node, Mapping):
         yield from _unknown_keys(node, schema)
     elif rule == "required":
@@ -159,7 +170,12 @@ def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
         yield repeat.span, "value", f"{shown(repeat.plain())} is listed twice", ""
     elif rule == "maxProperties" and isinstance(node, Mapping):
         extra = node.entries[wanted][0]
-        yield extra.span, "key", f"{count(wanted, 'key')} expected, found {', '.join(node.keys())}", such_as(schema)
+        yield (
+            extra.span,
+            "key",
+            f"expected {count(wanted, 'key', 'keys')}, found {', '.join(node.keys())}",
+            such_as(schema),
+        )
     elif rule == "pattern" and "x-namespaces" in schema:
         yield node.span, "value", f"{shown(instance)} is no operator", _operator_hint(str(instance), schema)
     else:
@@ -169,44 +185,27 @@ def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
 
 def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> tuple[str, str]:
     """Message and hint for a value that is wrong by itself."""
-    wish = expected(schema)
     match rule:
         case "type" | "pattern":
-            return f"expected {wish}, found {found(value)}", "" if "x-expected" in schema else such_as(schema)
+            hint = "" if "x-expected" in schema else such_as(schema)
+            if value in ("yes", "no", "on", "off", "y", "n") and "boolean" in schema.get("type", ""):
+                hint = f"in YAML 1.2 {value} is text: write true or false"
+            return f"expected {expected(schema)}, found {found(value)}", hint
         case "enum":
-            words = [str(word) for word in wanted if word is not None]
-            close = nearest(value, words) if isinstance(value, str) else ""
-            if not close and isinstance(value, bool) and {"off", "backward"} <= set(words):
-                close = (
-                    "write off or backward"  # YAML 1.1 readers turn `off` into false, so people write what those print
-                )
-            if len(words) > 12 and "x-expected" in schema:
-                return f"expected {wish}, found {found(value)}", close
-            listed = ", ".join(words)
-            if len(words) > 12 and close:
-                return f"{shown(value)} is not known here", close
-            return f"{shown(value)} is not one of {listed}", close
-        case "minimum":
-            return (
-                f"{shown(value)} is too small: expected {expected(schema) if 'x-expected' in schema else f'{wanted} or more'}",
-                "",
-            )
-        case "exclusiveMinimum":
-            return f"{shown(value)} is too small: expected more than {wanted}", ""
+            return _not_listed(value, [str(word) for word in wanted if word is not None], schema)
+        case "minimum" | "exclusiveMinimum":
+            wish = f"{wanted} or more" if rule == "minimum" else f"more than {wanted}"
+            return f"{shown(value)} is too small: expected {schema.get('x-expected', wish)}", ""
         case "maximum":
             return f"{shown(value)} is too large: expected {wanted} or less", ""
         case "x-finite":
             return f"{shown(value)} has no place here: expected a finite number", ""
         case "minItems" | "maxItems":
-            low, high = schema.get("minItems"), schema.get("maxItems")
-            some = (
-                count(low, "entry")
-                if low == high
-                else f"at least {count(low, 'entry')}"
-                if rule == "minItems"
-                else f"at most {high}"
+            exact = schema.get("minItems") == schema.get("maxItems")
+            bound = "exactly" if exact else "at least" if rule == "minItems" else "at most"
+            return f"expected {bound} {count(wanted, 'entry', 'entries')}, found {len(value) or 'none'}", such_as(
+                schema
             )
-            return f"{some} expected, found {len(value) or 'an empty list'}", such_as(schema)
         case "minProperties":
             return "this mapping is empty", such_as(schema)
         case "minLength":
@@ -214,60 +213,69 @@ def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> 
     return f"does not fit: {rule} {wanted!r}", such_as(schema)
 
 
+def _not_listed(value: Any, words: list[str], schema: dict[str, Any]) -> tuple[str, str]:
+    close = nearest(value, words) if isinstance(value, str) else ""
+    if len(words) <= 12:
+        return f"{shown(value)} is not one of {', '.join(words)}", close
+    if "x-expected" in schema:
+        return f"expected {expected(schema)}, found {found(value)}", close
+    return f"{shown(value)} is not known here", close or f"there are {', '.join(words)}"
+
+
 def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
     known = list(schema.get("properties", {}))
     patterns = list(schema.get("patternProperties", {}))
-    for key, _ in node.entries:
+    present = set(node.keys())
+    unknown = (key for key, _ in node.entries if not _fits(str(key.value), known, patterns))
+    for key in islice(unknown, MAX_DIAGNOSTICS):
         name = str(key.value)
-        if name in known or any(re.search(pattern, name) for pattern in patterns):
-            continue
+        quoted = shown(name)
         refused = schema.get("x-refused", {}).get(name)
         if refused:
-            yield key.span, "key", f"the key {name!r} is not taken here: {refused}", ""
+            yield key.span, "key", f"the key {quoted} is not taken here: {refused}", ""
         elif "x-namespaces" in schema:
-            what = f"{name!r} is neither an operator nor a key of a step" if known else f"{name!r} is no operator"
+            what = f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator"
             yield key.span, "key", what, nearest(name, known) or _operator_hint(name, schema)
         else:
-            close = nearest(name, [k for k in known if k not in set(node.keys())])
-            listed = (
-                [k for k in known if not re.match(r"(torch\.)?(b?float|complex|u?int|bool)\d*", k)]
-                if len(known) > 40
-                else known
+            hint = (
+                nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}"
             )
-            yield (
-                key.span,
-                "key",
-                f"unknown key {name!r}",
-                close or (f"the keys here: {', '.join(listed)}" if listed else "no keys are known here"),
-            )
+            yield key.span, "key", f"unknown key {quoted}", hint
+
+
+def _fits(name: str, known: list[str], patterns: list[str]) -> bool:
+    return name in known or any(re.search(pattern, name) for pattern in patterns)
+
+
+def _listed(keys: list[str]) -> list[str]:
+    """The keys without those that are dtypes, which are too many to list."""
+    return [key for key in keys if not re.match(r"(torch\.)?(b?float|complex|u?int|bool)\d*", key)]
 
 
 def _missing(node: Node, schema: dict[str, Any], wanted: Iterable[str]) -> Iterator[_Finding]:
     have = set(node.keys()) if isinstance(node, Mapping) else set()
-    known = set(schema.get("properties", {}))
-    # A key that is there but misspelt is reported as such, and once is enough.
-    unknown = [key for key in have if key not in known]
-    missing = [key for key in wanted if key not in have and not any(nearest(word, [key]) for word in unknown)]
+    missing = [key for key in wanted if key not in have and not _misspelt([key], have, schema)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        hints = [
-            f"{key}: {flow(schema['properties'][key]['examples'][0])}"
-            for key in missing
-            if schema["properties"][key].get("examples")
-        ]
+        properties = schema["properties"]
+        hints = [f"{key}: {flow(properties[key]['examples'][0])}" for key in missing if properties[key].get("examples")]
         names = " and ".join(repr(key) for key in missing)
         yield node.span, "required", f"{names} {verb} missing", f"such as {', '.join(hints)}" if hints else ""
 
 
+def _misspelt(wanted: list[str], have: Any, schema: dict[str, Any]) -> bool:
+    """Whether a key is there that looks like one of ``wanted``: it is reported as unknown, and once is enough."""
+    known = schema.get("properties", {})
+    unknown = islice((key for key in have if key not in known), 20)
+    return any(nearest(key, wanted) for key in unknown)
+
+
 def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_Finding]:
-    branches = error.validator_value
+    branches: Any = error.validator_value
     if all(set(branch) == {"required"} for branch in branches):
         names = " or ".join(f"{key}:" for branch in branches for key in branch["required"])
         schema = error.schema if isinstance(error.schema, dict) else {}
-        unknown = (
-            [key for key in node.keys() if key not in schema.get("properties", {})] if isinstance(node, Mapping) else []
-        )
-        if not any(nearest(key, branch["required"]) for branch in branches for key in unknown):
+        if not _misspelt([key for branch in branches for key in branch["required"]], error.instance, schema):
             yield node.span, "required", f"{names} is missing", ""
         return
     from jsonschema.exceptions import best_match
@@ -280,20 +288,20 @@ def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_F
 def _operator_hint(name: str, schema: dict[str, Any]) -> str:
     head, _, rest = name.partition(".")
     namespaces = schema["x-namespaces"]
-    same = [space for space in namespaces if space.lower() == head.lower()] if rest else []
-    if same and same[0] != head:
-        return f"did you mean '{same[0]}.{rest}'?"
-    close = nearest(head, namespaces) if rest else ""
-    return close or "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
+    same = [space for space in namespaces if space.lower() == head.lower()]
+    close = same or get_close_matches(head, namespaces, 1)
+    if rest and close and close[0] != head:
+        return f"did you mean '{close[0]}.{rest}'?"
+    return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
 
 
 def _repeated(node: Sequence) -> Node:
-    seen: list[Any] = []
+    seen: set[str] = set()
     for item in node.items:
-        value = item.plain()
-        if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in seen):
+        value = repr(item.plain())
+        if value in seen:
             return item
-        seen.append(value)
+        seen.add(value)
     return node
 
 

@@ -38,7 +38,7 @@ def resolve(text: str) -> None | bool | int | float | str:
         number = float(text)
         if math.isinf(number):
             raise ValueError(
-                f"{text} is beyond the range of a 64-bit float; write .inf or -.inf where infinity is meant"
+                f"{text[:60]} is beyond the range of a 64-bit float; write .inf or -.inf where infinity is meant"
             )
         return number
     return text
@@ -61,7 +61,7 @@ _PROBLEMS: tuple[tuple[str, str, str], ...] = (
     ),
     (r"expected ',' or ']'", "this list is not closed, or a comma is missing", "flow style: [a, b]"),
     (r"expected ',' or '}'", "this mapping is not closed, or a comma is missing", "flow style: {a: 1, b: 2}"),
-    ("expected '-' indicator|<block end>.*'-'", "this line does not fit the list around it", "check its indentation"),
+    ("block collection: .*expected", "this line does not fit the list around it", "check its indentation"),
     (
         "did not find expected key|expected <block end>",
         "this line does not fit the mapping around it",
@@ -74,7 +74,7 @@ _PROBLEMS: tuple[tuple[str, str, str], ...] = (
         "quote a text that starts with `!`",
     ),
     ("unknown escape character", "an unknown escape in double quotes", "single quotes take a backslash as it is"),
-    ("expected node content|expected the node content", "a value is missing here", ""),
+    ("expected node content|expected the node content", "a key or a value is missing here", ""),
     (
         "alphabetic or numeric character",
         "`*` and `&` start an alias and an anchor here",
@@ -112,10 +112,14 @@ def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, star
         return *start, "this quote is never closed", ""
     if "quoted scalar" in context and "document" in problem and start:
         return *start, "this quote is not closed before the document ends", ""
+    if "cannot start any token" in problem and lines[line][column : column + 1] == "\t":
+        return line, column, "a tab stands where YAML takes a space", "replace it by a space"
     if "cannot start any token" in problem:
         return line, column, f"a value cannot start with {lines[line][column : column + 1]!r}", "quote the text"
     for pattern, message, hint in _PROBLEMS:
-        if re.search(pattern, problem, re.DOTALL):
+        if re.search(pattern, f"{context}: {problem}", re.DOTALL):
+            if "escape" in message and lines[line][column - 1 : column] == "\\":
+                column -= 1  # the C parser says where the backslash is, the Python one what follows it
             if "closed" in message and start:
                 if start[0] != line:
                     hint = f"it must be closed or continued before line {line + 1}, column {column + 1}"

@@ -27,7 +27,7 @@ _SAME_SIZE_INTEGER = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.in
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Relative and absolute, as ``torch.testing.assert_close`` has them; ``exact`` asks for equal bits (NaN equals NaN)."""
+    """As ``torch.testing.assert_close`` has them; ``exact`` asks for equal bits, where any NaN equals any other."""
 
     rtol: float
     atol: float
@@ -36,7 +36,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Difference:
-    """One disagreement of two tensors. ``oracle`` is ``value``, ``nonfinite`` or ``sign-of-zero``; ``numbers`` are JSON-safe."""
+    """One disagreement of two tensors: an oracle (value, nonfinite, sign-of-zero) and numbers that JSON can carry."""
 
     oracle: str
     message: str
@@ -52,7 +52,7 @@ class Comparison:
 
 
 def tolerance_for(dtype: torch.dtype, wanted: Mapping[str, Any] | None = None) -> Tolerance:
-    """The tolerance of a dtype: torch's default (the table of ``torch.testing.assert_close``), where ``wanted`` says nothing else.
+    """The tolerance of a dtype: where ``wanted`` says nothing, the default of ``torch.testing.assert_close``.
 
     Args:
         wanted: ``{"by_dtype": {"": [rtol, atol], "float16": [rtol, atol]}, "exact": bool}``; None in place of a
@@ -97,7 +97,7 @@ def compare_values(
         return Comparison()
     exact = reference()
     case = _Case(eager, compiled, exact, ours, theirs, error, limit, tolerance)
-    differences = []
+    differences: list[Difference] = []
     labels = []
     for found in (_judge_classes(case, ~same_class), _judge_finite(case, mismatched, same_class)):
         differences += found.differences
@@ -115,7 +115,7 @@ def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None) -> bool | str:
-    """What ``torch._dynamo.utils.same`` says with its own defaults. Reported, because upstream asks for it; decides nothing."""
+    """What ``torch._dynamo.utils.same`` says by its own defaults: reported, since upstream asks; decides nothing."""
     from torch._dynamo.utils import same
 
     try:
@@ -135,7 +135,7 @@ def number(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Case:
-    """Tensors of one comparison. Planes are float64 [elements, 1], or [elements, 2] for complex; the rest [elements]."""
+    """One comparison. ``ours`` and ``theirs`` are float64 [elements, 1 or 2]; ``error`` and ``limit`` [elements]."""
 
     eager: torch.Tensor
     compiled: torch.Tensor
@@ -208,11 +208,15 @@ def _against_reference(
     tolerance at the reference. Elements that are not finite on all three sides cannot be excused.
     """
     exact = _planes(case.reference) if case.reference is not None else case.ours
-    usable = comparable & exact.isfinite().all(dim=1) & case.ours.isfinite().all(dim=1) & case.theirs.isfinite().all(dim=1)
+    usable = comparable.clone()
+    for planes in (exact, case.ours, case.theirs):
+        usable &= planes.isfinite().all(dim=1)
     if not bool(usable[mismatched].all()):
         return False, "", {}
     exact = exact[usable]
     unit = (case.tolerance.atol + case.tolerance.rtol * _norm(exact)).clamp_min(torch.finfo(torch.float64).tiny)
+    if case.tolerance.rtol == 0 and case.tolerance.atol == 0:
+        unit = torch.ones_like(unit)
     eager, compiled = _norm(case.ours[usable] - exact), _norm(case.theirs[usable] - exact)
     eager_worst, compiled_worst = float((eager / unit).max()), float((compiled / unit).max())
     eager_rmse, compiled_rmse = _rmse(eager), _rmse(compiled)
@@ -303,7 +307,7 @@ def _unravel(flat: int, shape: torch.Size) -> list[int]:
 
 
 def _planes(tensor: torch.Tensor) -> torch.Tensor:
-    """float64 [elements, 1], or [elements, 2] with real and imaginary parts. float64 holds every narrower float exactly."""
+    """float64 [elements, 1], or [elements, 2] for real and imaginary parts. float64 holds narrower floats exactly."""
     if tensor.is_complex():
         return torch.view_as_real(tensor.to(torch.complex128).contiguous()).reshape(-1, 2)
     return tensor.to(torch.float64).reshape(-1, 1)
@@ -342,7 +346,6 @@ def _ratio(compiled: float, eager: float) -> float:
 
 def _different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """bool [elements]."""
-    nan = torch.zeros(first.numel(), dtype=torch.bool)
     if first.is_floating_point() or first.is_complex():
         # Through float64, since float8 dtypes have no isnan of their own.
         ours, theirs = _planes(first), _planes(second)
@@ -351,4 +354,4 @@ def _different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     if first.dtype != torch.bool:
         integer = _SAME_SIZE_INTEGER[first.element_size()]
         first, second = first.contiguous().view(integer), second.contiguous().view(integer)
-    return nan | (first.reshape(-1) != second.reshape(-1))
+    return first.reshape(-1) != second.reshape(-1)

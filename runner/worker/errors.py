@@ -54,9 +54,13 @@ class Raised:
 
     @property
     def summary(self) -> str:
-        """``IndexError: index out of range``: the class and the first line of the message."""
-        first = self.info["message"].strip().split("\n", 1)[0][:300]
-        return f"{self.info['type']}: {first}" if first else str(self.info["type"])
+        """``IndexError: index out of range``: the class and the first line of the message.
+
+        ``backend='inductor' raised:`` says nothing by itself, so the line after it follows.
+        """
+        lines = self.info["message"].strip().split("\n")
+        first = " ".join(lines[:2]) if lines[0].endswith("raised:") else lines[0]
+        return f"{self.info['type']}: {first[:300]}" if first else str(self.info["type"])
 
 
 class InvalidCase(Exception):
@@ -87,13 +91,14 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
     own = any(_of_compiler(name) for name in bases) and RUNTIME_ERROR not in bases
     folder = source.rpartition("/")[0] + "/" if "/" in source else ""
     message = _clean(_message(error), folder)
-    text = _clean("".join(traceback.format_exception(type(error), error, error.__traceback__)), folder)
+    # Frames only: the message stands beside them, and a C++ compiler's would push them out of the last lines.
+    frames = _clean("".join(traceback.format_tb(error.__traceback__)), folder)
     info = {
         "type": type(error).__name__,
         "message": message[:MESSAGE_LIMIT],
         "chain": [type(link).__name__ for link in chain],
         "bases": [base.__name__ for base in type(error).__mro__],
-        "trace": "\n".join(text.rstrip("\n").split("\n")[-TRACE_LINES:]),
+        "trace": "\n".join(frames.rstrip("\n").split("\n")[-TRACE_LINES:]),
         "line": _line(chain, source),
     }
     return Raised(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from runner.worker.load import Loaded, seed_all
 from runner.worker.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 
 REASON_LENGTH = 300  # characters of one graph break's reason
+RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def read_counts(seen: Observation) -> None:
         if number.isdigit() and int(number) > 0:
             frames.add((frame, number))
     seen.recompiles = len(frames)
-    if any("recompile limit" in text.lower() or "cache_size_limit" in text for text in map(str, counters["unimplemented"])):
+    if any(RECOMPILE_LIMIT.search(str(reason)) for reason in counters["unimplemented"]):
         seen.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
 
 
@@ -151,7 +153,7 @@ def _run_call(
     held = inputs + _tensors(_state(loaded.model, module)[1])
     sources = []
     if settings.grad == "backward":
-        sources = [(path, tensor) for path, tensor in held if tensor.requires_grad and not path.startswith("attribute ")]
+        sources = [(path, held_one) for path, held_one in held if held_one.requires_grad and "attribute " not in path]
         for _, tensor in sources:
             tensor.grad = None
             if not tensor.is_leaf:
@@ -196,7 +198,8 @@ def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
 
 def _state(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
     """Parameters, buffers, and plain attributes that hold tensors or Python values, of every submodule."""
-    state: dict[str, Any] = {f"parameter {name}": value for name, value in model.named_parameters(remove_duplicate=False)}
+    state: dict[str, Any] = {}
+    state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
     state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
     for prefix, part in model.named_modules():
         for name, value in vars(part).items():
@@ -276,7 +279,8 @@ def _heads(
     hold exactly, so that the float64 reference gets the same one.
     """
     if cotangent == "sum":
-        return [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots], [None] * len(roots)
+        sums = [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots]
+        return sums, [None] * len(roots)
     given: list[torch.Tensor | None] = []
     for index, root in roots:
         if cotangent == "ones" or root.layout != torch.strided or root.is_nested:

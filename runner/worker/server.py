@@ -90,7 +90,7 @@ def describe(warm: str) -> dict[str, Any]:
 
     Returns:
         ``torch``, ``git``, ``devices`` (name to bool), ``gpus`` (count), ``warm_error`` (empty, or why warming
-        failed); or only ``error`` and ``trace`` if torch cannot be imported.
+        failed); or only ``error`` if torch cannot be imported.
     """
     # Asked through NVML, "is there a GPU" leaves CUDA uninitialized, so that children can still open it after a fork.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
@@ -98,8 +98,8 @@ def describe(warm: str) -> dict[str, Any]:
         torch = importlib.import_module("torch")
         torch.set_num_threads(1)  # before any work: a child forked after OpenMP started its threads hangs
     except BaseException as error:
-        reason = f"torch cannot be imported by {sys.executable}: {type(error).__name__}: {error}"
-        return {"error": reason, "trace": traceback.format_exc()}
+        traceback.print_exc()  # to the server's log, whose end control shows
+        return {"error": f"torch cannot be imported by {sys.executable}: {type(error).__name__}: {error}"}
     warm_error = ""
     try:
         if warm != "none":
@@ -126,6 +126,7 @@ def _compile_once(torch: Any) -> None:
     compiled(torch.ones(64))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
+    torch._inductor.metrics.reset()
 
 
 class Server:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+PYTHON = (bool, int, float, complex, str, bytes, type(None))
+PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def snapshot(value: Any, root: str, module: str = "") -> Tree:
     Args:
         value: what a model returned, took or holds.
         root: how paths begin, such as ``output``.
-        module: the name that the case's source was loaded under, taken out of class names, since it differs in every run.
+        module: the name that the case's source was loaded under; taken out of class names, since it differs every run.
     """
     structure, found = flatten(value, root, module)
     return Tree(structure, tuple(snapshot_leaf(leaf, path, module) for path, leaf in found))
@@ -91,13 +92,14 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "") -> Leaf:
         try:
             return Leaf(path, "tensor", kind, _elements(leaf), facts)
         except Exception as error:  # tensor subclasses and layouts may refuse any of it
-            return Leaf(path, "tensor", kind, None, facts, f"its elements cannot be had: {type(error).__name__}: {error}")
+            problem = f"its elements cannot be had: {type(error).__name__}: {error}"
+            return Leaf(path, "tensor", kind, None, facts, problem)
     if kind == "numpy.ndarray":
         array = torch.as_tensor(leaf.copy())
         return Leaf(path, "tensor", kind, array, facts_of(array))
     if isinstance(leaf, PLAIN):
         return Leaf(path, "python", kind, leaf)
-    if type(leaf).__eq__ is object.__eq__:
+    if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)}:
         return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
     return Leaf(path, "python", kind, leaf)
 

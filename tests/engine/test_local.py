@@ -52,7 +52,7 @@ Make = Callable[..., LocalEngine]
 
 @pytest.fixture
 def make(fake: dict[str, str]) -> Iterator[Make]:
-    """Makes engines whose CPU server loads nothing but the stand-in for torch; closes them, and checks that all is gone."""
+    """Makes engines whose server loads only the stand-in for torch; closes them, and checks that all is gone."""
     engines: list[LocalEngine] = []
 
     def build(slots: int = 2, environ: dict[str, str] | None = None, log_folder: Path | None = None) -> LocalEngine:
@@ -155,7 +155,7 @@ def test_a_record_that_cannot_be_written_is_broken(make: Make) -> None:
     [
         "def spin():\n    while True: pass\nspin()",
         "import ctypes\ndef spin(): ctypes.CDLL(None).sleep(100)\nspin()",
-        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\ndef spin():\n    while True: pass\nspin()",
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nwhile True: pass",
     ],
     ids=["python", "native", "deaf"],
 )
@@ -212,7 +212,9 @@ def test_a_compiler_killed_on_the_way_leaves_no_torn_file(make: Make, tmp_path: 
     torn = tmp_path / "kernel.so"
     script = "import sys, time; open(sys.argv[2], 'w').write('half'); time.sleep(100)"
     outcome = one(
-        make(), f"import subprocess; subprocess.run([{str(compiler)!r}, '-c', {script!r}, '-o', {str(torn)!r}])", timeout=1
+        make(),
+        f"import subprocess; subprocess.run([{str(compiler)!r}, '-c', {script!r}, '-o', {str(torn)!r}])",
+        timeout=1,
     )
     assert outcome.ended == "timeout" and not torn.exists()
 
@@ -264,7 +266,9 @@ def test_a_job_that_kills_its_server_is_tried_once_more_and_others_are_unharmed(
     engine = make()
     innocent = job("import time; time.sleep(1); result['ok'] = 1", "innocent")
     outcomes = finish(
-        engine, innocent, job("import os, signal, time; time.sleep(0.2); os.kill(os.getppid(), signal.SIGKILL)", "guilty")
+        engine,
+        innocent,
+        job("import os, signal, time; time.sleep(0.2); os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)", "guilty"),
     )
     assert outcomes["innocent"].result == {"ok": 1}
     assert outcomes["guilty"].ended == "no-result" and "twice" in outcomes["guilty"].detail
@@ -289,7 +293,9 @@ def test_a_server_stopped_by_somebody_is_replaced(make: Make, monkeypatch: pytes
 
 
 def test_a_server_that_dies_before_it_is_up(make: Make, fake: dict[str, str]) -> None:
-    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("import os, sys\nprint('oh no')\nsys.stdout.flush()\nos.abort()")
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text(
+        "import os, sys\nprint('oh no')\nsys.stdout.flush()\nos.abort()"
+    )
     outcome = one(make(), "")
     assert outcome.ended == "broken" and "SIGABRT" in outcome.detail and "oh no" in outcome.detail
 
@@ -335,7 +341,9 @@ def test_what_runs_can_be_shown_and_cancelled(make: Make) -> None:
 
 def test_accelerator_jobs_have_a_server_of_their_own(make: Make) -> None:
     source = "import os; result['parent'] = os.getppid()"
-    outcomes = finish(make(), job(source, "cpu"), job(source, "cuda", device="cuda"), job(source, "cuda1", device="cuda:1"))
+    outcomes = finish(
+        make(), job(source, "cpu"), job(source, "cuda", device="cuda"), job(source, "cuda1", device="cuda:1")
+    )
     parents = {key: outcome.result["parent"] for key, outcome in outcomes.items()}
     assert parents["cpu"] != parents["cuda"] == parents["cuda1"]
 
@@ -385,7 +393,7 @@ def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
 
 def test_a_probe_of_a_python_without_torch(tmp_path: Path) -> None:
     bare = tmp_path / "python"
-    bare.write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     bare.chmod(0o755)
     assert "has no torch" in LocalEngine.probe(str(bare))["error"]
 

@@ -10,8 +10,8 @@ FILE = "specs/regressions/silent.spec.yaml"
 VERDICTS = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", "NOT-RUN")
 
 NASTY = (
-    "\x1b[31mred\x1b[0m \x1b]0;title\x07 bare \x1b NUL \x00 bell \x07 half \udc80 \ud800 \ufffe \uffff \U0001fffe ]]> <a & 'b' \"c\">"
-    " \x7f \x9b2J \x85 ünïcode \u2028 \U0001f600\r\nnext\rover"
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07 bare \x1b NUL \x00 bell \x07 half \udc80 \ud800 \ufffe \uffff \U0001fffe ]]>"
+    " <a & 'b' \"c\"> \x7f \x9b2J \x85 ünïcode \u2028 \U0001f600\r\nnext\rover"
 )
 
 
@@ -21,8 +21,8 @@ def started(*torch: str, **changes: Any) -> RunStarted:
         {"python": f"/venvs/{v}/bin/python", "torch": v, "version": "3.11.2"} for v in torch or ("2.13.0",)
     )
     values: dict[str, Any] = {
-        "run": "2026-01-02-abc", "version": "0.1.0", "argv": ("runner", "run", "specs"), "started": "2026-01-02T03:04:05Z",
-        "host": "box", "folder": "runs/2026-01-02-abc", "environments": environments,
+        "run": "2026-01-02-abc", "version": "0.1.0", "argv": ("runner", "run", "specs"), "host": "box",
+        "started": "2026-01-02T03:04:05Z", "folder": "runs/2026-01-02-abc", "environments": environments,
     }  # fmt: skip
     return RunStarted(**{**values, **changes})
 
@@ -57,13 +57,14 @@ def finished(
 def value_finding(**changes: Any) -> Finding:
     """A wrong value with every number that the layout knows."""
     numbers = {
-        "mismatched": 3, "total": 1000, "index": [1, 2], "eager": 1.5, "compiled": 1.25, "float64": 1.50000001,
-        "max_abs": 0.25, "atol": 1e-5, "max_rel": 0.16, "rtol": 1.3e-6, "eager_rmse": 1e-8, "compiled_rmse": 0.0125,
-        "eager_max_error": 1e-7, "compiled_max_error": 0.25, "multiplier": 12.5, "multiplier_allowed": 3, "same": True,
+        "mismatched": 3, "elements": 1000, "worst_index": [1, 2], "eager": 1.5, "compiled": 1.25,
+        "reference": 1.50000001, "abs_error": 0.25, "rel_error": 0.16, "rtol": 1.3e-6, "atol": 1e-5,
+        "eager_error_max": 1e-7, "eager_error_rmse": 1e-8, "compiled_error_max": 0.25, "compiled_error_rmse": 0.0125,
+        "multiplier": 12.5, "same": True,
     }  # fmt: skip
     values: dict[str, Any] = {
-        "oracle": "value", "message": "output 1 differs", "path": "call 0, output[1]", "stage": "inductor", "numbers": numbers,
-        "place": f"{FILE}:5:9",
+        "oracle": "value", "message": "output 1 differs", "path": "call 0, output[1]", "stage": "inductor",
+        "numbers": numbers, "place": f"{FILE}:5:9",
     }  # fmt: skip
     return Finding(**{**values, **changes})
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from runner.engine.events import Event, Finding, Notice, RunFinished, VariantStarted
-from runner.report import junit, live_file
-from runner.report.junit import Dialect, JUnitFile, render
+from runner.engine.events import Event, Finding
+from runner.report import junit
+from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started
 
 SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "junit-10.xsd"))
@@ -85,8 +83,8 @@ def test_extended_adds_the_place_and_the_facts() -> None:
     assert [child.tag for child in case] == ["properties", "failure", "system-out"]
     facts = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
     assert facts == {
-        "backend": "inductor", "torch": "2.13.0", "device": "cpu", "dtype": "float32", "stage": "inductor", "oracles": "value",
-        "verdict": "FAIL", "labels": "nearer-to-float64", "graphs": "1",
+        "backend": "inductor", "torch": "2.13.0", "device": "cpu", "dtype": "float32", "stage": "inductor",
+        "oracles": "value", "verdict": "FAIL", "labels": "nearer-to-float64", "graphs": "1",
     }  # fmt: skip
 
 
@@ -100,8 +98,9 @@ def test_every_verdict(dialect: Dialect) -> None:
         assert len(found) <= 1
     assert child == {
         "case_pass": None, "case_fail": ("failure", "mismatch"), "case_error": ("error", "no-result"),
-        "case_invalid": ("error", "invalid"), "case_xpass": ("failure", "xpass"), "case_vacuous": ("failure", "vacuous"),
-        "case_flaky": ("failure", "flaky"), "case_xfail": ("skipped", "xfail"), "case_skip": ("skipped", "requires"),
+        "case_invalid": ("error", "invalid"), "case_xpass": ("failure", "xpass"),
+        "case_vacuous": ("failure", "vacuous"), "case_flaky": ("failure", "flaky"),
+        "case_xfail": ("skipped", "xfail"), "case_skip": ("skipped", "requires"),
         "case_not_run": ("skipped", "not-run"), "never": ("skipped", "not-run"),
     }  # fmt: skip
     assert {key: root.get(key) for key in ("tests", "failures", "errors")} == {
@@ -152,7 +151,8 @@ def test_skipped_says_it_twice() -> None:
 
 
 def test_several_environments_are_in_the_names() -> None:
-    events = [started("2.6.0", "2.13.0"), planned(torch="2.6.0"), planned(torch="2.13.0"), finished(torch="2.13.0")]
+    plan = [planned(torch="2.6.0"), planned(torch="2.13.0")]
+    events: list[Event] = [started("2.6.0", "2.13.0"), *plan, finished(torch="2.13.0")]
     assert [name for _, name in names(parsed(events, "strict"))] == [
         "pad_view[float32,cpu]@inductor (torch 2.6.0)", "pad_view[float32,cpu]@inductor (torch 2.13.0)",
     ]  # fmt: skip
@@ -226,8 +226,9 @@ def nasty_events() -> list[Event]:
         NASTY, NASTY, NASTY, NASTY, {NASTY: NASTY}, {"type": NASTY, "message": NASTY, "chain": [NASTY]}, NASTY
     )
     more: dict[str, Any] = {
-        "reason": NASTY, "stage": NASTY, "oracles": (NASTY,), "findings": (finding,), "labels": (NASTY,), "stages": {NASTY: NASTY},
-        "known": NASTY, "stack": NASTY, "output": NASTY + "x" * 1_000_000, "repro": NASTY * 1000,
+        "reason": NASTY, "stage": NASTY, "oracles": (NASTY,), "findings": (finding,), "labels": (NASTY,),
+        "stages": {NASTY: NASTY}, "known": NASTY, "stack": NASTY, "repro": NASTY * 1000,
+        "output": NASTY + "x" * 1_000_000,
     }  # fmt: skip
     where: dict[str, Any] = {"file": NASTY + ".yaml", "suites": (NASTY, "other")}
     plan = [planned(verdict + NASTY, NASTY, NASTY, **where) for verdict in VERDICTS]
@@ -282,170 +283,3 @@ def test_the_same_events_give_the_same_bytes(dialect: Dialect) -> None:
     late = every_verdict()
     late[-11:-1] = reversed(late[-11:-1])  # the order in which results came in does not show
     assert render(late, dialect) == render(every_verdict(), dialect)
-
-
-# --- the file ------------------------------------------------------------------------------
-
-
-class Clock:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
-    path, clock = tmp_path / "new" / "junit.xml", Clock()
-    report = JUnitFile(path, "strict", clock=clock)
-    events = every_verdict()
-    cases = sum(type(event).__name__ == "VariantPlanned" for event in events)
-    plan_done = False
-    for event in events:
-        clock.now += 1
-        report.handle(event)
-        SCHEMA.validate(path.read_text(encoding="utf-8"))
-        plan_done = plan_done or type(event).__name__ == "VariantFinished"
-        if plan_done:
-            assert len(list(ElementTree.parse(path).iter("testcase"))) == cases
-    report.close()
-    assert path.read_text(encoding="utf-8") == render(events, "strict")
-    assert os.listdir(path.parent) == ["junit.xml"]
-    assert report.problem is None
-
-
-def test_an_old_report_is_replaced_when_the_run_starts(tmp_path: Path) -> None:
-    path = tmp_path / "junit.xml"
-    path.write_text("old")
-    JUnitFile(path).handle(started())
-    assert ElementTree.parse(path).getroot().get("tests") == "0"
-
-
-def test_the_whole_plan_is_on_disk_before_anything_ends(tmp_path: Path) -> None:
-    path = tmp_path / "junit.xml"
-    report = JUnitFile(path, clock=Clock())  # time stands still: the throttle would hold every further write back
-    for event in (started(), planned("a"), planned("b"), VariantStarted("a", "2.13.0")):
-        report.handle(event)
-    assert [e.get("type") for e in ElementTree.parse(path).iter("skipped")] == ["not-run", "not-run"]
-
-
-def test_writes_are_throttled_and_the_end_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, writes = Clock(), []
-
-    def replace(source: str, target: str) -> None:
-        writes.append(clock.now)
-        clock.now += 0.1  # a slow disk: one second has to pass before the next write
-        os.rename(source, target)
-
-    monkeypatch.setattr(live_file.os, "replace", replace)
-    report = JUnitFile(tmp_path / "junit.xml", clock=clock)
-    report.handle(started())
-    for n in range(100):
-        report.handle(planned(str(n)))
-    for n in range(99):
-        clock.now += 0.1
-        report.handle(finished(name=str(n)))
-    gaps = [b - a for a, b in zip(writes, writes[1:], strict=False)]
-    assert len(writes) < 15 and all(gap >= 1.0 for gap in gaps[1:])  # the first gap: the plan is written at once
-    before = len(writes)
-    report.tick()
-    assert len(writes) == before
-    clock.now += 2
-    report.tick()
-    assert len(writes) == before + 1
-    report.handle(finished(name="99"))
-    report.handle(RunFinished(0, 1.0))
-    assert len(writes) == before + 2
-    report.close()
-    assert len(writes) == before + 2  # nothing new, nothing written
-
-
-@pytest.mark.parametrize("broken", ["open", "fsync", "replace", "makedirs"])
-def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    path, clock = tmp_path / "junit.xml", Clock()
-    said: list[str] = []
-    report = JUnitFile(path, "strict", on_problem=said.append, clock=clock)
-    events = every_verdict()
-    for event in events[:13]:
-        clock.now += 1
-        report.handle(event)
-    before = path.read_bytes()
-
-    def full(*args: object, **kwargs: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        if broken == "open":
-            patch.setattr(live_file, "open", full, raising=False)
-        else:
-            patch.setattr(live_file.os, broken, full)
-        for event in events[13:]:
-            clock.now += 1
-            report.handle(event)
-        assert path.read_bytes() == before
-        assert os.listdir(tmp_path) == ["junit.xml"]
-        assert said == [f"{path} could not be written: [Errno 28] No space left on device"]
-        assert report.problem == said[0]
-    report.close()
-    assert path.read_text(encoding="utf-8") == render(events, "strict")
-    assert report.problem is None
-
-
-def test_a_folder_that_vanished_is_made_again(tmp_path: Path) -> None:
-    path = tmp_path / "out" / "junit.xml"
-    report = JUnitFile(path)
-    report.handle(started())
-    path.unlink()
-    path.parent.rmdir()
-    report.close()
-    assert path.exists()
-
-
-def test_a_folder_that_cannot_be_made_is_told_once(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("a file where the folder should be")
-    said: list[str] = []
-    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=said.append)
-    for event in every_verdict():
-        report.handle(event)
-    report.close()
-    assert len(said) == 1 and report.problem == said[0]
-
-
-def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
-    said: list[str] = []
-    JUnitFile(tmp_path, on_problem=said.append).handle(started())
-    JUnitFile("/dev/null", on_problem=said.append).handle(started())
-    assert len(said) == 2 and all("not a regular file" in message for message in said)
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "link.xml").symlink_to(tmp_path / "real.xml")
-    JUnitFile(tmp_path / "link.xml").handle(started())
-    assert (tmp_path / "link.xml").is_symlink() and (tmp_path / "real.xml").is_file()
-
-
-def test_a_problem_may_become_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "out").write_text("in the way")
-    said: list[str] = []
-
-    def on_problem(message: str) -> None:
-        said.append(message)
-        report.handle(Notice(message))
-
-    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=on_problem)
-    for event in every_verdict():
-        report.handle(event)
-    assert len(said) == 1
-
-
-def test_an_event_that_cannot_be_is_told_and_stays_a_problem(tmp_path: Path) -> None:
-    said: list[str] = []
-    report = JUnitFile(tmp_path / "junit.xml", on_problem=said.append)
-    for event in (started(), planned(), planned(), finished(), RunFinished(0, 1.0)):
-        report.handle(event)
-    report.close()
-    assert len(said) == 1 and "planned twice" in said[0]
-    assert report.problem is not None
-    assert len(list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))) == 1

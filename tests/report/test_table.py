@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from runner.engine.events import Event
 from runner.report.table import build_grid, render_table, wrap_id
 from tests.report.events_sample import every_verdict, failure, finished, planned, started
 
@@ -21,7 +22,7 @@ def test_a_failing_cell_names_the_culprit() -> None:
 
 
 def test_several_environments_have_a_column_each() -> None:
-    events = [
+    events: list[Event] = [
         started("2.6.0", "2.13.0"),
         planned(torch="2.6.0"),
         planned(torch="2.13.0"),

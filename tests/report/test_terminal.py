@@ -66,7 +66,7 @@ def test_failures_are_in_plan_order() -> None:
 
 def test_plain_output_has_no_escape_sequences() -> None:
     events = every_verdict()
-    nasty = [finished("FAIL", NASTY, reason=NASTY, output=NASTY), Notice(NASTY), RunFinished(1, 1.0)]
+    nasty: list[Event] = [finished("FAIL", NASTY, reason=NASTY, output=NASTY), Notice(NASTY), RunFinished(1, 1.0)]
     for environ in ({}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}):
         stream = Terminal() if environ else io.StringIO()
         text = printed([*events[:-1], *nasty], stream, environ)

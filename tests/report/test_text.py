@@ -67,8 +67,8 @@ def test_head_and_tail_lines_say_what_they_leave_out() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (0, "0.00s"), (0.424, "0.42s"), (12.34, "12.3s"), (99.96, "1m 40s"), (125, "2m 05s"), (3599.9, "1h 00m"), (3720, "1h 02m"),
-        (math.nan, "0.00s"), (math.inf, "0.00s"), (-1, "0.00s"),
+        (0, "0.00s"), (0.424, "0.42s"), (12.34, "12.3s"), (99.96, "1m 40s"), (125, "2m 05s"), (3599.9, "1h 00m"),
+        (3720, "1h 02m"), (math.nan, "0.00s"), (math.inf, "0.00s"), (-1, "0.00s"),
     ],
 )  # fmt: skip
 def test_duration(value: float, shown: str) -> None:

@@ -1,0 +1,156 @@
+"""The command line: arguments in, exit code out. What the commands do is in ``runner.commands``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from runner import __version__, exits
+from runner.diagnostics import InputError
+
+_EXAMPLES = """\
+examples:
+  runner run suites/                           every suite there, eager against torch.compile
+  runner run case.spec.yaml --backend aot_eager
+  runner run suites/ -k "frexp or pad" -j 4 --junit report.xml
+  runner run suites/ --python old/bin/python --python new/bin/python
+  runner show case.spec.yaml::relu             the case as Python source
+  runner repro case.spec.yaml::relu > repro.py a script that needs torch alone
+
+exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal error,
+4 bad arguments or files, 5 nothing selected.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="runner",
+        description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come with their numbers.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"runner {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _run(commands)
+    _list(commands)
+    _validate(commands)
+    _look(commands)
+    _report(commands)
+    return parser
+
+
+def _paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
+    if many:
+        parser.add_argument("paths", nargs="+", metavar="PATH", help="a .suite.yaml, a .spec.yaml, a folder, or FILE::CASE")
+    else:
+        parser.add_argument("case", metavar="CASE", help="FILE::CASE, or an id that a run printed")
+    parser.add_argument("--allow-python", action="store_true", help="allow cases that bring Python of their own (module:)")
+    parser.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE",
+                        help="change a limit on what files may ask for, such as tensor_bytes=8GiB")  # fmt: skip
+
+
+def _selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backend", action="append", default=[], metavar="NAME",
+                        help="instead of the suites' own: a name torch.compile knows, a suite's, or package:function")  # fmt: skip
+    parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only on this device")
+    parser.add_argument("-k", dest="select", metavar="EXPR",
+                        help='words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"')  # fmt: skip
+
+
+def _environment(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch; repeat for a column each")
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
+                        help="import this in every worker first (registers operators and backends)")  # fmt: skip
+    parser.add_argument("-j", "--jobs", type=_positive, default=os.cpu_count() or 1, metavar="N", help="processes at once (default: the cores)")
+
+
+def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="run cases and judge them",
+        description="Run every variant in a process of its own and compare it with eager PyTorch. A folder means its suites.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _paths(parser)
+    _selection(parser)
+    _environment(parser)
+    parser.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
+    parser.add_argument("--no-known", action="store_true", help="ignore the ledger: known failures are failures")
+    parser.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
+    parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",
+                        help="extended adds file, line and properties to testcases; strict passes junit-10.xsd")  # fmt: skip
+    parser.add_argument("--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder")
+
+
+def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("list", help="list the variants that a run would run", description="One id a line, in the order of reports.")
+    _paths(parser)
+    _selection(parser)
+
+
+def _validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "validate",
+        help="check files without running them",
+        description="Every error of every file, at its line and column. Needs no torch; --build does.",
+    )
+    _paths(parser)
+    _environment(parser)
+    parser.add_argument("--build", action="store_true", help="also make every model and its inputs and call it, on the meta device where that can be")
+    schema = commands.add_parser("schema", help="print a JSON Schema of the YAML format", description="Draft-07, for editors and other tools.")
+    schema.add_argument("name", nargs="?", choices=("spec", "suite", "definitions"), default="spec")
+
+
+def _look(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for name, text in (("show", "print a case resolved, with its source"), ("repro", "print a case as a script that needs torch alone")):
+        parser = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        _paths(parser, many=False)
+        _selection(parser)
+
+
+def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("report", help="make reports again from a run's event log", description="The table, the failures, and JUnit if asked.")
+    parser.add_argument("run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest")
+    parser.add_argument("--junit", metavar="FILE", help="write JUnit XML; - is standard output")
+    parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as done:  # argparse exits with 2, which is pytest's "interrupted"
+        return exits.USAGE if done.code == 2 else int(done.code or 0)
+    from runner import commands  # after parsing: `--version` and `--help` need none of it
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return int(getattr(commands, arguments.command)(arguments, words))
+    except InputError as error:
+        return commands.refuse(error.diagnostics)
+    except commands.UsageError as error:
+        print(f"runner: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:  # `runner list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,156 @@
+"""The commands: each takes parsed arguments and returns an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from runner import exits
+from runner.diagnostics import Diagnostic, InputError
+from runner.load import Loaded, load
+from runner.spec.limits import Limits
+from runner.spec.model import Variant
+from runner.spec.read import PathError
+from runner.spec.select import SelectError
+from runner.spec.select import parse as parse_selection
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done; ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = exits.USAGE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner run``."""
+    from runner.running import run_variants
+
+    loaded = _load(arguments)
+    if loaded.errors:
+        refuse(loaded.diagnostics)
+        return exits.USAGE
+    return run_variants(arguments, words, loaded, _selected(arguments, loaded))
+
+
+def list(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner list``: valid variants are listed even when other files are broken; the exit code says so."""
+    loaded = _load(arguments)
+    for variant in _selected(arguments, loaded, empty=bool(loaded.errors)):
+        print(variant.id)
+    return refuse(loaded.diagnostics) if loaded.errors else exits.OK
+
+
+def validate(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner validate``."""
+    loaded = _load(arguments, everything=True)
+    diagnostics = [*loaded.diagnostics]
+    if arguments.build:
+        from runner.building import try_out
+
+        diagnostics += try_out(arguments, loaded)
+    for diagnostic in diagnostics:
+        print(diagnostic.render(), file=sys.stderr)
+    errors = sum(d.severity == "error" for d in diagnostics)
+    cases = len({id(v.case) for v in loaded.variants})
+    print(f"{_count(cases, 'valid case')}, {_count(len(loaded.variants), 'variant')}, {_count(errors, 'error')}, "
+          f"{_count(len(diagnostics) - errors, 'warning')}")  # fmt: skip
+    return exits.USAGE if errors else exits.OK
+
+
+def schema(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner schema``."""
+    from runner.spec.schema import schema_text
+
+    print(schema_text(arguments.name), end="")
+    return exits.OK
+
+
+def show(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner show``."""
+    from runner.report.case import describe
+
+    chosen, others = _one(arguments)
+    print(describe(chosen, others))
+    return exits.OK
+
+
+def repro(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner repro``."""
+    from runner.builder.repro import script
+
+    chosen, others = _one(arguments)
+    if others:
+        print(f"runner: {len(others) + 1} variants match; this is {chosen.id}", file=sys.stderr)
+    print(script(chosen), end="")
+    return exits.OK
+
+
+def report(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner report``."""
+    from runner.running import report_again
+
+    return report_again(arguments)
+
+
+def refuse(diagnostics: Iterable[Diagnostic]) -> int:
+    """Print what is wrong; the exit code for it."""
+    shown = [*diagnostics]
+    for diagnostic in shown:
+        print(diagnostic.render(), file=sys.stderr)
+    errors = sum(d.severity == "error" for d in shown)
+    files = len({d.span.file for d in shown if d.severity == "error"})
+    print(f"{_count(errors, 'error')} in {_count(files, 'file')}; nothing was run", file=sys.stderr)
+    return exits.USAGE
+
+
+def _load(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
+    try:
+        limits = Limits.from_environment(os.environ).with_overrides(arguments.limit)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
+    try:
+        return load(
+            paths,
+            backends=getattr(arguments, "backend", ()),
+            devices=getattr(arguments, "device", ()),
+            allow_python=arguments.allow_python,
+            limits=limits,
+            everything=everything,
+        )
+    except PathError as error:
+        raise UsageError(str(error), exits.NOTHING if error.empty else exits.USAGE) from None
+    except SelectError as error:
+        raise UsageError(str(error)) from None
+
+
+def _selected(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False) -> Sequence[Variant]:
+    """Variants that ``-k`` keeps. Raises UsageError when none is left, unless ``empty`` is fine."""
+    chosen: Sequence[Variant] = loaded.variants
+    if getattr(arguments, "select", None):
+        try:
+            predicate = parse_selection(arguments.select)
+        except SelectError as error:
+            raise UsageError(f"-k {error}") from None
+        chosen = [v for v in chosen if predicate(v)]
+    if not chosen and not empty:
+        total = len(loaded.variants)
+        raise UsageError(f"nothing selected: none of {total} variants is left" if total else "nothing selected: no case here", exits.NOTHING)
+    return chosen
+
+
+def _one(arguments: argparse.Namespace) -> tuple[Variant, Sequence[Variant]]:
+    """The variant that CASE names, and the others that match too. The case alone must be sound, not its file."""
+    loaded = _load(arguments)
+    if not loaded.variants and loaded.errors:
+        raise InputError(loaded.diagnostics)
+    chosen = _selected(arguments, loaded)
+    return chosen[0], chosen[1:]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

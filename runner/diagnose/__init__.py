@@ -1,0 +1,1 @@
+"""From a failing variant to what is to blame."""

@@ -1,0 +1,66 @@
+"""How a job ended, as findings and doubts: the one place that knows what a dead process means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.builder.source import Source
+from runner.engine.events import Finding
+from runner.engine.messages import Outcome
+
+EAGER_PHASES = ("load", "eager")
+
+
+def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, Any] | None]:
+    """Findings of the compiled run, and the doubt (``{"verdict", "reason"}``) if there is one.
+
+    A death while eager ran is the case's own (INVALID), while eager ran again eager's (FLAKY), in the backend the compiler's.
+    """
+    if outcome.ended == "result":
+        found = [finding(data, source) for data in outcome.result.get("findings", ())]
+        return found, _with_place(outcome.result.get("trust"), source)
+    how = describe(outcome)
+    if outcome.ended == "broken":
+        return [], {"verdict": "BROKEN", "reason": outcome.detail or "the harness failed"}
+    if outcome.phase in EAGER_PHASES:
+        return [], {"verdict": "INVALID", "reason": f"eager itself: {how}"}
+    if outcome.phase == "eager-again":
+        return [], {"verdict": "FLAKY", "reason": f"the second eager run: {how}"}
+    name = {"signal": outcome.signal or "signal", "no-result": "NoResult", "timeout": "Timeout", "memory": "Memory"}[outcome.ended]
+    oracle = {"no-result": "runtime-error"}.get(outcome.ended, outcome.ended)
+    error = {"type": name, "message": how, "chain": [name], "trace": outcome.stack}
+    return [Finding(oracle, how, error=error)], None
+
+
+def describe(outcome: Outcome) -> str:
+    """One line: what ended the process."""
+    if outcome.ended == "signal":
+        return f"the process was ended by {outcome.signal}"
+    if outcome.ended == "timeout":
+        return f"no answer after {outcome.job.timeout:g} s"
+    if outcome.ended == "memory":
+        return outcome.detail or "the memory limit was passed"
+    return outcome.detail or f"the process ended with exit status {outcome.exit_status} and left no result"
+
+
+def finding(data: Mapping[str, Any], source: Source) -> Finding:
+    """A worker's finding, with the YAML place of the source line that its error names."""
+    error = data.get("error")
+    place = source.place(error.get("line")) if error else None
+    return Finding(
+        oracle=data["oracle"],
+        message=data.get("message", ""),
+        path=data.get("path", ""),
+        numbers=data.get("numbers") or {},
+        error=error,
+        place=str(place) if place else None,
+    )
+
+
+def _with_place(trust: Mapping[str, Any] | None, source: Source) -> Mapping[str, Any] | None:
+    """A doubt whose error names a line of the source says which line of the YAML that is."""
+    if not trust or not trust.get("error"):
+        return trust
+    place = source.place(trust["error"].get("line"))
+    return {**trust, "reason": f"{trust.get('reason', '')} ({place})"} if place else trust

@@ -1,0 +1,13 @@
+"""Exit codes: pytest's, so that the glue around it keeps working. Append-only."""
+
+OK = 0
+FAILED = 1
+"""At least one red verdict: FAIL, ERROR, XPASS, VACUOUS, FLAKY or INVALID."""
+INTERRUPTED = 2
+"""Ctrl-C or SIGTERM; reports are written, what did not finish is not-run."""
+INTERNAL = 3
+"""The runner itself failed, or a requested report could not be written."""
+USAGE = 4
+"""A bad argument, or files that cannot be used; nothing ran."""
+NOTHING = 5
+"""Nothing was selected."""

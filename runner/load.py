@@ -1,0 +1,131 @@
+"""From what the command line names to checked variants: reading, selecting, and the checks that need both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.builder.source import check
+from runner.diagnostics import Diagnostic, InputError, nearest
+from runner.spec.expand import expand
+from runner.spec.limits import Limits
+from runner.spec.model import Case, Suite, Variant
+from runner.spec.read import Reader
+from runner.spec.source import split_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them."""
+
+    suites: tuple[Suite, ...]
+    variants: tuple[Variant, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """Diagnostics that make a run impossible."""
+        return [d for d in self.diagnostics if d.severity == "error"]
+
+
+def load(
+    paths: Sequence[str],
+    *,
+    backends: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    allow_python: bool = False,
+    limits: Limits | None = None,
+    everything: bool = False,
+) -> Loaded:
+    """Read ``paths`` (``FILE::CASE`` among them) and expand them.
+
+    ``everything`` reads all files below folders and writes every variant out, where otherwise one a case is enough.
+    Raises PathError, and InputError for axes that multiply beyond the limit.
+    """
+    limits = limits or Limits()
+    reader = Reader(limits)
+    files, nodes = _split(paths)
+    suites = reader.files(files) if everything else reader.suites(files)
+    diagnostics = list(reader.problems)
+    diagnostics += _python(suites, allow_python, backends)
+    variants = expand(suites, backends, devices, limits)
+    bad = _check(variants, limits, everything, diagnostics)
+    good = [v for v in variants if id(v.case) not in bad and _wanted(v, nodes, suites)]
+    if any(nodes.values()) and not good and not diagnostics:
+        name = next(node for chosen in nodes.values() for node in chosen)
+        near = nearest(name, [v.case.name for v in variants]) or nearest(name, [v.id.rpartition("::")[2] for v in variants])
+        raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
+    return Loaded(tuple(suites), tuple(good), tuple(dict.fromkeys(diagnostics)))
+
+
+def _split(paths: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Files, and for each the node ids that follow its ``::`` (none: all of it)."""
+    nodes: dict[str, list[str]] = {}
+    whole = set()
+    for path in paths:
+        file, colons, node = path.partition("::")
+        nodes.setdefault(str(Path(file).resolve()), [])
+        if colons:
+            nodes[str(Path(file).resolve())].append(node)
+        else:
+            whole.add(str(Path(file).resolve()))
+    files = list(dict.fromkeys(path.partition("::")[0] for path in paths))
+    return files, {file: [] if file in whole else chosen for file, chosen in nodes.items()}
+
+
+def _wanted(variant: Variant, nodes: dict[str, list[str]], suites: Sequence[Suite]) -> bool:
+    """Whether a variant is among the node ids given for the file (or suite) that brought it."""
+    own = variant.id.rpartition("::")[2]
+    sources = {suite.file for suite in suites if suite.name in variant.suites} | {variant.case.file}
+    asked = [chosen for file, chosen in nodes.items() if file in sources]
+    if not asked:  # it came with a folder
+        return True
+    return any(not chosen or any(own == n or own.startswith((n + "[", n + "@")) for n in chosen) for chosen in asked)
+
+
+def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> list[Diagnostic]:
+    """Files that ask for Python, without the word of the person who runs them."""
+    found = []
+    for suite in suites:
+        for case in suite.cases:
+            if case.module is not None and not allowed:
+                hint = "read that file, then add --allow-python"
+                found.append(Diagnostic(case.module.span, f"case {case.name!r} brings Python of its own", hint, text=_line(case, case.module.span.line)))
+        for backend in suite.backends:
+            package = backend.backend.partition(":")[0]
+            if ":" in backend.backend and backend.backend not in named and package.split(".")[0] in sys.stdlib_module_names:
+                from runner.diagnostics import Span
+
+                message = f"backend {backend.backend!r} is refused: {package} is Python's own, no backend's package"
+                found.append(Diagnostic(Span(suite.file, 1, 1), message))
+    return found
+
+
+def _check(variants: Sequence[Variant], limits: Limits, thorough: bool, diagnostics: list[Diagnostic]) -> set[int]:
+    """Write cases out to find what only that can tell; the ids of the case objects with errors."""
+    by_case: dict[int, list[Variant]] = {}
+    for variant in variants:
+        by_case.setdefault(id(variant.case), []).append(variant)
+    lines: dict[str, list[str]] = {}
+    bad = set()
+    for key, group in by_case.items():
+        case = group[0].case
+        found = check(case, group if thorough else group[:1], lines.setdefault(case.file, _lines(case.file)), limits)
+        diagnostics += [d for d in found if d not in diagnostics]
+        if any(d.severity == "error" for d in found):
+            bad.add(key)
+    return bad
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return split_lines(Path(file).read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return []
+
+
+def _line(case: Case, line: int) -> str:
+    lines = _lines(case.file)
+    return lines[line - 1] if 0 < line <= len(lines) else ""

@@ -1,0 +1,130 @@
+"""What to run: variants times environments, and each as the job that a worker understands."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.builder.source import Source
+from runner.diagnose.stages import stage_of
+from runner.engine.messages import Job
+from runner.spec.model import Backend, Variant
+from runner.spec.select import Predicate
+from runner.spec.versions import matches
+
+THREADS = 2
+"""Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
+
+TIMEOUT = 120.0
+"""Seconds that one process may take unless the case says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A Python that holds torch. ``build`` is torch's whole version (2.13.0+cpu), ``torch`` its public part."""
+
+    key: str
+    python: str
+    torch: str
+    build: str
+    version: str  # Python's
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One variant in one environment."""
+
+    variant: Variant
+    environment: Environment
+
+    @property
+    def key(self) -> str:
+        """Unique in a run."""
+        return f"{self.variant.id} {self.environment.key}"
+
+
+def plan(variants: Sequence[Variant], environments: Sequence[Environment], wanted: Predicate | None = None) -> list[Planned]:
+    """Selected variants in report order, each under every environment."""
+    chosen = [v for v in variants if wanted is None or wanted(v)]
+    return [Planned(v, e) for v in chosen for e in environments]
+
+
+def skip_reason(planned: Planned) -> str:
+    """Why a variant cannot run here, as far as control can tell; empty when it can."""
+    variant, environment = planned.variant, planned.environment
+    requires = variant.case.requires
+    if not matches(requires.torch, environment.torch):
+        return f"needs torch {requires.torch}, this is {environment.torch}"
+    if requires.device and variant.device.split(":")[0] not in requires.device:
+        return f"needs device {' or '.join(requires.device)}, this variant is on {variant.device}"
+    kind = variant.device.split(":")[0]
+    if kind == "cuda" and environment.build.endswith("+cpu"):
+        return f"no device cuda: torch {environment.build} is built for the CPU alone"
+    return ""
+
+
+def job(
+    planned: Planned,
+    source: Source,
+    *,
+    backend: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    float64: bool = True,
+    imports: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    suffix: str = "",
+) -> Job:
+    """The job of a planned variant; ``backend`` and ``config`` replace and add to its own for the ladder and for probes."""
+    variant, case = planned.variant, planned.variant.case
+    chosen = variant.backend if backend is None else dataclasses.replace(variant.backend, backend=backend)
+    expect = case.expect
+    return Job(
+        key=planned.key + suffix,
+        id=variant.id,
+        environment=planned.environment.key,
+        name=re.sub(r"\W+", "_", variant.label.rpartition("::")[2]).strip("_")[:80],
+        source=source.text,
+        backend=_backend(chosen, variant),
+        dtype=variant.dtype,
+        device=variant.device,
+        train=variant.train,
+        grad=dataclasses.asdict(variant.grad),
+        autocast=variant.autocast,
+        threads=variant.threads or THREADS,
+        config={**case.config, **variant.backend.config, **(config or {})},
+        expect={
+            "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
+            "graphs": expect.graphs,
+            "graph_breaks": expect.graph_breaks,
+            "recompiles": expect.recompiles,
+        },
+        tolerance={"by_dtype": {k: list(v) for k, v in case.tolerance.by_dtype.items()}, "exact": case.tolerance.exact},
+        ignore=tuple(case.ignore),
+        float64=float64,
+        packages=case.requires.package,
+        imports=tuple(imports),
+        paths=tuple(paths),
+        timeout=case.timeout or TIMEOUT,
+        memory=case.memory,
+    )
+
+
+def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:
+    """What torch.compile is given. Modes and options are inductor's; other backends are not asked to know them."""
+    case = variant.case.compile
+    custom = stage_of(backend.backend) in ("inductor", "backend")
+    return {
+        "backend": backend.backend,
+        "dynamic": variant.dynamic if variant.dynamic is not None else backend.dynamic,
+        "fullgraph": case.fullgraph or bool(backend.fullgraph),
+        "mode": (case.mode or backend.mode) if custom else None,
+        "options": {**case.options, **backend.options} if custom else {},
+    }
+
+
+def warmth(variants: Sequence[Variant]) -> str:
+    """What the CPU server should load: a compile beforehand only pays when inductor runs."""
+    return "inductor" if any(stage_of(v.backend.backend) == "inductor" and v.device == "cpu" for v in variants) else "import"

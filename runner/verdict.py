@@ -1,0 +1,122 @@
+"""Policy: what findings mean, given what the case expects and what the ledger knows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.diagnose.stages import contains
+from runner.engine.events import Finding
+from runner.spec.model import Known, Variant
+from runner.spec.versions import matches
+
+CRASHES = frozenset({"compile-error", "runtime-error", "signal", "timeout", "memory"})
+"""Oracles that say there is no answer: ERROR. All others say that it is wrong: FAIL."""
+
+COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "Unsupported")
+"""Exceptions by which a compiler says that it failed itself."""
+
+PRIORITY = (
+    "signal", "timeout", "memory", "compile-error", "runtime-error", "missing-error", "error-type", "graph-break", "graphs", "recompile",
+    "structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad", "mutation", "alias", "nonfinite", "value",
+    "sign-of-zero", "grad", "rng",
+)  # fmt: skip
+"""The order in which findings speak for a variant: the judge's gates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A word, one line why, and the ledger's issue or reason if an entry was used."""
+
+    word: str
+    reason: str = ""
+    known: str | None = None
+
+
+def decide(
+    variant: Variant, torch: str, findings: Sequence[Finding], trust: Mapping[str, Any] | None, use_known: bool = True
+) -> Verdict:
+    """The verdict of a variant under one torch.
+
+    ``findings`` carry their stages. ``trust`` is the worker's doubt (FLAKY, VACUOUS, INVALID, SKIP with a reason), if any.
+    Order: an invalid case says nothing about a compiler; then findings against the ledger; then doubt; then an entry that
+    did not come true.
+    """
+    doubt = (trust or {}).get("verdict")
+    if trust and doubt in ("INVALID", "SKIP"):
+        return Verdict(doubt, trust.get("reason", ""))
+    entries = [k for k in variant.case.known if applies(k, variant, torch)] if use_known else []
+    if findings:
+        first = ranked(findings)[0]
+        for entry in entries:
+            if any(explains(entry, f) for f in findings):
+                return Verdict("XFAIL", entry.reason or entry.issue or "", entry.issue or entry.reason)
+        word = "ERROR" if is_crash(first) else "FAIL"
+        if entries:
+            return Verdict(word, f"{headline(first)}; the ledger expects {_signature(entries[0])}", entries[0].issue or entries[0].reason)
+        return Verdict(word, headline(first))
+    if trust and doubt:
+        return Verdict(doubt, trust.get("reason", ""))
+    if entries:
+        entry = entries[0]
+        return Verdict("XPASS", f"passes, and the ledger says it fails: {_signature(entry)}", entry.issue or entry.reason)
+    return Verdict("PASS")
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, the one that speaks for the variant first."""
+    return sorted(findings, key=lambda f: PRIORITY.index(f.oracle) if f.oracle in PRIORITY else len(PRIORITY))
+
+
+def is_crash(finding: Finding) -> bool:
+    """Whether the compiled run gave no answer."""
+    chain = (finding.error or {}).get("chain") or ()
+    return finding.oracle in CRASHES or (finding.oracle == "error-type" and any(name in COMPILER_OWN for name in chain))
+
+
+def headline(finding: Finding) -> str:
+    """One line: the oracle, where, and what."""
+    place = f" at {finding.path}" if finding.path else ""
+    return f"{finding.oracle}{place}: {finding.message.splitlines()[0] if finding.message else ''}"
+
+
+def applies(entry: Known, variant: Variant, torch: str) -> bool:
+    """Whether an entry speaks of this variant: all that it names must match."""
+    selectors = (
+        (entry.backend, (variant.backend.name, variant.backend.backend)),
+        (entry.device, (variant.device,)),
+        (entry.dtype, (variant.dtype,)),
+        (entry.platform, (sys.platform,)),
+        (entry.threads, (variant.threads,)),
+    )
+    if any(wanted and not set(wanted) & set(have) for wanted, have in selectors):
+        return False
+    if any(variant.params.get(name) != value for name, value in entry.params.items()):
+        return False
+    if entry.stage is not None and not contains(variant.backend.backend, entry.stage):
+        return False
+    return matches(entry.torch, torch)
+
+
+def explains(entry: Known, finding: Finding) -> bool:
+    """Whether a finding has the signature that an entry pins: stage, oracle, exception."""
+    if entry.stage is not None and finding.stage != entry.stage:
+        return False
+    if entry.oracle and finding.oracle not in entry.oracle:
+        return False
+    if entry.error is None:
+        return True
+    error = finding.error or {}
+    text = "\n".join([*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message])
+    return re.search(entry.error, text) is not None
+
+
+def _signature(entry: Known) -> str:
+    parts = [" or ".join(entry.oracle) or "a failure"]
+    parts += [f"at stage {entry.stage}"] if entry.stage else []
+    parts += [f"with {entry.error}"] if entry.error else []
+    parts += [f"(line {entry.span.line})"]
+    return " ".join(parts)

@@ -1,0 +1,181 @@
+"""One job from its dict to its record: reference runs, one backend, the comparison, the trust in it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.worker import backends
+from runner.worker.errors import InvalidCase, Raised, is_class
+from runner.worker.judge import Evidence, Finding, judge
+from runner.worker.load import Loaded, Source, environment
+from runner.worker.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.reference import Reference
+from runner.worker.trust import VALUE_ORACLES, unsteady, vacuous
+
+Send = Callable[[dict[str, Any]], None]
+
+
+class Phases:
+    """Says which part of the job has begun, and how long each took in all."""
+
+    def __init__(self, send: Send) -> None:
+        self.seconds: dict[str, float] = {}
+        self.current = ""
+        self._send = send
+        self._since = time.monotonic()
+
+    def begin(self, name: str) -> None:
+        """End the part that runs and begin ``name``, one of the contract's PHASES."""
+        self.end()
+        self.current = name
+        self._send({"phase": name})
+
+    def end(self) -> None:
+        """Book the seconds since the last change."""
+        now = time.monotonic()
+        if self.current:
+            self.seconds[self.current] = self.seconds.get(self.current, 0.0) + now - self._since
+        self._since = now
+        self.current = ""
+
+
+def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Run one job in this process.
+
+    Args:
+        job: the contract's Job as a plain dict.
+        send: is given ``{"phase": name}`` whenever a part begins.
+
+    Returns:
+        The record that the contract's RESULT_KEYS describe. A case that is wrong gives a record with trust INVALID;
+        only a defect of the harness raises.
+    """
+    phases = Phases(send)
+    record: dict[str, Any] = {
+        "findings": [],
+        "trust": None,
+        "labels": [],
+        "notes": [],
+        "comparisons": 0,
+        "graphs": 0,
+        "graph_breaks": 0,
+        "recompiles": 0,
+        "break_reasons": [],
+        "eager_error": None,
+    }
+    phases.begin("load")
+    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
+        try:
+            with environment(job):
+                _Run(job, Source(job["source"], job["name"], folder), phases, record).go()
+        except InvalidCase as error:
+            record["trust"] = _trust("INVALID", error.reason, error.error)
+    phases.end()
+    record["seconds"] = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
+    return record
+
+
+class _Run:
+    """The parts of one job, in order; each fills its keys of the record."""
+
+    def __init__(self, job: Mapping[str, Any], source: Source, phases: Phases, record: dict[str, Any]) -> None:
+        self.job, self.source, self.phases, self.record = job, source, phases, record
+        self.settings = Settings.of(job)
+
+    def go(self) -> None:
+        """Run all parts.
+
+        Raises:
+            InvalidCase: the case is wrong.
+        """
+        try:
+            compile_module = backends.build(self.job["backend"])
+            loaded = self._load()
+            self.phases.begin("eager")
+            eager = observe(loaded, loaded.model, self.settings)
+            self._check_eager(eager)
+
+            self.phases.begin("eager-again")
+            loaded = self._load()
+            again = observe(loaded, loaded.model, self.settings)
+
+            self.phases.begin("backend")
+            start_counting()
+            loaded = self._load()
+            compiled = observe(loaded, compile_module(loaded.model), self.settings)
+            read_counts(compiled)
+            for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
+                self.record[key] = getattr(compiled, key)
+
+            self.phases.begin("judge")
+            self._judge(eager, again, compiled)
+        finally:
+            self.source.close()
+
+    def _load(self) -> Loaded:
+        return self.source.load(self.settings.seed, self.settings.train)
+
+    def _check_eager(self, eager: Observation) -> None:
+        """Eager may raise only what ``expect.raises`` says, and must then.
+
+        Raises:
+            InvalidCase: it did otherwise.
+        """
+        wanted = (self.job.get("expect") or {}).get("raises")
+        error = eager.error
+        if error is not None:
+            self.record["eager_error"] = error.info
+        if wanted is None:
+            if error is not None:
+                raise InvalidCase(f"eager raised {error.summary}", error)
+            return
+        name, pattern = wanted["type"], wanted.get("match")
+        if error is None:
+            raise InvalidCase(f"eager was to raise {name}, and returned")
+        if not is_class(error, name):
+            raise InvalidCase(f"eager was to raise {name}, and raised {error.summary}", error)
+        if pattern and re.search(pattern, error.info["message"]) is None:
+            raise InvalidCase(f"eager raised {error.summary}, which does not match {pattern!r}", error)
+
+    def _judge(self, eager: Observation, again: Observation, compiled: Observation) -> None:
+        reference = Reference(
+            self.source,
+            self.settings,
+            eager,
+            wanted=bool(self.job.get("float64", True)),
+            begin=lambda: self.phases.begin("float64"),
+            end=lambda: self.phases.begin("judge"),
+        )
+        evidence = Evidence(self.job, eager, compiled, reference)
+        findings = judge(evidence)
+        ignored = set(self.job.get("ignore") or ())
+        place = unsteady(eager, again, compare_elements="value" not in ignored)
+        if place is not None:
+            self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
+            findings = [finding for finding in findings if finding.oracle not in VALUE_ORACLES]
+        elif not findings:
+            reason = vacuous(evidence, self.source, self.settings)
+            if reason is not None:
+                self.record["trust"] = _trust("VACUOUS", reason)
+        self.record["findings"] = [_as_dict(finding) for finding in findings]
+        self.record["labels"] = evidence.labels
+        self.record["notes"] = [*compiled.notes, *reference.notes, *evidence.notes]
+        self.record["comparisons"] = evidence.comparisons
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    return {
+        "oracle": finding.oracle,
+        "message": finding.message,
+        "path": finding.path,
+        "numbers": dict(finding.numbers),
+        "error": dict(finding.error) if finding.error is not None else None,
+    }
+
+
+def _trust(verdict: str, reason: str, error: Raised | None = None) -> dict[str, Any]:
+    return {"verdict": verdict, "reason": reason, "error": error.info if error is not None else None}

@@ -1,0 +1,151 @@
+"""The float64 run: the same model and inputs, cast, in eager. It only runs when a comparison asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from runner.worker.errors import InvalidCase
+from runner.worker.load import Source
+from runner.worker.observe import CallRecord, Observation, Settings, observe
+from runner.worker.snapshot import Leaf, flatten, map_tensors, storage_key
+
+WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+
+
+class Dropped(Exception):
+    """The reference cannot be had; the text says why."""
+
+
+class Reference:
+    """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
+
+    ``begin`` and ``end`` are called around the run, so that the phase can be reported.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        eager: Observation,
+        wanted: bool = True,
+        begin: Callable[[], None] = lambda: None,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.notes: list[str] = []
+        self._source, self._settings, self._eager = source, settings, eager
+        self._begin, self._end = begin, end
+        self._leaves: list[dict[str, Leaf]] | None = None if wanted else []
+
+    def leaf(self, call: int, path: str) -> Leaf | None:
+        """The reference's leaf of that path (of an output, an input or state after the call, or a gradient)."""
+        if self._leaves is None:
+            self._leaves = []
+            try:
+                self._leaves = self._run()
+            except Dropped as reason:
+                self.notes.append(f"no float64 reference: {reason}")
+        return self._leaves[call].get(path) if call < len(self._leaves) else None
+
+    def tensor(self, call: int, path: str) -> torch.Tensor | None:
+        """Its elements, float64 or complex128; None where the run did not compute in float64."""
+        found = self.leaf(call, path)
+        if found is None or found.facts is None or found.value is None:
+            return None
+        if found.facts.dtype not in (torch.float64, torch.complex128):
+            dtype = str(found.facts.dtype).removeprefix("torch.")
+            note = f"no float64 reference for {path}: the float64 run gives {dtype}"
+            if note not in self.notes:
+                self.notes.append(note)
+            return None
+        return found.value  # type: ignore[no-any-return]
+
+    def _run(self) -> list[dict[str, Leaf]]:
+        if self._settings.autocast is not None:
+            raise Dropped("autocast chooses the dtypes")
+        if any(call.drew_random for call in self._eager.calls):
+            raise Dropped("random numbers are drawn, and in float64 they would be others")
+        if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
+            raise Dropped("nothing that is compared is floating")
+        self._begin()
+        try:
+            loaded = self._source.load(self._settings.seed, self._settings.train)
+            cast_model(loaded.model)
+            seen = observe(loaded, loaded.model, self._settings, change_inputs=cast_inputs)
+        except Dropped:
+            raise
+        except InvalidCase as error:
+            raise Dropped(error.reason) from error
+        except Exception as error:  # casting may fail in as many ways as there are modules
+            raise Dropped(f"the cast raised {type(error).__name__}: {error}") from error
+        finally:
+            self._end()
+        if seen.error is not None and self._eager.error is None:
+            raise Dropped(f"the float64 run raised {seen.error.summary}")
+        return [self._matched(ours, theirs) for ours, theirs in zip(self._eager.calls, seen.calls)]  # noqa: B905
+
+    def _matched(self, ours: CallRecord, theirs: CallRecord) -> dict[str, Leaf]:
+        """The leaves of one call, once it is sure that they stand for eager's."""
+        if ours.error is not None or theirs.error is not None:
+            return {}
+        if ours.outputs.structure != theirs.outputs.structure:
+            raise Dropped("the float64 run returns another structure")
+        mine, wide = call_leaves(ours), call_leaves(theirs)
+        for path, leaf in mine.items():
+            facts = wide[path].facts if path in wide else None
+            if leaf.facts is not None and (facts is None or facts.shape != leaf.facts.shape):
+                raise Dropped(f"the float64 run gives {path} another shape")
+        return wide
+
+
+def call_leaves(record: CallRecord) -> dict[str, Leaf]:
+    """Every leaf of a call by its path; paths of outputs, inputs, state and gradients never collide."""
+    found = {leaf.path: leaf for tree in (record.outputs, record.inputs, record.state) for leaf in tree.leaves}
+    found.update((path, leaf) for path, leaf in record.gradients.items() if leaf is not None)
+    return found
+
+
+def cast_model(model: torch.nn.Module) -> None:
+    """Make every floating parameter, buffer and tensor attribute float64, and every complex one complex128, in place.
+
+    ``Module.to(torch.float64)`` would also turn complex parameters real.
+    """
+    model._apply(widen)  # type: ignore[no-untyped-call,unused-ignore]
+    for part in model.modules():
+        for name, value in list(vars(part).items()):
+            if not name.startswith("_") and isinstance(value, (torch.Tensor, list, tuple, dict)):
+                setattr(part, name, map_tensors(widen, value))
+
+
+def cast_inputs(args: Sequence[Any]) -> list[Any]:
+    """Inputs in float64, as ``torch._dynamo.utils.cast_to_fp64`` has them; leaves stay leaves.
+
+    Raises:
+        Dropped: a cast would tear apart inputs that share storage, or an input's layout cannot be cast.
+    """
+    tensors = [leaf for _, leaf in flatten(list(args), "")[1] if isinstance(leaf, torch.Tensor)]
+    keys = [storage_key(tensor) for tensor in tensors]
+    shared = [key for key in keys if key is not None]
+    if len(set(shared)) < len(shared):
+        raise Dropped("inputs share storage, which a cast would tear apart")
+    if any(tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized for tensor in tensors):
+        raise Dropped("an input is not strided")
+    return list(map_tensors(widen, list(args)))
+
+
+def widen(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64 or complex128; itself if it is neither floating nor complex. A leaf gives a leaf."""
+    dtype = WIDE.get(tensor.dtype, tensor.dtype if tensor.is_complex() else torch.float64)
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.dtype == dtype:
+        return tensor
+    if tensor.is_leaf:
+        return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad)
+    return tensor.to(dtype)
+
+
+def _is_floating(leaf: Leaf) -> bool:
+    if leaf.facts is None:
+        return isinstance(leaf.value, (float, complex)) and not isinstance(leaf.value, bool)
+    return leaf.facts.dtype.is_floating_point or leaf.facts.dtype.is_complex

@@ -1,0 +1,207 @@
+"""The JUnit file on disk: valid at every instant, and no trouble with it ends a run."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import xmlschema
+
+from runner.engine.events import Notice, RunFinished, VariantStarted
+from runner.report import live_file
+from runner.report.junit import JUnitFile, render
+from tests.report.events_sample import every_verdict, finished, planned, started
+
+SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "junit-10.xsd"))
+
+
+class Clock:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
+    path, clock = tmp_path / "new" / "junit.xml", Clock()
+    report = JUnitFile(path, "strict", clock=clock)
+    events = every_verdict()
+    cases = sum(type(event).__name__ == "VariantPlanned" for event in events)
+    plan_done = False
+    for event in events:
+        clock.now += 1
+        report.handle(event)
+        SCHEMA.validate(path.read_text(encoding="utf-8"))
+        plan_done = plan_done or type(event).__name__ == "VariantFinished"
+        if plan_done:
+            assert len(list(ElementTree.parse(path).iter("testcase"))) == cases
+    report.close()
+    assert path.read_text(encoding="utf-8") == render(events, "strict")
+    assert os.listdir(path.parent) == ["junit.xml"]
+    assert report.problem is None
+
+
+def test_an_old_report_is_replaced_when_the_run_starts(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text("old")
+    JUnitFile(path).handle(started())
+    assert ElementTree.parse(path).getroot().get("tests") == "0"
+
+
+def test_the_whole_plan_is_on_disk_before_anything_ends(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    report = JUnitFile(path, clock=Clock())  # time stands still: the throttle would hold every further write back
+    for event in (started(), planned("a"), planned("b"), VariantStarted("a", "2.13.0")):
+        report.handle(event)
+    assert [e.get("type") for e in ElementTree.parse(path).iter("skipped")] == ["not-run", "not-run"]
+
+
+def test_writes_are_throttled_and_the_end_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, writes = Clock(), []
+
+    def replace(source: str, target: str) -> None:
+        writes.append(clock.now)
+        clock.now += 0.1  # a slow disk: one second has to pass before the next write
+        os.rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    report = JUnitFile(tmp_path / "junit.xml", clock=clock)
+    report.handle(started())
+    for n in range(100):
+        report.handle(planned(str(n)))
+    for n in range(99):
+        clock.now += 0.1
+        report.handle(finished(name=str(n)))
+    gaps = [b - a for a, b in pairwise(writes)]
+    assert len(writes) < 15 and all(gap >= 1.0 for gap in gaps[1:])  # the first gap: the plan is written at once
+    before = len(writes)
+    report.tick()
+    assert len(writes) == before
+    clock.now += 2
+    report.tick()
+    assert len(writes) == before + 1
+    report.handle(finished(name="99"))
+    report.handle(RunFinished(0, 1.0))
+    assert len(writes) == before + 2
+    report.close()
+    assert len(writes) == before + 2  # nothing new, nothing written
+
+
+@pytest.mark.parametrize("broken", ["open", "fsync", "replace", "makedirs"])
+def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    path, clock = tmp_path / "junit.xml", Clock()
+    said: list[str] = []
+    report = JUnitFile(path, "strict", on_problem=said.append, clock=clock)
+    events = every_verdict()
+    for event in events[:13]:
+        clock.now += 1
+        report.handle(event)
+    before = path.read_bytes()
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if broken == "open":
+            patch.setattr(live_file, "open", full, raising=False)
+        else:
+            patch.setattr(os, broken, full)
+        for event in events[13:]:
+            clock.now += 1
+            report.handle(event)
+        assert path.read_bytes() == before
+        assert os.listdir(tmp_path) == ["junit.xml"]
+        assert said == [f"{path} could not be written: [Errno 28] No space left on device"]
+        assert report.problem == said[0]
+    report.close()
+    assert path.read_text(encoding="utf-8") == render(events, "strict")
+    assert report.problem is None
+
+
+def test_a_killed_process_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    code = (
+        "import sys\n"
+        "from runner.report.live_file import LiveFile\n"
+        "n = 0\n"
+        "file = LiveFile(sys.argv[1], lambda: f'<a n=\"{n}\">' + 'x' * 1_000_000 + '</a>')\n"
+        "while True:\n"
+        "    n += 1; file.touch(); file.write(now=True)\n"
+        "    if n == 1: print('ready', flush=True)\n"
+    )
+    for after in (0.0, 0.011, 0.023, 0.037):
+        process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(after)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert len(ElementTree.parse(path).getroot().text or "") == 1_000_000
+
+
+def test_a_folder_that_vanished_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "junit.xml"
+    report = JUnitFile(path)
+    report.handle(started())
+    path.unlink()
+    path.parent.rmdir()
+    report.close()
+    assert path.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file where the folder should be")
+    said: list[str] = []
+    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=said.append)
+    for event in every_verdict():
+        report.handle(event)
+    report.close()
+    assert len(said) == 1 and report.problem == said[0]
+
+
+def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
+    said: list[str] = []
+    JUnitFile(tmp_path, on_problem=said.append).handle(started())
+    JUnitFile("/dev/null", on_problem=said.append).handle(started())
+    assert len(said) == 2 and all("not a regular file" in message for message in said)
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.xml").symlink_to(tmp_path / "real.xml")
+    JUnitFile(tmp_path / "link.xml").handle(started())
+    assert (tmp_path / "link.xml").is_symlink() and (tmp_path / "real.xml").is_file()
+
+
+def test_a_problem_may_become_an_event(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    said: list[str] = []
+
+    def on_problem(message: str) -> None:
+        said.append(message)
+        report.handle(Notice(message))
+
+    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=on_problem)
+    for event in every_verdict():
+        report.handle(event)
+    assert len(said) == 1
+
+
+def test_an_event_that_cannot_be_is_told_and_stays_a_problem(tmp_path: Path) -> None:
+    said: list[str] = []
+    report = JUnitFile(tmp_path / "junit.xml", on_problem=said.append)
+    for event in (started(), planned(), planned(), finished(), RunFinished(0, 1.0)):
+        report.handle(event)
+    report.close()
+    assert len(said) == 1 and "planned twice" in said[0]
+    assert report.problem is not None
+    assert len(list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))) == 1

@@ -1,0 +1,58 @@
+"""Jobs for the tests: a source from the body of ``forward``, and the record that comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+from runner.worker.job import run_job  # noqa: E402  after the environment
+
+HERE = str(Path(__file__).parent)
+
+
+def source(body: str, inputs: str = "torch.randn(4, 5)", signature: str = "x", init: str = "", more: str = "") -> str:
+    """A case's text: the body of ``forward`` (lines joined by ``;`` or newlines), its inputs, extra module text."""
+    lines = "\n        ".join(line for line in body.split("\n"))
+    setup = f"\n    def __init__(self):\n        super().__init__()\n        {init}\n" if init else ""
+    return f"""import torch
+class Model(torch.nn.Module):{setup}
+    def forward(self, {signature}):
+        {lines}
+def make_model():
+    return Model()
+def make_inputs():
+    return [{inputs}]
+{more}
+"""
+
+
+def run(text: str, backend: str = "planted:clean", compile: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """The record of a job, proved to be plain JSON; ``phases`` is added to it."""
+    job = {
+        "key": "k",
+        "id": "i",
+        "environment": "here",
+        "name": "case-1",
+        "source": text,
+        "backend": {"backend": backend, **(compile or {})},
+        "paths": [HERE],
+        **fields,
+    }
+    phases: list[str] = []
+    record = run_job(json.loads(json.dumps(job)), lambda message: phases.append(message["phase"]))
+    json.dumps(record, allow_nan=False)
+    return {**record, "phases": phases}
+
+
+def oracles(record: dict[str, Any]) -> list[str]:
+    """The oracles that fired, in order."""
+    return [finding["oracle"] for finding in record["findings"]]
+
+
+def passes(record: dict[str, Any]) -> bool:
+    """No finding, and the comparison is to be trusted."""
+    return not record["findings"] and record["trust"] is None
