@@ -26,14 +26,18 @@ class UsageError(Exception):
 
 
 def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
-    """``runner run``."""
+    """``runner run``: broken cases beside valid ones do not keep these from running, and the exit code tells."""
     from runner.running import run_variants
 
     loaded = _load(arguments)
-    if loaded.errors:
-        refuse(loaded.diagnostics)
-        return exits.USAGE
-    return run_variants(arguments, words, loaded, _selected(arguments, loaded))
+    if loaded.errors and not loaded.variants:
+        return refuse(loaded.diagnostics)
+    code = run_variants(arguments, words, loaded, _selected(arguments, loaded))
+    if not loaded.errors:
+        return code
+    # What is valid ran; what is not is said last, where it is read, and decides the exit code.
+    refuse(loaded.errors)
+    return code if code in (exits.INTERRUPTED, exits.INTERNAL) else exits.USAGE
 
 
 def list(arguments: argparse.Namespace, words: Sequence[str]) -> int:
@@ -103,7 +107,7 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
         print(diagnostic.render(), file=sys.stderr)
     errors = sum(d.severity == "error" for d in shown)
     files = len({d.span.file for d in shown if d.severity == "error"})
-    print(f"{_count(errors, 'error')} in {_count(files, 'file')}; nothing was run", file=sys.stderr)
+    print(f"{_count(errors, 'error')} in {_count(files, 'file')}: these cases cannot run", file=sys.stderr)
     return exits.USAGE
 
 

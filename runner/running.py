@@ -232,5 +232,5 @@ def _flags(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _warnings(loaded: Loaded) -> str:
-    count = len(loaded.diagnostics)
+    count = len(loaded.diagnostics) - len(loaded.errors)
     return f"{count} warning{'s' if count > 1 else ''} about these files; runner validate shows them" if count else ""

@@ -27,22 +27,7 @@ WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 
 _PREFIX = "torch-spec-runner-"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_COMPILERS = (
-    "ld",
-    "collect2",
-    "as",
-    "cc1plus",
-    "cc1",
-    "g++",
-    "gcc",
-    "c++",
-    "cc",
-    "clang",
-    "lld",
-    "nvcc",
-    "ptxas",
-    "icpx",
-)
+_COMPILERS = frozenset("ld collect2 as cc1plus cc1 g++ gcc c++ cc clang clang++ ld.lld nvcc ptxas icpx".split())  # noqa: SIM905
 _PROBE = """
 import importlib.metadata, json, platform, sys
 sys.path[:] = [entry for entry in sys.path if entry]

@@ -238,15 +238,17 @@ class JUnitFile:
             self._lost = str(error)
             self._file.failed(self._lost)
             return
-        # At once: when the run starts, lest an older file pass for this run's; when the plan is whole; at the end.
-        now = isinstance(event, RunStarted | RunFinished)
+        # At once when the plan is whole, and at the end; never before, because a file that holds half the plan is no report.
+        now = isinstance(event, RunFinished)
         if isinstance(event, VariantStarted | VariantFinished) and not self._plan_written:
             now = self._plan_written = True
-        self._file.write(now=now)
+        if self._plan_written or now:
+            self._file.write(now=now)
 
     def tick(self) -> None:
         """Write what the last events left, if it is time. To be called now and then while nothing happens."""
-        self._file.write()
+        if self._plan_written:
+            self._file.write()
 
     def close(self) -> None:
         """Write what is left. Safe to call twice."""

@@ -13,9 +13,11 @@ from runner.spec.nodes import Mapping, Node, Scalar, Sequence
 from runner.spec.syntax import resolve, split_lines, syntax_problem
 
 try:
-    from yaml._yaml import CParser as _CParser
+    from yaml._yaml import CParser
+
+    C_PARSER: Any = CParser
 except ImportError:  # a PyYAML without libyaml
-    _CParser = None  # type: ignore[assignment,misc]
+    C_PARSER = None
 
 MAX_DIAGNOSTICS = 100  # a file that has more wrong with it than this is the wrong file
 
@@ -68,112 +70,114 @@ class Builder:
     """Builds the tree of one text. Iterative, so that deep nesting cannot exhaust Python's stack."""
 
     def __init__(self, file: str, text: str, limits: Limits) -> None:
+        """``file`` is what places name; nothing is read from it."""
         self.file = file
         self.text = text
         self.limits = limits
         self.lines = split_lines(text)
         self.diagnostics: list[Diagnostic] = []
-        self.reset()
+        self._reset()
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         self.stack: list[_Frame] = []
         self.root: Node | None = None
         self.anchors: dict[str, tuple[Node, int, int] | None] = {}  # node, nodes in it, height; None while open
         self.expanded = 0
-        self.memo: dict[str, None | bool | int | float | str] = {}
+        self.memo: dict[str, bool | int | float | str | None] = {}
         self.documents = 0
 
     def build(self) -> Node | None:
-        if self.check_characters():
+        """The tree, or None where there is none; ``diagnostics`` says why."""
+        if self._check_characters():
             return None
         try:
-            self.run(_CParser)
+            self._run(C_PARSER)
         except _Stop:
             return None
         if self.root is None or (isinstance(self.root, Scalar) and not self.root.quoted and not self.root.text):
-            self.report(
+            self._report(
                 Span(self.file, 1, 1), "this file is empty: there is nothing in it", "a spec starts with `cases:`"
             )
             return None
         return self.root
 
-    def run(self, c_parser: Any) -> None:
+    def _run(self, c_parser: Any) -> None:
         try:
-            self.consume(c_parser(self.text) if c_parser else _PureParser(self.text))
+            self._consume(c_parser(self.text) if c_parser else _PureParser(self.text))
         except yaml.MarkedYAMLError as error:
             if c_parser and "found unexpected ':'" in str(error.problem):
                 # libyaml refuses `{Tensor.abs:, out: y}`, which YAML 1.2 allows and PyYAML's own parser reads.
                 self.diagnostics.clear()
-                self.reset()
-                return self.run(None)
-            self.syntax_error(error)
+                self._reset()
+                return self._run(None)
+            self._syntax_error(error)
             raise _Stop from None
         except (yaml.YAMLError, ValueError) as error:  # ValueError: an escape beyond Unicode
-            self.report(Span(self.file, 1, 1), f"this is not YAML: {error}")
+            self._report(Span(self.file, 1, 1), f"this is not YAML: {error}")
             raise _Stop from None
 
-    def consume(self, parser: Any) -> None:
+    def _consume(self, parser: Any) -> None:
         scalar, alias = yaml.ScalarEvent, yaml.AliasEvent
         sequence, mapping = yaml.SequenceStartEvent, yaml.MappingStartEvent
         while True:
             event = parser.get_event()
             kind = type(event)
             if kind is scalar:
-                node = self.scalar(event)
+                node = self._scalar(event)
                 if event.anchor:
                     self.anchors[event.anchor] = (node, 1, 0)
-                self.add(node, 1, 0)
+                self._add(node, 1, 0)
             elif kind is sequence or kind is mapping:
-                self.open(event, kind is mapping)
+                self._open(event, kind is mapping)
             elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
-                self.close(event)
+                self._close(event)
             elif kind is alias:
-                self.add(*self.alias(event))
+                self._add(*self._alias(event))
             elif kind is yaml.DocumentStartEvent:
-                self.document(event)
+                self._document(event)
             elif event is None or kind is yaml.StreamEndEvent:
                 return
 
-    def document(self, event: Any) -> None:
+    def _document(self, event: Any) -> None:
         self.documents += 1
         if self.documents > 1:
-            self.report(
-                self.span(event.start_mark, 3), "a second document starts here; a file holds one", "use two files"
+            self._report(
+                self._span(event.start_mark, 3), "a second document starts here; a file holds one", "use two files"
             )
             raise _Stop
         if event.version and tuple(event.version) < (1, 2):
             version = ".".join(map(str, event.version))
-            self.report(
-                self.span(event.start_mark, 5),
+            self._report(
+                self._span(event.start_mark, 5),
                 f"this file says YAML {version} and is read as YAML 1.2",
                 severity="warning",
             )
 
     # --- nodes ---
 
-    def scalar(self, event: Any) -> Scalar:
+    def _scalar(self, event: Any) -> Scalar:
         text: str = event.value
         start, end = event.start_mark, event.end_mark
         column = start.column
         if event.anchor or event.tag:
-            column = self.after_properties(start)
+            column = self._after_properties(start)
         line = start.line
         length = end.column - column if end.line == line else len(self.lines[line]) - column
         if event.style in ("|", ">"):
             length = 1
         span = Span(self.file, line + 1, column + 1, max(length, 1))
         quoted = bool(event.style)
-        value: None | bool | int | float | str = text
+        value: bool | int | float | str | None = text
         if event.tag and event.tag != "!":
-            value = self.tagged(event, text, quoted, span)
+            value = self._tagged(event, text, quoted, span)
         elif not quoted and not event.tag:
-            value = self.resolved(text, span)
+            value = self._resolved(text, span)
         if event.style == '"' and not text.isascii() and _SURROGATE.search(text):
-            self.report(span, "half of a surrogate pair is no character", "write \\U and eight digits")
+            self._report(span, "half of a surrogate pair is no character", "write \\U and eight digits")
             value = text = _SURROGATE.sub("\ufffd", text)
         return Scalar(value, span, text, quoted)
 
-    def resolved(self, text: str, span: Span) -> None | bool | int | float | str:
+    def _resolved(self, text: str, span: Span) -> bool | int | float | str | None:
         try:
             return self.memo[text]
         except KeyError:
@@ -181,72 +185,72 @@ class Builder:
         try:
             value = resolve(text)
         except ValueError as error:
-            self.report(span, str(error))
+            self._report(span, str(error))
             value = text
         self.memo[text] = value
         return value
 
-    def tagged(self, event: Any, text: str, quoted: bool, span: Span) -> None | bool | int | float | str:
+    def _tagged(self, event: Any, text: str, quoted: bool, span: Span) -> bool | int | float | str | None:
         name = event.tag.removeprefix(_CORE) if event.tag.startswith(_CORE) else ""
         if name not in _KINDS:
-            self.bad_tag(event)
-            return text if quoted else self.resolved(text, span)
+            self._bad_tag(event)
+            return text if quoted else self._resolved(text, span)
         if name == "str":
             return text
-        value = self.resolved(text, span)
+        value = self._resolved(text, span)
         if not isinstance(value, _KINDS[name]) or (isinstance(value, bool) and name != "bool"):
-            self.report(span, f"{text[:60]!r} is tagged !!{name} and is none")
+            self._report(span, f"{text[:60]!r} is tagged !!{name} and is none")
             return value
         return float(value) if name == "float" and value is not None and not isinstance(value, str) else value
 
-    def bad_tag(self, event: Any) -> None:
+    def _bad_tag(self, event: Any) -> None:
         shown = event.tag[:60].replace(_CORE, "!!", 1)
-        self.report(
-            self.span(event.start_mark, len(shown)),
+        self._report(
+            self._span(event.start_mark, len(shown)),
             f"the tag {shown} has no place here: tags construct nothing here",
             "leave it out; only !!str, !!int, !!float, !!bool, !!null, !!seq and !!map are known",
         )
 
-    def alias(self, event: Any) -> tuple[Node, int, int]:
+    def _alias(self, event: Any) -> tuple[Node, int, int]:
         name = event.anchor
-        span = self.span(event.start_mark, len(name) + 1)
+        span = self._span(event.start_mark, len(name) + 1)
         none = Scalar(None, span, ""), 1, 0
         if name not in self.anchors:
             close = nearest(name, self.anchors) if len(self.anchors) < 1000 else ""
             hint = close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
-            self.report(span, f"there is no anchor &{name[:60]}", hint)
+            self._report(span, f"there is no anchor &{name[:60]}", hint)
             return none
         target = self.anchors[name]
         if target is None:
-            self.report(span, f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself")
+            self._report(span, f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself")
             return none
         self.expanded += target[1]
         if self.expanded > self.limits.expanded_nodes:
-            self.report(
+            self._report(
                 span,
                 f"the aliases up to here stand for more than {self.limits.expanded_nodes} nodes",
-                self.adjust("expanded_nodes"),
+                self._adjust("expanded_nodes"),
             )
             raise _Stop
         if len(self.stack) + target[2] > self.limits.depth:
-            self.too_deep(span)
+            self._too_deep(span)
         return target
 
-    def open(self, event: Any, is_mapping: bool) -> None:
+    def _open(self, event: Any, is_mapping: bool) -> None:
         if event.tag and event.tag not in ("!", _CORE + ("map" if is_mapping else "seq")):
-            self.bad_tag(event)
+            self._bad_tag(event)
         if event.anchor:
             self.anchors[event.anchor] = None
         if len(self.stack) >= self.limits.depth:
-            self.too_deep(self.span(event.start_mark))
+            self._too_deep(self._span(event.start_mark))
         self.stack.append(_Frame(event, is_mapping))
 
-    def close(self, event: Any) -> None:
+    def _close(self, event: Any) -> None:
         frame = self.stack.pop()
         start, end = frame.event.start_mark, event.end_mark
         column, length = start.column, 1
         if frame.event.anchor or frame.event.tag:
-            column = self.after_properties(start)
+            column = self._after_properties(start)
         if frame.event.flow_style or self.lines[start.line][column : column + 1] in ("[", "{"):
             length = end.column - column if end.line == start.line else len(self.lines[start.line]) - column
         elif frame.entries and frame.entries[0][0].span.line == start.line + 1:
@@ -255,9 +259,9 @@ class Builder:
         node: Node = Mapping(tuple(frame.entries), span) if frame.is_mapping else Sequence(tuple(frame.items), span)
         if frame.anchor:
             self.anchors[frame.anchor] = (node, frame.count, frame.height)
-        self.add(node, frame.count, frame.height)
+        self._add(node, frame.count, frame.height)
 
-    def add(self, node: Node, count: int, height: int) -> None:
+    def _add(self, node: Node, count: int, height: int) -> None:
         """Puts a finished node into the collection that is open."""
         if not self.stack:
             self.root = node
@@ -271,64 +275,64 @@ class Builder:
         elif frame.skip:
             frame.skip = False
         elif frame.key is None:
-            frame.key = self.checked_key(frame, node)
+            frame.key = self._checked_key(frame, node)
             frame.skip = frame.key is None
         else:
             frame.entries.append((frame.key, node))
             frame.key = None
 
-    def checked_key(self, frame: _Frame, node: Node) -> Scalar | None:
+    def _checked_key(self, frame: _Frame, node: Node) -> Scalar | None:
         """``node`` as a key, or None when its entry cannot stand."""
         if not isinstance(node, Scalar):
             what = "list" if isinstance(node, Sequence) else "mapping"
-            self.report(
+            self._report(
                 node.span, f"a {what} cannot be a key: keys are text", "quote a `{` or `[` that is meant as text"
             )
             return None
         if not isinstance(node.value, str):
             if not node.text:
-                self.report(node.span, "a key is missing before the colon")
+                self._report(node.span, "a key is missing before the colon")
                 return None
-            self.report(node.span, f"the key {node.text[:60]} is not text", f'keys are text: write "{node.text[:60]}"')
+            self._report(node.span, f"the key {node.text[:60]} is not text", f'keys are text: write "{node.text[:60]}"')
             node = Scalar(node.text, node.span, node.text)
         key = str(node.value)
         if key == "<<" and not node.quoted:
-            self.report(
+            self._report(
                 node.span, "the merge key `<<` is not part of YAML 1.2", "put what cases share under `defaults:`"
             )
             return None
         first = frame.seen.setdefault(key, node)
         if first is not node:
             where = f"line {first.span.line}, column {first.span.column}"
-            self.report(node.span, f"the key {key[:60]!r} is here twice", f"the first one is on {where}")
+            self._report(node.span, f"the key {key[:60]!r} is here twice", f"the first one is on {where}")
             return None
         return node
 
     # --- reporting ---
 
-    def report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
+    def _report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
         text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
         self.diagnostics.append(Diagnostic(span, message, hint, severity, _CONTROL.sub("\ufffd", text)))
         if len(self.diagnostics) >= MAX_DIAGNOSTICS:
             raise _Stop
 
-    def span(self, mark: Any, length: int = 1) -> Span:
+    def _span(self, mark: Any, length: int = 1) -> Span:
         return Span(self.file, mark.line + 1, mark.column + 1, length)
 
-    def after_properties(self, mark: Any) -> int:
+    def _after_properties(self, mark: Any) -> int:
         """The column where a value starts, behind its anchor and tag on the same line."""
         match = _PROPERTIES.match(self.lines[mark.line], mark.column)
         end = match.end() if match else mark.column
         return end if end < len(self.lines[mark.line]) else mark.column
 
-    def too_deep(self, span: Span) -> None:
-        self.report(span, f"nested deeper than {self.limits.depth} levels", self.adjust("depth"))
+    def _too_deep(self, span: Span) -> None:
+        self._report(span, f"nested deeper than {self.limits.depth} levels", self._adjust("depth"))
         raise _Stop
 
-    def adjust(self, name: str) -> str:
+    def _adjust(self, name: str) -> str:
         return f"the limit is {name}={getattr(self.limits, name)}"
 
-    def check_characters(self) -> bool:
+    def _check_characters(self) -> bool:
         """Reports characters that no YAML file may hold. True when there are any."""
         if not _CONTROL.search(self.text):
             return False
@@ -338,12 +342,12 @@ class Builder:
                 code = ord(match[0])
                 escape = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
                 what = f"the character U+{code:04X} cannot stand in YAML"
-                self.report(Span(self.file, number, match.start() + 1), what, f'write "{escape}" in double quotes')
+                self._report(Span(self.file, number, match.start() + 1), what, f'write "{escape}" in double quotes')
         return True
 
-    def syntax_error(self, error: yaml.MarkedYAMLError) -> None:
+    def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:
         marks = [(m.line, m.column) if m else None for m in (error.problem_mark, error.context_mark)]
         line, column, message, hint = syntax_problem(
             self.lines, str(error.problem or ""), str(error.context or ""), *marks
         )
-        self.report(Span(self.file, line + 1, column + 1), message, hint)
+        self._report(Span(self.file, line + 1, column + 1), message, hint)

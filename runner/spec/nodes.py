@@ -17,7 +17,7 @@ class Scalar:
     ``quoted`` whether it was quoted or a block scalar, and so is text whatever it looks like.
     """
 
-    value: None | bool | int | float | str
+    value: bool | int | float | str | None
     span: Span
     text: str
     quoted: bool = False

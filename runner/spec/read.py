@@ -71,6 +71,10 @@ class Reader:
         node, problems, bad = self._checked(path, "suite")
         if not isinstance(node, Mapping) or None in bad:
             return None
+        select = _selection(node.get("select"), problems)
+        if node.get("select") is not None and select is None:  # without it the suite would be another one
+            self._keep(problems)
+            return None
         defaults = node.get("defaults")
         cases = list(self._cases(node, path, problems, bad, defaults))
         specs = node.get("specs")
@@ -89,7 +93,7 @@ class Reader:
             backends=self._backends(node.get("backends"), problems),
             devices=_words(node.get("devices")),
             dtypes=tuple(dtype_name(d) for d in _words(node.get("dtypes"))),
-            select=_selection(node.get("select"), problems),
+            select=select,
             manual=bool(_scalar(node, "manual", False)),
         )
         self._keep(problems)

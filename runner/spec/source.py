@@ -41,7 +41,7 @@ def load(
         return None, [_too_large(file, limits)]
     text = text.removeprefix("\ufeff")
     builder = Builder(file, text, limits)
-    # Cyclic garbage cannot arise here, and the collector costs a third of the time of a large file.
+    # The tree has no cycles, and the collector's walks over it would take half of the time of a large file.
     collecting = gc.isenabled()
     gc.disable()
     try:

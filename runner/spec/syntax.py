@@ -9,7 +9,7 @@ import re
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_WORDS: dict[str, None | bool | float] = {
+_WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -21,7 +21,7 @@ _NUMBER_STARTS = frozenset("0123456789+-.")
 _MAX_DIGITS = 1000  # Python refuses to read more than 4300, and no number here needs them
 
 
-def resolve(text: str) -> None | bool | int | float | str:
+def resolve(text: str) -> bool | int | float | str | None:
     """The value of a plain scalar under the YAML 1.2 core schema.
 
     Raises ValueError, with a message for people, for a number that Python cannot hold.

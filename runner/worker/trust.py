@@ -18,8 +18,9 @@ VALUE_ORACLES = frozenset({"value", "nonfinite", "sign-of-zero", "grad", "mutati
 """What an eager run that disagrees with itself cannot be asked about."""
 
 SECOND_SEED = 1000  # added to the job's seed
-FILLS = (float("nan"), 0.0, 1.0, -1.0)
-"""What the probes put into floating inputs. NaN shows almost every dependence; the rest serve outputs that are NaN."""
+FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)
+"""What the probes put into floating inputs. NaN shows most dependences, the infinities comparisons, the rest outputs
+that are NaN."""
 
 
 def unsteady(first: Observation, second: Observation, compare_elements: bool = True) -> str | None:

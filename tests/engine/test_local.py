@@ -367,11 +367,45 @@ engine.wait()
         assert control.stdout is not None and control.stdout.readline() == "up\n"
         time.sleep(0.3)
         table = process.processes()
-        kin = [one.pid for one in process.family(control.pid, table)]
-        below = [pid for pid in kin if _descends(pid, control.pid, table)]
+        below = [pid for pid in table if _descends(pid, control.pid, table)]
         assert len(below) == 5  # the server, two jobs, two sleeps
         control.kill()
     assert all(gone(pid) for pid in below)
+
+
+SLOW_TORCH = "import subprocess, time\nprint(subprocess.Popen(['sleep', '100']).pid, flush=True)\ntime.sleep(100)"
+
+
+def test_closing_does_not_wait_for_a_server_that_starts(make: Make, fake: dict[str, str]) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text(SLOW_TORCH)
+    engine = make()
+    engine.submit(job(""))
+    assert engine.wait(0.5) == [] and engine.pending() == 1
+    start = time.monotonic()
+    engine.close()
+    assert time.monotonic() - start < 2  # and make() checks that the server is gone
+
+
+def test_a_control_killed_while_a_server_starts_leaves_nothing_behind(fake: dict[str, str], tmp_path: Path) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text(SLOW_TORCH)
+    script = f"""
+import sys
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job
+engine = LocalEngine({{"here": sys.executable}}, environ={fake!r})
+engine.submit(Job("a", "a", "here", "a", "", {{}}))
+engine.wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2]) as control:
+        end = time.monotonic() + 10
+        below: list[int] = []
+        while len(below) < 2 and time.monotonic() < end:
+            table = process.processes()
+            below = [pid for pid in table if _descends(pid, control.pid, table)]
+            time.sleep(0.05)
+        time.sleep(0.2)
+        control.kill()
+    assert len(below) == 2 and all(gone(pid) for pid in below)
 
 
 def _descends(pid: int, ancestor: int, table: dict[int, process.Process]) -> bool:

@@ -22,8 +22,8 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Everything holds under libyaml and without it."""
     if request.param == "python":
-        monkeypatch.setattr(compose, "_CParser", None)
-    elif compose._CParser is None:
+        monkeypatch.setattr(compose, "C_PARSER", None)
+    elif compose.C_PARSER is None:
         pytest.skip("this PyYAML has no libyaml")
     return str(request.param)
 
@@ -67,7 +67,7 @@ def nodes(node: Node) -> Iterator[Node]:
         ("no", "no"), ("on", "on"), ("off", "off"), ("yes", "yes"), ("y", "y"), ("1:30", "1:30"), ("2027-01-01", "2027-01-01"),
         ("1_000", "1_000"), ("0b1", "0b1"), ("0o8", "0o8"), ("-0x1", "-0x1"), ("nan", "nan"), ("inf", "inf"), ("tRue", "tRue"),
         (".", "."), ("-", "-"), ("1e", "1e"), ("1.2.3", "1.2.3"), ("2.6.0", "2.6.0"), ("$_", "$_"), ("=", "="), ("nulL", "nulL"),
-        ("١", "١"), ("1\n", "1\n"),
+        ("\u0661", "\u0661"), ("1\n", "1\n"),
     ],
 )  # fmt: skip
 def test_core_resolution(text: str, value: object) -> None:
@@ -211,7 +211,7 @@ REFUSED = {
     "int key": ("a: {1: b}\n", '1:5: the key 1 is not text | keys are text: write "1"'),
     "bool key": ("true: b\n", "1:1: the key true is not text"),
     "null key": ("{~: b}\n", "1:2: the key ~ is not text"),
-    "missing key": ("a: 1\n: b\n", "2:1: a key is missing before the colon"),
+    "missing key": ("? \n: b\n", "1:2: a key is missing before the colon"),
     "list key": ("? [a]\n: b\n", "1:3: a list cannot be a key: keys are text"),
     "mapping key": ("{{a: 1}: b}\n", "1:2: a mapping cannot be a key"),
     "second document": ("a: 1\n---\nb: 2\n", "2:1: a second document starts here; a file holds one"),
@@ -280,7 +280,7 @@ def test_every_tab_is_named_at_once(parser: str) -> None:
     assert errors("a:\n\tb: 1\n\tc: 2\nd: |\n  x\n")[0].endswith("lines with tabs too: 3")
 
 
-@pytest.mark.skipif(compose._CParser is None, reason="PyYAML's own parser takes no tab for a space")
+@pytest.mark.skipif(compose.C_PARSER is None, reason="PyYAML's own parser takes no tab for a space")
 def test_a_tab_that_indents_nothing_is_no_error() -> None:
     assert read("a:\t1\nb: [1,\n\t2]\nc: |\n  x\n  \ty\n") == {"a": 1, "b": [1, 2], "c": "x\n\ty\n"}
 
@@ -458,7 +458,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.skipif(compose._CParser is None, reason="this PyYAML has no libyaml")
+@pytest.mark.skipif(compose.C_PARSER is None, reason="this PyYAML has no libyaml")
 def test_5000_cases_are_read_quickly() -> None:
     text = large(5000)
     # About 1 s on an idle core; three times that leaves room for a busy machine.

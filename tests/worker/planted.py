@@ -137,10 +137,6 @@ def raises_at_run(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
-def raises_index_error_at_compile(graph: Graph, inputs: list[Any]) -> Function:
-    raise IndexError("planted: in the compiler itself")
-
-
 def no_memory(graph: Graph, inputs: list[Any]) -> Function:
     def run(*args: Any) -> Any:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried ...")

@@ -1,0 +1,274 @@
+"""Every oracle has a planted bug that fires it and a clean twin that stays quiet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worker_jobs import oracles, passes, run, source
+
+PLUS = source("return x * 2 + 1")
+BACKWARD = source("return (x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
+INPLACE = source("x.add_(1)\nreturn x * 2")
+INDEX = source("return x[i]", signature="x, i", inputs="torch.randn(3), torch.tensor([7])")
+GATHER = source("return x.gather(0, i)", signature="x, i", inputs="torch.randn(3), torch.tensor([7])")
+RAISES_RUNTIME = {"expect": {"raises": {"type": "RuntimeError", "match": "out of bounds"}}}
+RANDOM = source("return x + torch.rand(4, 5)")
+RAISES = {"expect": {"raises": {"type": "IndexError"}}}
+OFF = {"grad": {"mode": "off"}}
+FULL = {"grad": {"mode": "backward"}}
+
+# name: (source, backend, fields of the job, the oracles expected)
+CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
+    "value": (PLUS, "wrong_element", {}, ["value"]),
+    "value in the last bits": (PLUS, "tiny_noise", {}, ["value"]),
+    "exact": (PLUS, "tiny_noise", {"tolerance": {"exact": True}}, ["value"]),
+    "large": (source("return x * 2", inputs="torch.randn(1000, 1000)"), "wrong_element", {}, ["value"]),
+    "swapped": (source("return x + 1, x - 1"), "swapped", {}, ["value", "value"]),
+    "nonfinite": (source("return x.log()"), "nan_to_zero", {}, ["nonfinite"]),
+    "sign of zero": (
+        source("return x * 0.0"),
+        "unsigned_zero",
+        {"tolerance": {"exact": True}},
+        ["sign-of-zero"],
+    ),
+    "integers": (source("return x + 1", inputs="torch.arange(2**24, 2**24 + 6)"), "off_by_one", {}, ["value"]),
+    "shape": (PLUS, "extra_dimension", {}, ["shape"]),
+    "dtype": (PLUS, "to_double", {}, ["dtype"]),
+    "layout": (PLUS, "to_sparse", {}, ["layout"]),
+    "device": (PLUS, "to_meta", {}, ["device"]),
+    "stride": (PLUS, "column_major", {}, ["stride"]),
+    "structure": (PLUS, "as_parameter", {}, ["structure"]),
+    "requires-grad": (BACKWARD, "no_gradient", {}, ["requires-grad"]),
+    "offset": (source("return x[2:4]", inputs="torch.ones(4)"), "start_of_input", OFF, ["offset"]),
+    "alias": (source("return x.view(-1)"), "copied", OFF, ["alias"]),
+    "alias of outputs": (
+        source("return x + 1, x * 0 + 2", inputs="torch.ones(3)"),
+        "first_twice",
+        {"ignore": ["value"]},
+        ["alias"],
+    ),
+    "dropped mutation": (source("x.add_(1)\nreturn x.sin()"), "dropped_mutation", OFF, ["mutation"]),
+    "extra mutation": (PLUS, "extra_mutation", OFF, ["mutation"]),
+    "rng": (RANDOM, "draws_again", {}, ["rng"]),
+    "grad": (BACKWARD, "scaled_gradient", FULL, ["grad"]),
+    "no grad": (
+        source("return x.sin() + y.cos()", "torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)", "x, y"),
+        "dropped_gradient",
+        FULL,
+        ["grad"],
+    ),
+    "missing-error": (INDEX, "swallowed", RAISES, ["missing-error"]),
+    "error-type": (INDEX, "other_error", RAISES, ["error-type"]),
+    # BackendCompilerFailed is a RuntimeError, and yet no answer to eager's
+    "crash where eager raises": (GATHER, "raises_at_compile", RAISES_RUNTIME, ["error-type"]),
+    "compile-error": (PLUS, "raises_at_compile", {}, ["compile-error"]),
+    "runtime-error": (PLUS, "raises_at_run", {}, ["runtime-error"]),
+    "exit": (PLUS, "exits", {}, ["runtime-error"]),
+    "memory": (PLUS, "no_memory", {}, ["memory"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_planted_bug_fires_its_oracle(name):
+    text, backend, fields, expected = CASES[name]
+    record = run(text, f"planted:{backend}", **fields)
+    assert oracles(record) == expected, record
+    assert record["trust"] is None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_its_clean_twin_stays_quiet(name):
+    text, _, fields, _ = CASES[name]
+    record = run(text, "planted:clean", **fields)
+    assert passes(record), record
+    assert record["comparisons"] > 0 and record["graphs"] == 1
+
+
+@pytest.mark.parametrize("name", ["value", "stride", "rng", "compile-error"])
+def test_what_is_ignored_is_left_out(name):
+    text, backend, fields, expected = CASES[name]
+    assert oracles(run(text, f"planted:{backend}", **fields, ignore=expected)) == []
+
+
+def test_a_value_finding_has_its_numbers():
+    (finding,) = run(PLUS, "planted:wrong_element")["findings"]
+    numbers = finding["numbers"]
+    assert finding["path"] == "output"
+    assert (numbers["elements"], numbers["mismatched"], numbers["worst_index"]) == (20, 1, [1, 1])
+    assert numbers["abs_error"] == pytest.approx(1e-2, rel=1e-3)
+    assert numbers["compiled"] == pytest.approx(numbers["reference"] + 1e-2, abs=1e-6)
+    assert numbers["compiled_error_max"] > numbers["eager_error_max"]
+    assert (numbers["rtol"], numbers["atol"]) == (1.3e-6, 1e-5)
+    assert numbers["multiplier"] == "inf" or numbers["multiplier"] > 3
+    assert numbers["same"] is False
+
+
+def test_the_float64_run_happens_only_when_it_is_needed():
+    assert run(PLUS)["phases"] == ["load", "eager", "eager-again", "backend", "judge"]
+    record = run(PLUS, "planted:wrong_element")
+    assert record["phases"] == ["load", "eager", "eager-again", "backend", "judge", "float64", "judge"]
+    assert set(record["seconds"]) == {"load", "eager", "eager-again", "backend", "judge", "float64"}
+
+
+def test_errors_carry_their_class_chain_trace_and_line():
+    (finding,) = run(PLUS, "planted:raises_at_compile")["findings"]
+    error = finding["error"]
+    assert error["type"] == "BackendCompilerFailed"
+    assert error["chain"][:2] == ["BackendCompilerFailed", "AssertionError"]
+    assert "RuntimeError" in error["bases"]
+    assert "planted: cannot lower" in error["message"] and "planted: cannot lower" in finding["message"]
+    record = run(INDEX, **RAISES)
+    assert record["eager_error"]["type"] == "IndexError"
+    assert record["eager_error"]["line"] == 4
+    assert "case_1.py" in record["eager_error"]["trace"] and "/tmp" not in record["eager_error"]["trace"].split("\n")[0]
+
+
+def test_every_call_is_judged_and_named():
+    calls = "CALLS = [make_inputs, lambda: [torch.randn(2, 5)], lambda: [torch.randn(3, 5)]]"
+    record = run(source("return x * 2", more=calls), "planted:wrong_element")
+    assert [finding["path"] for finding in record["findings"]] == ["call 0, output", "call 1, output", "call 2, output"]
+    assert passes(run(source("return x * 2", more=calls)))
+
+
+def test_an_error_ends_the_calls_but_not_the_comparison_before_it():
+    text = source(
+        "return x[i]",
+        signature="x, i",
+        inputs="torch.randn(3), torch.tensor([1])",
+        more="CALLS = [make_inputs, lambda: [torch.randn(3), torch.tensor([9])], make_inputs]",
+    )
+    assert passes(run(text, **RAISES))
+    record = run(text, "planted:other_error", **RAISES)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("error-type", "call 1")]
+
+
+def test_state_carries_on_from_call_to_call_and_is_compared():
+    text = source(
+        "self.total += x.sum()\nself.count += 1\nreturn self.total * 2",
+        init="self.register_buffer('total', torch.zeros(())); self.count = 0",
+        more="CALLS = [make_inputs, make_inputs]",
+    )
+    assert passes(run(text, **OFF))
+    record = run(text, "planted:extra_mutation", **OFF)
+    assert "mutation" in oracles(record)
+
+
+def test_paths_name_containers_inputs_and_parameters():
+    text = source(
+        "self.w.grad = None\nreturn {'a': (pair[0] * self.w, pair[1]), 'n': 3}",
+        signature="pair",
+        inputs="[torch.randn(3, requires_grad=True), torch.ones(2)]",
+        init="self.w = torch.nn.Parameter(torch.ones(3))",
+    )
+    assert passes(run(text, "eager", **FULL))
+    record = run(source("return {'a': (x * self.w, 3)}", init="self.w = torch.nn.Parameter(torch.ones(5))"),
+                 "planted:scaled_gradient", **FULL)
+    assert [finding["path"] for finding in record["findings"]] == ["gradient of parameter w"]
+
+
+@pytest.mark.parametrize("cotangent", ["seeded", "ones", "sum"])
+def test_cotangents(cotangent):
+    fields = {"grad": {"mode": "backward", "cotangent": cotangent}}
+    assert passes(run(BACKWARD, "aot_eager", **fields))
+    assert oracles(run(BACKWARD, "planted:scaled_gradient", **fields)) == ["grad"]
+
+
+def test_second_order_gradients():
+    fields = {"grad": {"mode": "backward", "order": 2}}
+    text = source("return (x * x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
+    assert passes(run(text, "eager", **fields))
+    paths = [finding["path"] for finding in run(text, "planted:scaled_gradient", **fields)["findings"]]
+    assert paths == ["gradient of x", "gradient of x, order 2"]
+
+
+def test_gradients_of_inputs_that_are_no_leaves():
+    text = source("return x * 3", inputs="torch.randn(4, requires_grad=True).view(2, 2)")
+    assert passes(run(text, **FULL))
+    assert oracles(run(text, "planted:scaled_gradient", **FULL)) == ["grad"]
+
+
+def test_complex_values_and_gradients():
+    text = source("return x * x", inputs="torch.randn(4, dtype=torch.complex64, requires_grad=True)")
+    assert passes(run(text, "aot_eager", **FULL))
+    assert oracles(run(text, "planted:wrong_element", **FULL)) == ["value"]
+
+
+def test_budgets():
+    broken = source("y = x.sin()\ntorch._dynamo.graph_break()\nreturn y.cos()")
+    record = run(broken, "eager", expect={"graphs": 1, "graph_breaks": 0})
+    assert oracles(record) == ["graphs", "graph-break"]
+    assert (record["graphs"], record["graph_breaks"], len(record["break_reasons"])) == (2, 1, 1)
+    assert passes(run(broken, "eager", expect={"graphs": 2, "graph_breaks": 1, "recompiles": 0}))
+    grows = source("return x * 2", more="CALLS = [(lambda n=n: [torch.randn(n)]) for n in (2, 3, 4)]")
+    record = run(grows, "eager", expect={"recompiles": 0})
+    assert oracles(record) == ["recompile"] and record["recompiles"] == 1
+    assert passes(run(grows, "eager", expect={"recompiles": 1}))
+
+
+def test_a_break_under_fullgraph_is_a_graph_break():
+    broken = source("y = x.sin()\ntorch._dynamo.graph_break()\nreturn y.cos()")
+    assert oracles(run(broken, "eager", {"fullgraph": True})) == ["graph-break"]
+    assert passes(run(PLUS, "eager", {"fullgraph": True}))
+
+
+def test_past_the_recompile_limit_there_is_a_note():
+    text = source("return x * 2", more="CALLS = [(lambda n=n: [torch.randn(n)]) for n in range(2, 8)]")
+    record = run(text, "eager", {"dynamic": False}, config={"torch._dynamo.config.cache_size_limit": 3})
+    assert any("recompile limit" in note for note in record["notes"])
+
+
+def test_python_values_among_the_outputs():
+    assert passes(run(source("return x + 1, x.shape[0], 'text', None, float('nan')"), "eager"))
+    text = source("return x * 2, x.sum().item()")
+    config = {"torch._dynamo.config.capture_scalar_outputs": True}
+    assert passes(run(text, "eager", config=config))
+    record = run(text, "planted:off_by_one", config=config)
+    assert oracles(record) == ["value", "value"]
+    assert record["findings"][1]["path"] == "output[1]"
+
+
+def test_containers_defined_by_the_case_itself():
+    more = "import collections, dataclasses\nPair = collections.namedtuple('Pair', 'a b')\n"
+    assert passes(run(source("return Pair(x + 1, x - 1)", more=more), "eager"))
+    record = run(source("return Pair(x + 1, x - 1)", more=more), "planted:wrong_element")
+    assert [finding["path"] for finding in record["findings"]] == ["output.a", "output.b"]
+    data = "import dataclasses\n@dataclasses.dataclass\nclass Out:\n    a: torch.Tensor\n"
+    assert oracles(run(source("return Out(x + 1)", more=data), "planted:wrong_element")) == ["value"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [
+        ("relu_compile_error_TESTING_ONLY", "compile-error"),
+        ("relu_runtime_error_TESTING_ONLY", "runtime-error"),
+        ("relu_accuracy_error_TESTING_ONLY", "value"),
+    ],
+)
+def test_torchs_own_broken_backends(backend, expected):
+    assert oracles(run(source("return torch.relu(x)"), backend)) == [expected]
+    assert passes(run(source("return x.sin()"), backend))
+
+
+def test_float64_labels_what_it_excuses():
+    body = "return ((x + 4096.0) - 4096.0) + 0 * x" + "\n"
+    record = run(source(body), "planted:tiny_noise")
+    assert record["findings"] == [] and record["labels"] == ["within-float64-noise"]
+
+
+def test_float64_is_dropped_with_a_reason():
+    def notes(text: str, backend: str = "planted:wrong_element", **fields: Any) -> str:
+        record = run(text, backend, **fields)
+        assert "value" in oracles(record), record
+        assert "reference" not in record["findings"][-1]["numbers"] or (
+            record["findings"][-1]["numbers"]["reference"] is None
+        )
+        return " ".join(record["notes"])
+
+    assert "random numbers" in notes(RANDOM)
+    assert "autocast" in notes(source("return x @ x.t()"), "planted:off_by_one", autocast="bfloat16")
+    shared = source("return x * y", signature="x, y", inputs="*(lambda t: [t, t[:2, :1]])(torch.randn(2, 5))")
+    assert "share storage" in notes(shared)
+    assert "raised RuntimeError" in notes(source("return x @ torch.ones(5, 2)"), "planted:off_by_one")
+    assert "float32" in notes(source("return x.to(torch.float32) * 2", inputs="torch.randn(3)"))
+    assert notes(PLUS, float64=False) == ""
