@@ -68,22 +68,24 @@ class _Builder:
 
     def _head(self, body: Iterable[Line]) -> list[Line]:
         case, text = self.case, "\n".join(line.text for line in body)
-        doc = [case.doc.strip().replace("\\", "\\\\").replace('"""', "'''"), ""] if case.doc.strip() else []
+        if case.module is not None:  # the person's file comes first, as it is: what it says of __future__ must
+            return []
+        doc = [case.doc.strip().replace("\\", "\\\\").replace('"', "'"), ""] if case.doc.strip() else []
         title = self.variant.label.rpartition("::")[2]
-        lines = [f'"""{title}', "", *doc, f"Written from {shown_path(case.file)}:{case.span.line}.", '"""', ""]
-        if case.module is None or "import torch" not in text:
-            lines.append("import torch")
-            lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
-            lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
-            lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
-            lines += ["import numpy"] * ("numpy." in re.sub(r"\.numpy\b", "", text))
-            lines += ["", ""]
-        return [Line(line) for block in lines for line in block.split("\n")]
+        lines = [f'"""{title}', "", *doc, f"Written from {shown_path(case.file)}:{case.span.line}.", '"""', "", "import torch"]
+        lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
+        lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
+        lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
+        lines += ["import numpy"] * ("numpy." in re.sub(r"\.numpy\b", "", text))
+        return [Line(line) for block in [*lines, "", ""] for line in block.split("\n")]
 
     def _python_module(self) -> list[Line]:
         assert self.case.module is not None
         text = Path(self.case.module.file).read_text(encoding="utf-8")
-        return [Line(line, Span(self.case.module.file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
+        lines = [Line(line, Span(self.case.module.file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
+        if re.search(r"^import torch\b", text, re.MULTILINE) is None:
+            lines += [Line(""), Line("import torch")]
+        return lines
 
     def _model(self) -> list[Line]:
         case, variant = self.case, self.variant

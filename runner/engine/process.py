@@ -1,33 +1,23 @@
-"""Processes on Linux: interpreters, a worker's environment, the process table, how to end a job with all its kin."""
+"""Python interpreters: finding one, asking what it has, starting a worker under it, reading what that printed."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-MAX_LINE = 64 << 20
-"""Bytes of one message at which a connection is given up."""
-SOCKET = "control"
-"""The name of the engine's socket in its folder."""
+ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
+"""Environment variable by which tests name another function that runs jobs (see ``runner/worker/child.py``)."""
 WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 """The worker's start, by absolute path: the interpreter that runs it has torch but not this project."""
 
-_PREFIX = "torch-spec-runner-"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_COMPILERS = frozenset("ld collect2 as cc1plus cc1 g++ gcc c++ cc clang clang++ ld.lld nvcc ptxas icpx".split())  # noqa: SIM905
 _PROBE = """
 import importlib.metadata, json, platform, sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -38,95 +28,6 @@ except importlib.metadata.PackageNotFoundError:
     pass
 print(json.dumps(found))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One line of the process table; ``resident`` is in bytes."""
-
-    pid: int
-    parent: int
-    group: int
-    session: int
-    zombie: bool
-    resident: int
-
-
-@dataclass(slots=True, eq=False)
-class Channel:
-    """One connection that carries JSON lines; ``owner`` is whoever is at the other end, once that is known."""
-
-    socket: socket.socket
-    owner: Any = None
-    buffer: bytearray = field(default_factory=bytearray)
-
-    def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """Every complete message that has arrived, and whether the other end is gone (or talks nonsense)."""
-        if self.socket.fileno() < 0:
-            return [], True
-        closed = False
-        while len(self.buffer) <= MAX_LINE:
-            try:
-                data = self.socket.recv(1 << 18)
-            except BlockingIOError:
-                break
-            except OSError:
-                data = b""
-            if not data:
-                closed = True
-                break
-            self.buffer += data
-        *lines, self.buffer = self.buffer.split(b"\n")
-        try:
-            messages = [json.loads(line) for line in lines]
-        except ValueError:
-            return [{"broken": "the worker sent a line that is no JSON"}], True
-        if len(self.buffer) > MAX_LINE:
-            return [*messages, {"broken": f"the worker sent a message of more than {MAX_LINE >> 20} MiB"}], True
-        return [message for message in messages if isinstance(message, dict)], closed
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send one message. An end that is gone, or reads nothing for 5 s, is left to be noticed by its silence."""
-        line = json.dumps(message, default=_plain).encode() + b"\n"
-        with contextlib.suppress(OSError):
-            self.socket.settimeout(5)
-            self.socket.sendall(line)
-            self.socket.setblocking(False)
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-def socket_folder() -> Path:
-    """A new folder, ours alone, whose path is short enough for a Unix socket (107 bytes).
-
-    Raises:
-        OSError: no temporary folder can be made.
-    """
-    base = tempfile.gettempdir()
-    if len(os.fsencode(base)) > 70:
-        base = "/tmp"
-    _remove_stale_folders(Path(base))
-    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-
-
-def _remove_stale_folders(base: Path) -> None:
-    """Remove what engines killed by SIGKILL could not: folders of ours, an hour old, on whose socket nobody listens."""
-    for address in base.glob(f"{_PREFIX}*/{SOCKET}"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
-            about = address.stat()
-            old = about.st_uid == os.getuid() and time.time() - about.st_mtime > 3600
-            if old and asking.connect_ex(str(address)) == errno.ECONNREFUSED:
-                shutil.rmtree(address.parent, ignore_errors=True)
-
-
-def signal_name(number: int) -> str:
-    """Such as ``SIGSEGV``."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def find_python(python: str) -> str | None:
@@ -166,6 +67,7 @@ def probe(python: str) -> dict[str, str]:
 def worker_environment(python: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``."""
     environment = dict(os.environ)
+    environment.pop(ENTRY_SWITCH, None)  # left over in a shell, it would run something else and call that a verdict
     # A verdict is about the compiler, not about an artifact that an earlier run cached. What g++ made is still shared,
     # under a hash of its text. One thread: a pool of compile processes would be forked again in every child.
     environment |= {
@@ -220,112 +122,6 @@ def start_worker(
             env=worker_environment(python, environ),
             start_new_session=True,
         )
-
-
-def processes() -> dict[int, Process]:
-    """The process table, by id. Costs about 20 microseconds a process."""
-    table = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        state, parent, group, session = fields[:4]
-        pid = int(name)
-        table[pid] = Process(pid, int(parent), int(group), int(session), state in b"ZX", int(fields[21]) * _PAGE)
-    return table
-
-
-def family(pid: int, table: Mapping[int, Process]) -> list[Process]:
-    """Process ``pid`` with its session, its group and all their descendants, dead ones left out; ``pid`` first."""
-    members = {number for number, one in table.items() if pid in (number, one.session, one.group)}
-    grew = True
-    while grew:
-        more = {number for number, one in table.items() if one.parent in members and number not in members}
-        members |= more
-        grew = bool(more)
-    members -= {0, 1, os.getpid()}
-    return [table[number] for number in sorted(members, key=lambda number: number != pid) if not table[number].zombie]
-
-
-def resident(members: Iterable[Process]) -> int:
-    """Bytes of memory that the processes hold together (pages they share count more than once)."""
-    return sum(one.resident for one in members)
-
-
-def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
-    """Kill a job's process with its session, its group and all their descendants. Ends nothing else.
-
-    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
-    the number of a session or a group it is not given out again while that has members.)
-
-    A compiler among them is asked first (SIGTERM, ``grace`` seconds) while the job itself stands still, and what it was
-    writing is removed: else a half-written shared library would stay in Inductor's cache under a valid name, and
-    the next job, an innocent one, would load it.
-
-    Returns:
-        How many processes had to be killed.
-    """
-    if pid <= 1:
-        return 0
-    doomed: set[int] = set()
-    torn: set[str] = set()
-    if not reaped:
-        _signal(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + grace
-    while helpers := [one.pid for one in family(pid, processes()) if one.pid != pid]:
-        patient = time.monotonic() < deadline
-        for helper in helpers:
-            torn |= _written_by(helper)
-            if not patient or helper not in doomed:
-                _signal(helper, signal.SIGTERM if patient else signal.SIGKILL)
-            doomed.add(helper)
-        if time.monotonic() > deadline + 2:
-            break  # in uninterruptible sleep; it goes when the kernel lets it
-        time.sleep(0.005)
-    for path in torn:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-    if reaped:
-        return len(doomed)
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
-    if _signal(pid, signal.SIGKILL):
-        doomed.add(pid)
-    return len(doomed)
-
-
-def _signal(pid: int, number: int) -> bool:
-    try:
-        os.kill(pid, number)
-    except OSError:
-        return False
-    return True
-
-
-def _written_by(pid: int) -> set[str]:
-    """The file that a compiler or linker is writing: its ``-o``."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
-        folder = os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return set()
-    name = os.path.basename(words[0])
-    if "-o" not in words[:-1] or not any(name == known or name.endswith(f"-{known}") for known in _COMPILERS):
-        return set()
-    return {os.path.join(folder, words[words.index("-o") + 1])}
-
-
-def memory_total() -> int:
-    """Bytes of memory this machine, or the container around us, has."""
-    sizes = [os.sysconf("SC_PHYS_PAGES") * _PAGE]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):  # absent, or the word "max"
-            sizes.append(int(Path(path).read_text()))
-    return min(sizes)
 
 
 def tail(path: str | Path, size: int = 4096) -> str:

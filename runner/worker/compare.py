@@ -120,7 +120,7 @@ def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tenso
 
     try:
         return bool(same(eager, compiled, reference, log_error=lambda *args, **kwargs: None))
-    except Exception as error:  # it asserts and raises on what it does not know
+    except Exception as error:  # noqa: BLE001  it asserts and raises on what it does not know
         return f"{type(error).__name__}: {str(error)[:200]}"
 
 

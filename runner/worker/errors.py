@@ -67,6 +67,7 @@ class InvalidCase(Exception):
     """The case itself is wrong (its source, its inputs, a flag); the compiler is not to blame. Becomes INVALID."""
 
     def __init__(self, reason: str, error: Raised | None = None) -> None:
+        """``error`` is what the case raised, if that is the reason."""
         super().__init__(reason)
         self.reason = reason
         self.error = error
@@ -176,7 +177,7 @@ def _is_memory(error: BaseException) -> bool:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:  # an exception of the model may fail to print itself
+    except Exception as failure:  # noqa: BLE001  an exception of the model may fail to print itself
         return f"<its message cannot be had: {type(failure).__name__}>"
 
 

@@ -23,6 +23,7 @@ class Phases:
     """Says which part of the job has begun, and how long each took in all."""
 
     def __init__(self, send: Send) -> None:
+        """``send`` is given ``{"phase": name}`` at each change."""
         self.seconds: dict[str, float] = {}
         self.current = ""
         self._send = send

@@ -303,7 +303,7 @@ def same_python(mine: Any, other: Any) -> bool:
         return True
     try:
         return bool(mine == other) or bool(mine != mine and other != other)
-    except Exception:  # an object of the model may refuse to be compared
+    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
         return False
 
 

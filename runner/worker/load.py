@@ -128,7 +128,7 @@ def environment(job: Mapping[str, Any]) -> Iterator[None]:
         InvalidCase: an import fails, or this torch has no such flag.
     """
     import torch._dynamo
-    import torch._inductor.config  # noqa: F401  so that the flags exist
+    import torch._inductor.config  # so that the flags exist
 
     added = [path for path in job.get("paths", ()) if path not in sys.path]
     threads = torch.get_num_threads()

@@ -103,7 +103,7 @@ def observe(
         seed_all(settings.seed + call)
         try:
             _run_call(record, loaded, target, args, settings, settings.seed + call, during)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
             break
     return seen

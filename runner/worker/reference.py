@@ -34,6 +34,7 @@ class Reference:
         begin: Callable[[], None] = lambda: None,
         end: Callable[[], None] = lambda: None,
     ) -> None:
+        """``eager`` is the run that it is a reference for; without ``wanted`` there is none."""
         self.notes: list[str] = []
         self._source, self._settings, self._eager = source, settings, eager
         self._begin, self._end = begin, end

@@ -1,4 +1,4 @@
-"""The worker's server: imports torch once, then forks one child for each job.
+"""The worker's server: imports torch once, then forks one child for each job (what that does: ``child.py``).
 
 One process a job means that a crash, a hang or a leaked setting touches nobody else; forking from a process that has
 torch loaded makes that cost about 0.1 s instead of several seconds.
@@ -15,35 +15,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
-import faulthandler
 import gc
 import importlib
-import io
 import json
-import math
 import os
 import platform
-import resource
 import selectors
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
-ENTRY = "runner.worker.job:run_job"
-"""``module:function`` that runs a job; the environment variable RUNNER_WORKER_ENTRY names another."""
+from runner.worker.child import EXIT_BROKEN, die_with_parent, encode, load_entry, prctl, run_child
 
-EXIT_BROKEN = 70
-"""Exit status of a child whose harness failed (EX_SOFTWARE)."""
-
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_THREAD_STACKS = 256 << 20
-"""Bytes of private writable memory that a few threads' stacks may add: they count as data though never touched."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,9 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
 
     signal.signal(signal.SIGTERM, _end_own_group)
-    _die_with_parent(signal.SIGTERM)  # not SIGKILL: a compiler started by the warm-up must go too
+    die_with_parent(signal.SIGTERM)  # not SIGKILL: a compiler started by the warm-up must go too
     # What a job leaves behind becomes ours and can be ended with us, instead of living on under init.
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(options.socket)
@@ -97,7 +84,7 @@ def describe(warm: str) -> dict[str, Any]:
     try:
         torch = importlib.import_module("torch")
         torch.set_num_threads(1)  # before any work: a child forked after OpenMP started its threads hangs
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 (a broken torch may raise anything, SystemExit too)
         traceback.print_exc()  # to the server's log, whose end control shows
         return {"error": f"torch cannot be imported by {sys.executable}: {type(error).__name__}: {error}"}
     warm_error = ""
@@ -105,10 +92,10 @@ def describe(warm: str) -> dict[str, Any]:
         if warm != "none":
             importlib.import_module("torch._dynamo")
             importlib.import_module("torch._inductor.compile_fx")
-            importlib.import_module(os.environ.get("RUNNER_WORKER_ENTRY", ENTRY).partition(":")[0])
+            load_entry()
         if warm == "inductor":
             _compile_once(torch)
-    except Exception as error:  # the jobs will meet it again, one by one, and say more
+    except Exception as error:  # noqa: BLE001 (the jobs will meet it again, one by one, and say more)
         warm_error = f"{type(error).__name__}: {error}"
     cuda = bool(torch.cuda.is_available())
     return {
@@ -133,6 +120,7 @@ class Server:
     """The loop that forks and reaps. ``connection`` leads to control, which listens at ``address``."""
 
     def __init__(self, connection: socket.socket, address: str, token: str) -> None:
+        """Serve nobody yet: see ``serve``."""
         self._connection = connection
         self._address = address
         self._token = token
@@ -227,12 +215,6 @@ class Server:
             time.sleep(0.01)
 
 
-def _entry() -> Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]:
-    """The function that runs a job."""
-    module, _, function = os.environ.get("RUNNER_WORKER_ENTRY", ENTRY).partition(":")
-    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
-
-
 def _children_of(parent: int) -> list[int]:
     found = []
     for name in os.listdir("/proc"):
@@ -255,155 +237,3 @@ def _end_own_group(*_: object) -> None:
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(128 + signal.SIGTERM)
-
-
-def run_child(message: Mapping[str, Any], parent: int, address: str, token: str) -> NoReturn:
-    """Run the job of ``message`` in this process, freshly forked by ``parent``, and exit.
-
-    Whatever happens, one of ``{"outcome": record}`` and ``{"broken": traceback}`` is sent, unless the process dies.
-    """
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.setsid()
-    _die_with_parent(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(EXIT_BROKEN)  # it died before the request took effect
-    _redirect(message.get("log"))
-    _report_crashes(message.get("stack"))
-    job = message["job"]
-    _limit(message.get("limit") if job.get("device", "cpu") == "cpu" else None)
-
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(address)
-    own = os.getpid()
-
-    def send(data: dict[str, Any]) -> None:
-        if os.getpid() != own:
-            os._exit(EXIT_BROKEN)  # a copy forked by the case; the job is not its to report
-        connection.sendall(encode(data))
-
-    status = 0
-    try:
-        send({"job": job.get("key"), "ticket": message["ticket"], "pid": own, "token": token})
-        answer: dict[str, Any] = {"outcome": _entry()(job, send)}
-    except BaseException:  # SystemExit and KeyboardInterrupt too: an end without a word would be a riddle
-        answer, status = {"broken": traceback.format_exc()}, EXIT_BROKEN
-    try:
-        line = encode(answer)
-    except BaseException:  # a record that contains itself, an object whose repr raises
-        line, status = encode({"broken": traceback.format_exc()}), EXIT_BROKEN
-    try:
-        if os.getpid() == own:
-            connection.sendall(line)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        ctypes.CDLL(None).fflush(None)  # os._exit would drop what native code printed
-    except BaseException:
-        pass  # control is gone, or the case closed a stream; nothing is left to say or nobody to hear it
-    os._exit(status)
-
-
-def encode(message: Mapping[str, Any]) -> bytes:
-    """One message as a line of JSON. What JSON lacks (NaN, infinity, sets, tensors) goes as its repr.
-
-    Raises:
-        ValueError, RecursionError: the message contains itself.
-    """
-    try:
-        text = json.dumps(message, allow_nan=False, default=repr)
-    except (ValueError, TypeError):
-        text = json.dumps(_plain(message), allow_nan=False)
-    return text.encode() + b"\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
-
-
-def _prctl(option: int, value: int) -> None:
-    """Linux's prctl. A kernel that refuses is no error: what is asked for here is a second line of defence."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-
-
-def _die_with_parent(number: int) -> None:
-    """Ask the kernel for signal ``number`` when the parent dies, even by SIGKILL. The caller re-checks its parent."""
-    _prctl(_PR_SET_PDEATHSIG, number)
-
-
-class _Quiet(io.RawIOBase):
-    """A file descriptor that takes writes and never fails: a full disk under the log is not the case's error."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def write(self, data: Any) -> int:
-        try:
-            return os.write(self._descriptor, data)
-        except OSError:
-            return len(data)
-
-
-def _redirect(log: str | None) -> None:
-    """Send descriptors 1 and 2 to ``log``, to nowhere if it cannot be opened; read from nowhere."""
-    try:
-        if log is None:
-            raise FileNotFoundError
-        # Appending, so that control can cut a log that grew too long and the next write starts at its new end.
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError:
-        output = os.open(os.devnull, os.O_WRONLY)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
-    for descriptor in {nothing, output} - {0, 1, 2}:
-        os.close(descriptor)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        buffered = io.BufferedWriter(_Quiet(descriptor))
-        setattr(sys, name, io.TextIOWrapper(buffered, "utf-8", errors="backslashreplace", line_buffering=True))
-
-
-def _report_crashes(stack: str | None) -> None:
-    """Write Python's stacks to ``stack`` at a fatal signal and at SIGUSR1 (control's, just before it kills)."""
-    try:
-        if stack is None:
-            raise FileNotFoundError
-        descriptor = os.open(stack, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError:
-        descriptor = os.dup(2)
-    faulthandler.enable(descriptor, all_threads=True)
-    faulthandler.register(signal.SIGUSR1, descriptor, all_threads=True)
-
-
-def _limit(memory: int | None) -> None:
-    """No core files; at most ``memory`` bytes and a quarter of data beyond today's (control watches the finer limit).
-
-    It stops one huge allocation that would hurt the machine before control looks. Not on accelerators, whose
-    runtimes reserve address space at will.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("500")  # if the kernel must choose, let it choose the job, not the server or control
-    if memory is None:
-        return
-    with open("/proc/self/status") as file:
-        used = next((int(line.split()[1]) << 10 for line in file if line.startswith("VmData:")), 0)
-    wanted = used + memory + memory // 4 + _THREAD_STACKS
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard == resource.RLIM_INFINITY or wanted < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))

@@ -91,7 +91,7 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "") -> Leaf:
             return Leaf(path, "tensor", kind, None, facts, "a meta tensor has no elements")
         try:
             return Leaf(path, "tensor", kind, _elements(leaf), facts)
-        except Exception as error:  # tensor subclasses and layouts may refuse any of it
+        except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it
             problem = f"its elements cannot be had: {type(error).__name__}: {error}"
             return Leaf(path, "tensor", kind, None, facts, problem)
     if kind == "numpy.ndarray":

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "rng": (RANDOM, "draws_again", {}, ["rng"]),
     "grad": (BACKWARD, "scaled_gradient", FULL, ["grad"]),
     "no grad": (
-        source("return x.sin() + y.cos()", "torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)", "x, y"),
+        source("return x.sin() + y.cos()", ", ".join(["torch.randn(3, requires_grad=True)"] * 2), "x, y"),
         "dropped_gradient",
         FULL,
         ["grad"],
@@ -162,8 +162,11 @@ def test_paths_name_containers_inputs_and_parameters():
         init="self.w = torch.nn.Parameter(torch.ones(3))",
     )
     assert passes(run(text, "eager", **FULL))
-    record = run(source("return {'a': (x * self.w, 3)}", init="self.w = torch.nn.Parameter(torch.ones(5))"),
-                 "planted:scaled_gradient", **FULL)
+    record = run(
+        source("return {'a': (x * self.w, 3)}", init="self.w = torch.nn.Parameter(torch.ones(5))"),
+        "planted:scaled_gradient",
+        **FULL,
+    )
     assert [finding["path"] for finding in record["findings"]] == ["gradient of parameter w"]
 
 

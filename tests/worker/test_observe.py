@@ -6,12 +6,12 @@ import collections
 
 import pytest
 import torch
+from worker_jobs import source
 
 from runner.worker.load import Source
 from runner.worker.observe import Settings, observe
 from runner.worker.reference import cast_inputs, cast_model, widen
 from runner.worker.snapshot import flatten, snapshot
-from worker_jobs import source
 
 Pair = collections.namedtuple("Pair", "a b")
 
@@ -25,7 +25,8 @@ def record(tmp_path, body, inputs="torch.randn(4, 5)", grad="off", **more):
 
 def test_structures_are_told_apart():
     x = torch.ones(1)
-    texts = {flatten(value, "output")[0] for value in ((x,), [x], x, {"a": x}, {"b": x}, Pair(x, x), (x, x), torch.max(torch.ones(2, 2), 0))}
+    values = ((x,), [x], x, {"a": x}, {"b": x}, Pair(x, x), (x, x), torch.max(torch.ones(2, 2), 0))
+    texts = {flatten(value, "output")[0] for value in values}
     assert len(texts) == 8
     assert [path for path, _ in flatten({"a": [x, 1], "b": Pair(x, None)}, "output")[1]] == [
         "output['a'][0]",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from worker_jobs import oracles, passes, run, source
 
-UNSTEADY_INPUTS = source("return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os")
+UNSTEADY_INPUTS = source(
+    "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os"
+)
 UNSTEADY_DTYPE = source(
     "return x.to(torch.float64 if sys.runner_test_flips % 2 else torch.float32)",
     more="import sys\nsys.runner_test_flips = getattr(sys, 'runner_test_flips', 0) + 1",
@@ -77,7 +79,7 @@ def test_a_mutation_or_a_gradient_is_enough_to_compare():
     ("text", "fields", "reason"),
     [
         (source("return x[9]"), {}, "eager raised IndexError"),
-        (source("return x + 1"), {"expect": {"raises": {"type": "IndexError"}}}, "was to raise IndexError, and returned"),
+        (source("return x + 1"), {"expect": {"raises": {"type": "IndexError"}}}, "to raise IndexError, and returned"),
         (source("return x[9]"), {"expect": {"raises": {"type": "ValueError"}}}, "was to raise ValueError, and raised"),
         (source("return x[9]"), {"expect": {"raises": {"type": "IndexError", "match": "nonsense"}}}, "does not match"),
         (source("return x", inputs="torch.ones(-1)"), {}, "making the inputs of call 0 raised RuntimeError"),
@@ -110,6 +112,6 @@ def test_an_error_of_the_case_has_its_line():
 
 def test_eager_may_raise_what_is_expected():
     text = source("return torch.linalg.inv(x)", inputs="torch.zeros(2, 2)")
-    record = run(text, "aot_eager", expect={"raises": {"type": "torch.linalg.LinAlgError", "match": "singular"}})
+    record = run(text, expect={"raises": {"type": "torch.linalg.LinAlgError", "match": "singular"}})
     assert passes(record) and record["eager_error"]["type"] == "_LinAlgError"
-    assert passes(run(text, "aot_eager", expect={"raises": {"type": "RuntimeError"}}))
+    assert passes(run(text, expect={"raises": {"type": "RuntimeError"}}))

@@ -9,7 +9,7 @@ from typing import Any
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
-from runner.worker.job import run_job  # noqa: E402  after the environment
+from runner.worker.job import run_job  # after the environment
 
 HERE = str(Path(__file__).parent)
 
@@ -30,7 +30,9 @@ def make_inputs():
 """
 
 
-def run(text: str, backend: str = "planted:clean", compile: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+def run(
+    text: str, backend: str = "planted:clean", compile: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
     """The record of a job, proved to be plain JSON; ``phases`` is added to it."""
     job = {
         "key": "k",

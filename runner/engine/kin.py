@@ -1,0 +1,166 @@
+"""The process table, a process's family in it, which of them compile, and how to end a job with all its kin (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PF_FORKNOEXEC = 0x40
+_COMPILERS = frozenset(
+    "g++ gcc c++ cc clang++ clang amdclang++ amdclang icpx icx nvcc hipcc"  # drivers
+    " cc1plus cc1 lto1 cicc cudafe++ ptxas ptxas-blackwell fatbinary as"
+    " collect2 lto-wrapper ld ld.bfd ld.gold ld.lld ld.mold lld mold nvlink".split()
+)
+_VERSION = re.compile(r"-\d+(\.\d+)*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One line of the process table.
+
+    ``resident`` is in bytes, pages shared with others included. ``copy`` says that it was forked and has not started
+    another program since, so that it shares its parent's pages. ``name`` is the kernel's.
+    """
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    zombie: bool
+    resident: int
+    copy: bool
+    name: str
+
+
+def signal_name(number: int) -> str:
+    """Such as ``SIGSEGV``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def processes() -> dict[int, Process]:
+    """The process table, by id. Costs about 20 microseconds a process."""
+    table = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                start, _, rest = file.read().rpartition(b")")
+        except OSError:
+            continue  # it has just ended
+        fields = rest.split()
+        state, parent, group, session = fields[:4]
+        table[int(entry)] = Process(
+            pid=int(entry),
+            parent=int(parent),
+            group=int(group),
+            session=int(session),
+            zombie=state in b"ZX",
+            resident=int(fields[21]) * _PAGE,
+            copy=bool(int(fields[6]) & _PF_FORKNOEXEC),
+            name=start.partition(b"(")[2].decode(errors="surrogateescape"),
+        )
+    return table
+
+
+def family(pid: int, table: Mapping[int, Process]) -> list[Process]:
+    """Process ``pid`` with its session, its group and all their descendants, dead ones left out; ``pid`` first."""
+    members = {number for number, one in table.items() if pid in (number, one.session, one.group)}
+    grew = True
+    while grew:
+        more = {number for number, one in table.items() if one.parent in members and number not in members}
+        members |= more
+        grew = bool(more)
+    members -= {0, 1, os.getpid()}
+    return [table[number] for number in sorted(members, key=lambda number: number != pid) if not table[number].zombie]
+
+
+def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
+    """Kill a job's process with its session, its group and all their descendants. Ends nothing else.
+
+    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
+    the number of a session or a group it is not given out again while that has members.)
+
+    A compiler among them is asked first (SIGTERM, ``grace`` seconds) while the job itself stands still, and what it was
+    writing is removed: else a half-written shared library would stay in Inductor's cache under a valid name, and
+    the next job, an innocent one, would load it.
+
+    Returns:
+        How many processes had to be killed.
+    """
+    if pid <= 1:
+        return 0
+    doomed: set[int] = set()
+    torn: set[str] = set()
+    if not reaped:
+        _signal(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + grace
+    while helpers := [one.pid for one in family(pid, processes()) if one.pid != pid]:
+        patient = time.monotonic() < deadline
+        for helper in helpers:
+            torn |= _written_by(helper)
+            if not patient or helper not in doomed:
+                _signal(helper, signal.SIGTERM if patient else signal.SIGKILL)
+            doomed.add(helper)
+        if time.monotonic() > deadline + 2:
+            break  # in uninterruptible sleep; it goes when the kernel lets it
+        time.sleep(0.005)
+    for path in torn:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    if reaped:
+        return len(doomed)
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    if _signal(pid, signal.SIGKILL):
+        doomed.add(pid)
+    return len(doomed)
+
+
+def _signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def _written_by(pid: int) -> set[str]:
+    """The file that a compiler or linker is writing: its ``-o``."""
+    words = _command(pid)
+    if "-o" not in words[:-1] or not _names_compiler(words[0]):
+        return set()
+    try:
+        folder = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return set()
+    return {os.path.join(folder, words[words.index("-o") + 1])}
+
+
+def is_compiler(process: Process) -> bool:
+    """Whether it is a compiler, an assembler or a linker, by its own name or the one it was called by."""
+    # The kernel's name for it is cut at 15 characters; the command of a script begins with the shell's.
+    return _names_compiler(process.name) or _names_compiler(_command(process.pid)[0])
+
+
+def _names_compiler(path: str) -> bool:
+    name = _VERSION.sub("", os.path.basename(path))
+    return any(name == known or name.endswith(f"-{known}") for known in _COMPILERS)
+
+
+def _command(pid: int) -> list[str]:
+    """The words that a process was started with; one empty word if they cannot be read."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
+    except OSError:
+        return [""]

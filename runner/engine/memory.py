@@ -1,0 +1,92 @@
+"""How much memory a job holds, and how much of that counts towards its limit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.engine import kin
+
+COMPILERS = 2 << 30
+"""Bytes that the compilers of one job may hold together before they count towards its limit.
+
+A C++ compiler takes hundreds of MiB whatever the case; how many is its own affair and no finding about the case.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes that a job's processes hold: ``own`` by what it runs itself, ``compilers`` by compilers it has started."""
+
+    own: int
+    compilers: int
+
+    @property
+    def excess(self) -> int:
+        """What the compilers hold beyond their allowance."""
+        return max(0, self.compilers - COMPILERS)
+
+    def over(self, limit: int) -> str:
+        """How it passes ``limit`` bytes; empty if it does not."""
+        if self.own + self.excess <= limit:
+            return ""
+        compilers = f" and compilers {_gib(self.excess)} beyond their {_gib(COMPILERS)}" if self.excess else ""
+        return f"resident set {_gib(self.own)}{compilers} passed the limit of {_gib(limit)}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+class Meter:
+    """Measures one job, again and again. It remembers what each forked process shared with its parent at first sight."""
+
+    def __init__(self, pid: int) -> None:
+        """Measure the job whose process is ``pid``, forked by its server."""
+        self._pid = pid
+        self._shared: dict[int, int] = {}
+
+    def read(self, table: Mapping[int, kin.Process]) -> Held:
+        """What the job holds according to the process table."""
+        members = kin.family(self._pid, table)
+        compilers = _compilers(members, self._pid)
+        own = 0
+        for one in members:
+            if one.pid in compilers:
+                continue
+            if one.pid == self._pid:
+                own += one.resident - self._inherited(one, table)
+            elif one.copy:  # also a process about to become a compiler, which for a moment is all of its parent
+                own += max(0, one.resident - self._inherited(one, table))
+            else:
+                own += one.resident
+        return Held(max(0, own), sum(one.resident for one in members if one.pid in compilers))
+
+    def _inherited(self, one: kin.Process, table: Mapping[int, kin.Process]) -> int:
+        parent = table.get(one.parent)
+        if one.pid not in self._shared and parent is not None:
+            self._shared[one.pid] = parent.resident
+        return self._shared.get(one.pid, 0)
+
+
+def _compilers(members: list[kin.Process], pid: int) -> set[int]:
+    """Those of a job's family that are compilers or were started by one; never the job's own process ``pid``."""
+    found = {one.pid for one in members if one.pid != pid and kin.is_compiler(one)}
+    grew = bool(found)
+    while grew:
+        more = {one.pid for one in members if one.parent in found and one.pid not in found and one.pid != pid}
+        found |= more
+        grew = bool(more)
+    return found
+
+
+def machine_memory() -> int:
+    """Bytes of memory this machine, or the container around us, has."""
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # absent, or the word "max"
+            sizes.append(int(Path(path).read_text()))
+    return min(sizes)

@@ -1,0 +1,57 @@
+"""A case resolved, for ``runner show``: what was chosen, what is expected, and the source that runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from runner.builder.source import build
+from runner.diagnostics import shown_path
+from runner.plan import THREADS, TIMEOUT
+from runner.spec.model import Known, Variant
+
+
+def describe(variant: Variant, others: Sequence[Variant] = ()) -> str:
+    """Facts as comments, then the source, so that the whole is Python."""
+    case = variant.case
+    source = build(variant)
+    facts = {
+        "id": variant.id,
+        "declared": f"{shown_path(case.file)}:{case.span.line}",
+        "tags": " ".join(case.tags),
+        "links": " ".join(case.links),
+        "backend": _given(variant.backend),
+        "params": ", ".join(f"{k}={v}" for k, v in variant.params.items()),
+        "dtype, device": f"{variant.dtype}, {variant.device}",
+        "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} autocast={variant.autocast} "
+        f"threads={variant.threads or THREADS}",
+        "compile": _given(case.compile),
+        "config": ", ".join(f"{k}={v}" for k, v in case.config.items()),
+        "expect": _given(case.expect),
+        "requires": _given(case.requires),
+        "tolerance": _given(case.tolerance),
+        "ignore": "; ".join(f"{k}: {v}" for k, v in case.ignore.items()),
+        "limits": f"{case.timeout or TIMEOUT:g} s" + (f", {case.memory >> 20} MiB" if case.memory else ""),
+    }
+    lines = [f"# {name + ':':<15} {value}" for name, value in facts.items() if value]
+    lines += [f"# {'known:':<15} {_ledger(entry)}" for entry in case.known]
+    lines += [f"# {'also:':<15} {other.id}" for other in others[:20]]
+    lines += [f"#                 and {len(others) - 20} more"] if len(others) > 20 else []
+    return "\n".join([*lines, "", source.text.rstrip()])
+
+
+def _given(thing: object) -> str:
+    """The fields of a dataclass that differ from their defaults."""
+    told = []
+    for field in dataclasses.fields(thing):  # type: ignore[arg-type]
+        value = getattr(thing, field.name)
+        if value and value != field.default:
+            told.append(f"{field.name}={_given(value) if dataclasses.is_dataclass(value) else value}")
+    return ", ".join(told)
+
+
+def _ledger(entry: Known) -> str:
+    told = [f"torch {entry.torch}"] if entry.torch else []
+    told += [f"stage {entry.stage}"] if entry.stage else []
+    told += ["/".join(entry.oracle)] if entry.oracle else []
+    return ", ".join([*told, *(text for text in (entry.error, entry.issue or entry.reason) if text)])
