@@ -27,7 +27,9 @@ NAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", 
 TOP = ("Tensor", "tensor", "vmap", "cond", "while_loop", "Size", "finfo", "iinfo", "sym_int", "sym_float", "sym_max",
        "sym_min", "sym_not", "is_tensor", "is_storage", "complex", "FloatTensor", "LongTensor")  # fmt: skip
 
-NOT_OPERATORS = re.compile(r"from_file|^(save|load|seed|initial_seed|manual_seed|set_.*|_assert.*|read_vitals|.*vital.*)$")
+NOT_OPERATORS = re.compile(
+    r"from_file|^(save|load|seed|initial_seed|manual_seed|set_.*|_assert.*|read_vitals|.*vital.*)$"
+)
 
 
 def callables(module: object, names: list[str] | None = None) -> set[str]:
@@ -54,7 +56,9 @@ def with_tensors(packet: object) -> bool:
 
 def packets(namespace: str) -> dict[str, list[str]]:
     """Operator packets of torch.ops.<namespace> with their overloads."""
-    names = {n.split("::")[1].split(".")[0] for n in torch._C._dispatch_get_all_op_names() if n.startswith(namespace + "::")}
+    names = {
+        n.split("::")[1].split(".")[0] for n in torch._C._dispatch_get_all_op_names() if n.startswith(namespace + "::")
+    }
     found = {}
     for name in sorted(names):
         packet = getattr(getattr(torch.ops, namespace), name, None)
@@ -68,7 +72,11 @@ def collect() -> dict[str, object]:
     native = {n for n in dir(torch._C._VariableFunctions) if not n.startswith("_") or n.startswith("_foreach")}
     tensor = {n for n in dir(torch.Tensor) if not n.startswith("_")}
     attributes = {n for n in tensor if not callable(getattr(torch.Tensor, n))}
-    modules = {n for n in dir(torch.nn) if inspect.isclass(getattr(torch.nn, n)) and issubclass(getattr(torch.nn, n), torch.nn.Module)}
+    modules = {
+        n
+        for n in dir(torch.nn)
+        if inspect.isclass(getattr(torch.nn, n)) and issubclass(getattr(torch.nn, n), torch.nn.Module)
+    }
     spaces = {space: sorted(callables(importlib.import_module(f"torch.{space}"))) for space in NAMESPACES}
     kinds = (torch.dtype, torch.memory_format, torch.layout, float)
     return {
@@ -78,7 +86,9 @@ def collect() -> dict[str, object]:
         "Tensor": sorted(tensor - attributes),
         "attributes": sorted(attributes),
         "constants": sorted(n for n in dir(torch) if isinstance(getattr(torch, n), kinds)),
-        "numpy": sorted(callables(torch._numpy) | {n for n in dir(torch._numpy) if inspect.isfunction(getattr(torch._numpy, n))}),
+        "numpy": sorted(
+            callables(torch._numpy) | {n for n in dir(torch._numpy) if inspect.isfunction(getattr(torch._numpy, n))}
+        ),
         "aten": packets("aten"),
         "prims": packets("prims"),
         **spaces,

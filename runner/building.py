@@ -28,7 +28,9 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
                 chosen.setdefault(f"{variant.label} {environment.key}", planned)
     found: dict[Diagnostic, None] = {}
     pending: dict[str, tuple[Variant, Source]] = {}
-    with LocalEngine({e.key: e.python for e in environments}, arguments.jobs, warm={e.key: "none" for e in environments}) as engine:
+    with LocalEngine(
+        {e.key: e.python for e in environments}, arguments.jobs, warm={e.key: "none" for e in environments}
+    ) as engine:
         for planned in chosen.values():
             source = build(planned.variant)
             made = dataclasses.replace(job(planned, source, imports=arguments.imports), task="build")

@@ -46,10 +46,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
     if many:
-        parser.add_argument("paths", nargs="+", metavar="PATH", help="a .suite.yaml, a .spec.yaml, a folder, or FILE::CASE")
+        parser.add_argument(
+            "paths", nargs="+", metavar="PATH", help="a .suite.yaml, a .spec.yaml, a folder, or FILE::CASE"
+        )
     else:
         parser.add_argument("case", metavar="CASE", help="FILE::CASE, or an id that a run printed")
-    parser.add_argument("--allow-python", action="store_true", help="allow cases that bring Python of their own (module:)")
+    parser.add_argument(
+        "--allow-python", action="store_true", help="allow cases that bring Python of their own (module:)"
+    )
     parser.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE",
                         help="change a limit on what files may ask for, such as tensor_bytes=8GiB")  # fmt: skip
 
@@ -63,10 +67,23 @@ def _selection(parser: argparse.ArgumentParser) -> None:
 
 
 def _environment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch; repeat for a column each")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a Python that has torch; repeat for a column each",
+    )
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
                         help="import this in every worker first (registers operators and backends)")  # fmt: skip
-    parser.add_argument("-j", "--jobs", type=_positive, default=os.cpu_count() or 1, metavar="N", help="processes at once (default: the cores)")
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes at once (default: the cores)",
+    )
 
 
 def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,11 +102,15 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",
                         help="extended adds file, line and properties to testcases; strict passes junit-10.xsd")  # fmt: skip
-    parser.add_argument("--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder")
+    parser.add_argument(
+        "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
+    )
 
 
 def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("list", help="list the variants that a run would run", description="One id a line, in the order of reports.")
+    parser = commands.add_parser(
+        "list", help="list the variants that a run would run", description="One id a line, in the order of reports."
+    )
     _paths(parser)
     _selection(parser)
 
@@ -102,21 +123,36 @@ def _validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     _paths(parser)
     _environment(parser)
-    parser.add_argument("--build", action="store_true", help="also make every model and its inputs and call it, on the meta device where that can be")
-    schema = commands.add_parser("schema", help="print a JSON Schema of the YAML format", description="Draft-07, for editors and other tools.")
+    parser.add_argument(
+        "--build",
+        action="store_true",
+        help="also make every model and its inputs and call it, on the meta device where that can be",
+    )
+    schema = commands.add_parser(
+        "schema", help="print a JSON Schema of the YAML format", description="Draft-07, for editors and other tools."
+    )
     schema.add_argument("name", nargs="?", choices=("spec", "suite", "definitions"), default="spec")
 
 
 def _look(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    for name, text in (("show", "print a case resolved, with its source"), ("repro", "print a case as a script that needs torch alone")):
+    for name, text in (
+        ("show", "print a case resolved, with its source"),
+        ("repro", "print a case as a script that needs torch alone"),
+    ):
         parser = commands.add_parser(name, help=text, description=text.capitalize() + ".")
         _paths(parser, many=False)
         _selection(parser)
 
 
 def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("report", help="make reports again from a run's event log", description="The table, the failures, and JUnit if asked.")
-    parser.add_argument("run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest")
+    parser = commands.add_parser(
+        "report",
+        help="make reports again from a run's event log",
+        description="The table, the failures, and JUnit if asked.",
+    )
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest"
+    )
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML; - is standard output")
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended")
 

@@ -143,7 +143,10 @@ def _selected(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False
         chosen = [v for v in chosen if predicate(v)]
     if not chosen and not empty:
         total = len(loaded.variants)
-        raise UsageError(f"nothing selected: none of {total} variants is left" if total else "nothing selected: no case here", exits.NOTHING)
+        raise UsageError(
+            f"nothing selected: none of {total} variants is left" if total else "nothing selected: no case here",
+            exits.NOTHING,
+        )
     return chosen
 
 

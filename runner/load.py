@@ -55,7 +55,9 @@ def load(
     good = [v for v in variants if id(v.case) not in bad and _wanted(v, nodes, suites)]
     if any(nodes.values()) and not good and not diagnostics:
         name = next(node for chosen in nodes.values() for node in chosen)
-        near = nearest(name, [v.case.name for v in variants]) or nearest(name, [v.id.rpartition("::")[2] for v in variants])
+        near = nearest(name, [v.case.name for v in variants]) or nearest(
+            name, [v.id.rpartition("::")[2] for v in variants]
+        )
         raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
     return Loaded(tuple(suites), tuple(good), tuple(dict.fromkeys(diagnostics)))
 
@@ -92,10 +94,21 @@ def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> lis
         for case in suite.cases:
             if case.module is not None and not allowed:
                 hint = "read that file, then add --allow-python"
-                found.append(Diagnostic(case.module.span, f"case {case.name!r} brings Python of its own", hint, text=_line(case, case.module.span.line)))
+                found.append(
+                    Diagnostic(
+                        case.module.span,
+                        f"case {case.name!r} brings Python of its own",
+                        hint,
+                        text=_line(case, case.module.span.line),
+                    )
+                )
         for backend in suite.backends:
             package = backend.backend.partition(":")[0]
-            if ":" in backend.backend and backend.backend not in named and package.split(".")[0] in sys.stdlib_module_names:
+            if (
+                ":" in backend.backend
+                and backend.backend not in named
+                and package.split(".")[0] in sys.stdlib_module_names
+            ):
                 from runner.diagnostics import Span
 
                 message = f"backend {backend.backend!r} is refused: {package} is Python's own, no backend's package"

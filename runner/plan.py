@@ -46,7 +46,9 @@ class Planned:
         return f"{self.variant.id} {self.environment.key}"
 
 
-def plan(variants: Sequence[Variant], environments: Sequence[Environment], wanted: Predicate | None = None) -> list[Planned]:
+def plan(
+    variants: Sequence[Variant], environments: Sequence[Environment], wanted: Predicate | None = None
+) -> list[Planned]:
     """Selected variants in report order, each under every environment."""
     chosen = [v for v in variants if wanted is None or wanted(v)]
     return [Planned(v, e) for v in chosen for e in environments]
@@ -127,4 +129,8 @@ def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:
 
 def warmth(variants: Sequence[Variant]) -> str:
     """What the CPU server should load: a compile beforehand only pays when inductor runs."""
-    return "inductor" if any(stage_of(v.backend.backend) == "inductor" and v.device == "cpu" for v in variants) else "import"
+    return (
+        "inductor"
+        if any(stage_of(v.backend.backend) == "inductor" and v.device == "cpu" for v in variants)
+        else "import"
+    )

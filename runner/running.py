@@ -34,7 +34,9 @@ FOLDER = ".runner"
 """Where runs are kept, in the current directory, as pytest keeps its cache."""
 
 
-def run_variants(arguments: argparse.Namespace, words: Sequence[str], loaded: Loaded, variants: Sequence[Variant]) -> int:
+def run_variants(
+    arguments: argparse.Namespace, words: Sequence[str], loaded: Loaded, variants: Sequence[Variant]
+) -> int:
     """Run them, with every report; the exit code."""
     environments = find_environments(arguments.python)
     with _folder() as (folder, warning):
@@ -213,7 +215,9 @@ def _started(words: Sequence[str], folder: Path, environments: Sequence[Environm
         started=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S"),
         host=platform.node(),
         folder=str(folder),
-        environments=tuple({"python": e.python, "torch": e.torch, "build": e.build, "version": e.version} for e in environments),
+        environments=tuple(
+            {"python": e.python, "torch": e.torch, "build": e.build, "version": e.version} for e in environments
+        ),
     )
 
 

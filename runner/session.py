@@ -26,9 +26,14 @@ from runner.verdict import Verdict, decide, headline, ranked
 class Engine(Protocol):
     """What a session needs of an engine."""
 
-    def submit(self, job: Job) -> None: ...
-    def wait(self, timeout: float | None = None) -> list[Outcome]: ...
-    def running(self) -> list[tuple[Job, float, str]]: ...
+    def submit(self, job: Job) -> None:
+        """Run it when there is room."""
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        """What ended, after at most ``timeout`` seconds."""
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        """Jobs that run now, with their seconds and phase."""
 
 
 Handler = Callable[[Event], None]
@@ -69,7 +74,12 @@ class Session:
     """Runs a plan. ``handlers`` get every event in order; ``tick`` is called several times a second with what runs now."""
 
     def __init__(
-        self, planned: Sequence[Planned], engine: Engine, handlers: Sequence[Handler], options: Options, tick: Ticker | None = None
+        self,
+        planned: Sequence[Planned],
+        engine: Engine,
+        handlers: Sequence[Handler],
+        options: Options,
+        tick: Ticker | None = None,
     ) -> None:
         self.planned, self.engine, self.handlers, self.options, self.tick = planned, engine, handlers, options, tick
         self.queue = deque(planned)
@@ -120,7 +130,12 @@ class Session:
 
     def _submit(self, follow: _Follow, purpose: str, **changes: Any) -> None:
         made = job(
-            follow.planned, follow.source, imports=self.options.imports, paths=self.options.paths, suffix=f" {purpose}", **changes
+            follow.planned,
+            follow.source,
+            imports=self.options.imports,
+            paths=self.options.paths,
+            suffix=f" {purpose}",
+            **changes,
         )
         follow.waiting[made.key] = purpose
         self.owner[made.key] = follow
@@ -139,7 +154,9 @@ class Session:
         if not follow.waiting:
             self._conclude(follow)
 
-    def _main(self, follow: _Follow, outcome: Outcome, findings: list[Finding], trust: Mapping[str, Any] | None) -> None:
+    def _main(
+        self, follow: _Follow, outcome: Outcome, findings: list[Finding], trust: Mapping[str, Any] | None
+    ) -> None:
         if outcome.ended not in ("result", "broken") and outcome.phase == "float64" and outcome.job.float64:
             follow.notes.append(f"float64 reference dropped: {interpret.describe(outcome)} while it ran")
             self._submit(follow, "main", float64=False)
@@ -160,7 +177,9 @@ class Session:
         trust = follow.trust
         if trust and trust.get("verdict") == "BROKEN":
             self.broken += 1
-            self._emit(Notice(f"{follow.planned.variant.id}: the harness failed, not the case:\n{trust['reason']}", "error"))
+            self._emit(
+                Notice(f"{follow.planned.variant.id}: the harness failed, not the case:\n{trust['reason']}", "error")
+            )
             self._finish(follow, Verdict("ERROR", "the harness failed; this says nothing about the backend"))
             return
         variant = follow.planned.variant
@@ -168,7 +187,9 @@ class Session:
         if follow.explained:
             follow.notes += [f"{headline(f)} (passes under {', '.join(follow.explained)})" for f in follow.findings]
             follow.findings = []
-        self._finish(follow, decide(variant, follow.planned.environment.torch, follow.findings, trust, self.options.use_known))
+        self._finish(
+            follow, decide(variant, follow.planned.environment.torch, follow.findings, trust, self.options.use_known)
+        )
 
     def _finish(self, follow: _Follow, verdict: Verdict) -> None:
         self.red += verdict.word in RED
@@ -179,7 +200,6 @@ class Session:
         main = follow.main
         record = main.result if main is not None else {}
         labels = [*record.get("labels", ()), *(explain.label(flag) for flag in follow.explained)]
-        trust_error = (follow.trust or {}).get("error") or {}
         return VariantFinished(
             **{name: getattr(plain, name) for name in VariantPlanned.__dataclass_fields__},
             verdict=verdict.word,
@@ -199,9 +219,12 @@ class Session:
             comparisons=record.get("comparisons", 0),
             known=verdict.known,
             signal=main.signal if main else None,
-            stack=(main.stack if main else "") or trust_error.get("trace", ""),
+            stack=main.stack if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
             repro=self._repro(follow.planned) if verdict.word in RED else "",
+            place=interpret.place_of((follow.trust or {}).get("error"), follow.source)
+            if verdict.word == "INVALID"
+            else None,
         )
 
     def _repro(self, planned: Planned) -> str:

@@ -56,13 +56,19 @@ def decide(
                 return Verdict("XFAIL", entry.reason or entry.issue or "", entry.issue or entry.reason)
         word = "ERROR" if is_crash(first) else "FAIL"
         if entries:
-            return Verdict(word, f"{headline(first)}; the ledger expects {_signature(entries[0])}", entries[0].issue or entries[0].reason)
+            return Verdict(
+                word,
+                f"{headline(first)}; the ledger expects {_signature(entries[0])}",
+                entries[0].issue or entries[0].reason,
+            )
         return Verdict(word, headline(first))
     if trust and doubt:
         return Verdict(doubt, trust.get("reason", ""))
     if entries:
         entry = entries[0]
-        return Verdict("XPASS", f"passes, and the ledger says it fails: {_signature(entry)}", entry.issue or entry.reason)
+        return Verdict(
+            "XPASS", f"passes, and the ledger says it fails: {_signature(entry)}", entry.issue or entry.reason
+        )
     return Verdict("PASS")
 
 
@@ -110,7 +116,9 @@ def explains(entry: Known, finding: Finding) -> bool:
     if entry.error is None:
         return True
     error = finding.error or {}
-    text = "\n".join([*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message])
+    text = "\n".join(
+        [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
+    )
     return re.search(entry.error, text) is not None
 
 

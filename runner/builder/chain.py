@@ -138,12 +138,18 @@ class ChainWriter:
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
             if name not in self.scope.state:
-                problems.error(step.span, f"self has no {name!r}", nearest(name, self.scope.state) or "an earlier step says id: " + name)
+                problems.error(
+                    step.span,
+                    f"self has no {name!r}",
+                    nearest(name, self.scope.state) or "an earlier step says id: " + name,
+                )
             self.scope.used.add(f"self.{name}")
             return call(operator.python, positional, keywords)
         if operator.kind in ("method", "attribute"):
             if not positional:
-                problems.error(step.span, f"the first positional of {step.operator} is the tensor", 'such as {"*": [$_], dim: 1}')
+                problems.error(
+                    step.span, f"the first positional of {step.operator} is the tensor", 'such as {"*": [$_], dim: 1}'
+                )
                 return "None"
             receiver = positional[0] if step.arguments.bare else render.operand(step.arguments.positional[0])
             if operator.kind == "attribute":
@@ -163,7 +169,9 @@ class ChainWriter:
         name = step.id or self.modules.name(_snake(step.operator.removeprefix("nn.")))
         if step.id is not None:
             if step.id in self.scope.state:
-                self.scope.problems.error(step.span, f"self already has a {step.id!r}", "ids and state share their names")
+                self.scope.problems.error(
+                    step.span, f"self already has a {step.id!r}", "ids and state share their names"
+                )
             self.modules.ids.add(step.id)
         self.scope.state[name] = step.span
         self.modules.lines.append(Line(f"        self.{name} = {text}", step.span))
@@ -182,7 +190,9 @@ class ChainWriter:
             operands = [render.operand(v) for v in arguments.positional]
         wanted = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
         if arguments.keywords or (wanted is not None and len(operands) != wanted) or not operands:
-            self.scope.problems.error(step.span, f"{step.operator} takes {wanted or 'some'} operands, not {len(operands)}")
+            self.scope.problems.error(
+                step.span, f"{step.operator} takes {wanted or 'some'} operands, not {len(operands)}"
+            )
             return "None"
         if word in operators.BINARY:
             return f"{operands[0]} {operators.BINARY[word]} {operands[1]}"
@@ -194,7 +204,9 @@ class ChainWriter:
             return f"{operands[1]} in {operands[0]}"
         if word == "call":
             return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
-        return f"{'bool' if word == 'truth' else word}({operands[0]})" if word != "index" else f"{operands[0]}.__index__()"
+        return (
+            f"{'bool' if word == 'truth' else word}({operands[0]})" if word != "index" else f"{operands[0]}.__index__()"
+        )
 
     def _subscript(self, value: Value) -> str:
         return self.render.index(value) if isinstance(value, Index) else self.render.value(value)
@@ -305,5 +317,3 @@ def _is_previous(result: Value | None) -> bool:
 def _snake(name: str) -> str:
     """ReflectionPad3d -> reflection_pad3d, LSTM -> lstm, BatchNorm1d -> batch_norm1d."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-

@@ -137,7 +137,9 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
     """The operator that ``name`` stands for, or why there is none."""
     for pattern, reason in REFUSED:
         if name not in EXTRA and name not in CONTEXTS and re.search(pattern, name):
-            return Refusal(f"{name!r} is refused: {reason}", "a model in Python goes in with module: and --allow-python")
+            return Refusal(
+                f"{name!r} is refused: {reason}", "a model in Python goes in with module: and --allow-python"
+            )
     space, _, rest = name.partition(".")
     if not rest:
         return Refusal(f"{name!r} is no operator: its namespace is missing", _spelled(name))
@@ -147,7 +149,9 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
         return Refusal(f"{name!r} is a context", "write it in a block: - with: [{" + name + ": ...}]")
     finder = _FINDERS.get(space)
     if finder is None:
-        return Refusal(f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS))
+        return Refusal(
+            f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS)
+        )
     return finder(name, rest)
 
 
@@ -155,7 +159,9 @@ def context(name: str) -> Operator | Refusal:
     """What may stand in ``with:``."""
     if name in CONTEXTS:
         return Operator(name, "context", name)
-    return Refusal(f"{name!r} is no context that a case may enter", nearest(name, CONTEXTS) or "contexts: " + ", ".join(CONTEXTS))
+    return Refusal(
+        f"{name!r} is no context that a case may enter", nearest(name, CONTEXTS) or "contexts: " + ", ".join(CONTEXTS)
+    )
 
 
 def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) -> Operator | Refusal:
@@ -224,8 +230,17 @@ def _builtin(name: str, rest: str) -> Operator | Refusal:
 
 
 def _custom(name: str, rest: str) -> Operator | Refusal:
-    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", rest) or rest.split(".")[0] in ("aten", "prims", "prim", "c10d", "profiler"):
-        return Refusal(f"{name!r} is no custom operator", "write custom.<namespace>.<operator>, and --import the module that registers it")
+    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", rest) or rest.split(".")[0] in (
+        "aten",
+        "prims",
+        "prim",
+        "c10d",
+        "profiler",
+    ):
+        return Refusal(
+            f"{name!r} is no custom operator",
+            "write custom.<namespace>.<operator>, and --import the module that registers it",
+        )
     return Operator(name, "function", f"torch.ops.{rest}")
 
 

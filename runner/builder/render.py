@@ -60,7 +60,9 @@ class Renderer:
     def operand(self, value: Value) -> str:
         """The same, in parentheses where an operator beside it would bind tighter."""
         text = self.value(value)
-        simple = re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*|\"[^\"]*\"", text) or isinstance(value, Ref | Items | TensorLiteral)
+        simple = re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*|\"[^\"]*\"", text) or isinstance(
+            value, Ref | Items | TensorLiteral
+        )
         return text if simple else f"({text})"
 
     def reference(self, ref: Ref) -> str:
@@ -78,7 +80,11 @@ class Renderer:
         problems = self.scope.problems
         if ref.name == "self" and place == 0:
             if part not in self.scope.state:
-                problems.error(ref.span, f"self has no {part!r}", nearest(part, self.scope.state) or "state: and id: make such names")
+                problems.error(
+                    ref.span,
+                    f"self has no {part!r}",
+                    nearest(part, self.scope.state) or "state: and id: make such names",
+                )
             self.scope.used.add(f"self.{part}")
             return
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
@@ -95,7 +101,9 @@ class Renderer:
         name = constant.name.removeprefix("torch.")
         if name not in operators.constants():
             close = nearest(name, operators.constants()).replace("'", "'torch.", 1)
-            self.scope.problems.error(constant.span, f"{constant.name!r} is no constant of torch", close or "plain text is {$text: ...}")
+            self.scope.problems.error(
+                constant.span, f"{constant.name!r} is no constant of torch", close or "plain text is {$text: ...}"
+            )
         return constant.name
 
     def arithmetic(self, value: Arithmetic) -> str:

@@ -64,7 +64,9 @@ class Scope:
         if name in self.later:
             self.problems.error(span, f"${name} is used before it is made", f"line {self.later[name].line} makes it")
         else:
-            self.problems.error(span, f"nothing is called {name!r}", nearest(name, [*self.variables, *self.params, *self.later]))
+            self.problems.error(
+                span, f"nothing is called {name!r}", nearest(name, [*self.variables, *self.params, *self.later])
+            )
         return "None"
 
     def nested(self, arguments: Iterable[str]) -> Scope:
@@ -82,7 +84,7 @@ class Scope:
 
 def python_name(name: str) -> str:
     """A case's name as a variable that hides nothing the source needs."""
-    return name + "_" if name in BUILTINS or keyword.issoftkeyword(name) and name != "_" else name
+    return name + "_" if name in BUILTINS or (keyword.issoftkeyword(name) and name != "_") else name
 
 
 def temporary(taken: Iterable[str]) -> str:

@@ -72,7 +72,15 @@ class _Builder:
             return []
         doc = [case.doc.strip().replace("\\", "\\\\").replace('"', "'"), ""] if case.doc.strip() else []
         title = self.variant.label.rpartition("::")[2]
-        lines = [f'"""{title}', "", *doc, f"Written from {shown_path(case.file)}:{case.span.line}.", '"""', "", "import torch"]
+        lines = [
+            f'"""{title}',
+            "",
+            *doc,
+            f"Written from {shown_path(case.file)}:{case.span.line}.",
+            '"""',
+            "",
+            "import torch",
+        ]
         lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
         lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
         lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
@@ -82,7 +90,10 @@ class _Builder:
     def _python_module(self) -> list[Line]:
         assert self.case.module is not None
         text = Path(self.case.module.file).read_text(encoding="utf-8")
-        lines = [Line(line, Span(self.case.module.file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
+        lines = [
+            Line(line, Span(self.case.module.file, number, 1))
+            for number, line in enumerate(text.rstrip("\n").split("\n"), 1)
+        ]
         if re.search(r"^import torch\b", text, re.MULTILINE) is None:
             lines += [Line(""), Line("import torch")]
         return lines
@@ -108,7 +119,13 @@ class _Builder:
         state = self._state()
         lines = [Line("class Model(torch.nn.Module):")]
         if modules.lines or state:
-            lines += [Line("    def __init__(self):"), Line("        super().__init__()"), *modules.lines, *state, Line("")]
+            lines += [
+                Line("    def __init__(self):"),
+                Line("        super().__init__()"),
+                *modules.lines,
+                *state,
+                Line(""),
+            ]
         return [*lines, Line(f"    def forward({parameters}):"), *writer.lines]
 
     def _state(self) -> list[Line]:
@@ -167,7 +184,11 @@ class _Builder:
             if name not in self.case.params:
                 self.problems.error(span, f"a call sets param {name!r}, which the case does not have")
             elif self.case.module is None and name in self.chain_params and params[name] != self.variant.params[name]:
-                self.problems.error(span, f"param {name!r} is a constant of the chain, so a call cannot change it", "write ${x.shape[0]} in the chain")
+                self.problems.error(
+                    span,
+                    f"param {name!r} is a constant of the chain, so a call cannot change it",
+                    "write ${x.shape[0]} in the chain",
+                )
         for item in inputs:
             if item.name not in {i.name for i in self.case.inputs}:
                 self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
@@ -188,7 +209,11 @@ class _Builder:
 
     def _scope(self, taken: set[str], params: Mapping[str, Any] | None = None) -> Scope:
         return Scope(
-            self.problems, self.variant.params if params is None else params, taken, used=self.used, used_params=self.used_params
+            self.problems,
+            self.variant.params if params is None else params,
+            taken,
+            used=self.used,
+            used_params=self.used_params,
         )
 
     def _module_dtype(self) -> str:
@@ -200,22 +225,47 @@ class _Builder:
         if case.module is None:
             for item in case.inputs:
                 if item.name not in self.used:
-                    self.problems.error(item.span, f"input {item.name!r} is never used", "take it out, or use it in the chain")
+                    self.problems.error(
+                        item.span, f"input {item.name!r} is never used", "take it out, or use it in the chain"
+                    )
             for item in case.state:
                 if f"self.{item.name}" not in self.used:
-                    self.problems.error(item.span, f"state {item.name!r} is never used", f"$self.{item.name} or out: self.{item.name} uses it")
+                    self.problems.error(
+                        item.span,
+                        f"state {item.name!r} is never used",
+                        f"$self.{item.name} or out: self.{item.name} uses it",
+                    )
             for name, span in self.unused_outs.items():
                 if not name.startswith("self."):
-                    self.problems.error(span, f"{name!r} is made here and never used", "take out: away, or write _ for what is not needed")
+                    self.problems.error(
+                        span,
+                        f"{name!r} is made here and never used",
+                        "take out: away, or write _ for what is not needed",
+                    )
         elif case.calls:
             self.used_params |= {name for c in case.calls for name in c.params}
-        reached = self.used_params | {name for c in case.calls for name in c.params} | {n for k in case.known for n in k.params}
+        reached = (
+            self.used_params
+            | {name for c in case.calls for name in c.params}
+            | {n for k in case.known for n in k.params}
+        )
         for name in case.params:
             if name not in reached and not self.problems.errors:
-                self.problems.error(case.span, f"nothing in case {case.name!r} uses the axis {name!r}", f"use it as ${{{name}}}, or take it out")
+                self.problems.error(
+                    case.span,
+                    f"nothing in case {case.name!r} uses the axis {name!r}",
+                    f"use it as ${{{name}}}, or take it out",
+                )
 
 
-_MODULES = ("nn.utils.rnn", "distributions", "nn.attention.flex_attention", "signal.windows", "utils.checkpoint", "autograd.functional")
+_MODULES = (
+    "nn.utils.rnn",
+    "distributions",
+    "nn.attention.flex_attention",
+    "signal.windows",
+    "utils.checkpoint",
+    "autograd.functional",
+)
 
 
 def _without_grad(item: Input) -> Input:
@@ -242,10 +292,12 @@ def _names_made(chain: Iterable[Node]) -> set[str]:
     return {python_name(name) for name, _ in _places_made(chain)}
 
 
-def check(case: Case, variants: Sequence[Variant], lines: Sequence[str], limits: Limits | None = None) -> list[Diagnostic]:
+def check(
+    case: Case, variants: Sequence[Variant], lines: Sequence[str], limits: Limits | None = None
+) -> list[Diagnostic]:
     """What is wrong with a case, by writing its first variant out, and every other whose sizes differ."""
     found: dict[Diagnostic, None] = {}
-    seen = set()
+    seen: set[tuple[object, ...]] = set()
     for variant in variants:
         key = (tuple(variant.params.items()), variant.dtype if len(seen) < 4 else None)
         if key not in seen:

@@ -18,7 +18,17 @@ BYTES = {
 """Bytes of an element; 4 for dtypes not listed."""
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")
-SPECIAL = ('float("nan")', 'float("inf")', 'float("-inf")', "-0.0", "0.0", "{info}.smallest_normal / 2", "{info}.max", "{info}.min", "{info}.tiny")
+SPECIAL = (
+    'float("nan")',
+    'float("inf")',
+    'float("-inf")',
+    "-0.0",
+    "0.0",
+    "{info}.smallest_normal / 2",
+    "{info}.max",
+    "{info}.min",
+    "{info}.tiny",
+)
 """What ``init: special`` plants, from the front of the tensor, every second element."""
 
 
@@ -85,7 +95,9 @@ class TensorWriter:
     def _base(self, item: Input) -> str:
         name = item.view_of or ""
         if name not in self.scope.variables:
-            self.scope.problems.error(item.span, f"{item.name!r} is a view of {name!r}, which is not an input before it")
+            self.scope.problems.error(
+                item.span, f"{item.name!r} is a view of {name!r}, which is not an input before it"
+            )
             return "None"
         self.scope.used.add(name)
         return self.scope.variables[name]
@@ -103,7 +115,11 @@ class TensorWriter:
         assert item.values is not None
         if dtype is None and _has_floats(item.values):
             dtype = self.dtype
-        suffix = f", dtype=torch.{dtype}" if dtype not in (None, "float32") or (dtype == "float32" and not _has_floats(item.values)) else ""
+        suffix = (
+            f", dtype=torch.{dtype}"
+            if dtype not in (None, "float32") or (dtype == "float32" and not _has_floats(item.values))
+            else ""
+        )
         text = f"torch.tensor({self.render.value(item.values)}{suffix})"
         if item.tile is not None:
             count = max(1, _count(item.values))
@@ -140,12 +156,18 @@ class TensorWriter:
             return f"torch.randint(-8, 9, {shape}).to(torch.{dtype})"
         if init == "uniform":
             low, high = arguments or ["0", "1"]
-            return f"torch.rand({shape}{of})" if (low, high) == ("0", "1") else f"torch.empty({shape}{of}).uniform_({low}, {high})"
+            return (
+                f"torch.rand({shape}{of})"
+                if (low, high) == ("0", "1")
+                else f"torch.empty({shape}{of}).uniform_({low}, {high})"
+            )
         if init == "randint" or not floating:
             low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
             if dtype in ("uint16", "uint32", "uint64"):
                 return f"torch.randint({low}, {high}, {shape}).to(torch.{dtype})"
-            return f"torch.randint({low}, {high}, {shape}" + ("" if dtype == "int64" else f", dtype=torch.{dtype}") + ")"
+            return (
+                f"torch.randint({low}, {high}, {shape}" + ("" if dtype == "int64" else f", dtype=torch.{dtype}") + ")"
+            )
         if init == "special":
             return self._special(sizes, shape, dtype)
         return f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
@@ -190,5 +212,3 @@ def _has_floats(value: Value) -> bool:
 
 def _count(value: Value) -> int:
     return sum(_count(v) for v in value.items) if isinstance(value, Items) else 1
-
-

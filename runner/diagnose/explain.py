@@ -23,13 +23,16 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 VALUE_ORACLES = frozenset({"value", "grad"})
 
 
-def candidates(findings: Sequence[Finding], stage: str, source: str, dtype: str, config: Mapping[str, Any]) -> list[str]:
+def candidates(
+    findings: Sequence[Finding], stage: str, source: str, dtype: str, config: Mapping[str, Any]
+) -> list[str]:
     """The flags worth trying, each of which would explain the findings if they vanished under it."""
     flags = []
     oracles = {f.oracle for f in findings}
-    if stage == "inductor" and oracles <= VALUE_ORACLES and low_precision(source, dtype) and PRECISION not in config:
-        if all(is_small(f, low_precision(source, dtype)) for f in findings):
-            flags.append(PRECISION)
+    epsilon = low_precision(source, dtype)
+    fused = stage == "inductor" and oracles <= VALUE_ORACLES and PRECISION not in config
+    if fused and epsilon and all(is_small(f, epsilon) for f in findings):
+        flags.append(PRECISION)
     if config.get(RANDOM) is False and oracles <= VALUE_ORACLES | {"rng", "nonfinite", "mutation"}:
         flags.append(RANDOM)
     return flags

@@ -19,7 +19,7 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
     """
     if outcome.ended == "result":
         found = [finding(data, source) for data in outcome.result.get("findings", ())]
-        return found, _with_place(outcome.result.get("trust"), source)
+        return found, outcome.result.get("trust")
     how = describe(outcome)
     if outcome.ended == "broken":
         return [], {"verdict": "BROKEN", "reason": outcome.detail or "the harness failed"}
@@ -27,7 +27,9 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
         return [], {"verdict": "INVALID", "reason": f"eager itself: {how}"}
     if outcome.phase == "eager-again":
         return [], {"verdict": "FLAKY", "reason": f"the second eager run: {how}"}
-    name = {"signal": outcome.signal or "signal", "no-result": "NoResult", "timeout": "Timeout", "memory": "Memory"}[outcome.ended]
+    name = {"signal": outcome.signal or "signal", "no-result": "NoResult", "timeout": "Timeout", "memory": "Memory"}[
+        outcome.ended
+    ]
     oracle = {"no-result": "runtime-error"}.get(outcome.ended, outcome.ended)
     error = {"type": name, "message": how, "chain": [name], "trace": outcome.stack}
     return [Finding(oracle, how, error=error)], None
@@ -47,20 +49,17 @@ def describe(outcome: Outcome) -> str:
 def finding(data: Mapping[str, Any], source: Source) -> Finding:
     """A worker's finding, with the YAML place of the source line that its error names."""
     error = data.get("error")
-    place = source.place(error.get("line")) if error else None
     return Finding(
         oracle=data["oracle"],
         message=data.get("message", ""),
         path=data.get("path", ""),
         numbers=data.get("numbers") or {},
         error=error,
-        place=str(place) if place else None,
+        place=place_of(error, source),
     )
 
 
-def _with_place(trust: Mapping[str, Any] | None, source: Source) -> Mapping[str, Any] | None:
-    """A doubt whose error names a line of the source says which line of the YAML that is."""
-    if not trust or not trust.get("error"):
-        return trust
-    place = source.place(trust["error"].get("line"))
-    return {**trust, "reason": f"{trust.get('reason', '')} ({place})"} if place else trust
+def place_of(error: Mapping[str, Any] | None, source: Source) -> str | None:
+    """``file:line:column`` of the YAML that the source line of an error comes from."""
+    span = source.place(error.get("line")) if error else None
+    return f"{span.file}:{span.line}:{span.column}" if span else None

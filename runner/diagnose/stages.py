@@ -28,8 +28,12 @@ _OF = {
 }
 
 GROUPS = {
-    **dict.fromkeys(("compile-error", "runtime-error", "signal", "timeout", "memory", "missing-error", "error-type"), "behaviour"),
-    **dict.fromkeys(("structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad"), "structure"),
+    **dict.fromkeys(
+        ("compile-error", "runtime-error", "signal", "timeout", "memory", "missing-error", "error-type"), "behaviour"
+    ),
+    **dict.fromkeys(
+        ("structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad"), "structure"
+    ),
     **dict.fromkeys(("mutation", "alias"), "effects"),
     **dict.fromkeys(("value", "nonfinite", "sign-of-zero"), "values"),
     **dict.fromkeys(("graph-break", "graphs", "recompile"), "capture"),

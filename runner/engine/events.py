@@ -25,7 +25,7 @@ class Finding:
     ``oracle`` is a word of the ledger (value, stride, compile-error, ...), ``path`` leads to the place
     (``call 0, output[1]``), ``stage`` is the first stage of the ladder that shows it, ``error`` holds
     ``type``, ``message``, ``chain`` (class names of the exception and its causes) and ``trace``,
-    ``place`` is the YAML ``file:line:column`` where known.
+    ``place`` is the YAML ``file:line:column`` where known, the file absolute.
     """
 
     oracle: str
@@ -118,6 +118,7 @@ class VariantFinished:
     stack: str = ""
     output: str = ""
     repro: str = ""
+    place: str | None = None  # file:line:column that an INVALID verdict is about, where known
 
 
 @dataclass(frozen=True, slots=True)

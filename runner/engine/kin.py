@@ -13,11 +13,10 @@ from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PF_FORKNOEXEC = 0x40
-_COMPILERS = frozenset(
-    "g++ gcc c++ cc clang++ clang amdclang++ amdclang icpx icx nvcc hipcc"  # drivers
-    " cc1plus cc1 lto1 cicc cudafe++ ptxas ptxas-blackwell fatbinary as"
-    " collect2 lto-wrapper ld ld.bfd ld.gold ld.lld ld.mold lld mold nvlink".split()
-)
+_DRIVERS = "g++ gcc c++ cc clang++ clang amdclang++ amdclang icpx icx nvcc hipcc"
+_PASSES = "cc1plus cc1 lto1 cicc cudafe++ ptxas ptxas-blackwell fatbinary as"
+_LINKERS = "collect2 lto-wrapper ld ld.bfd ld.gold ld.lld ld.mold lld mold nvlink"
+_COMPILERS = frozenset(f"{_DRIVERS} {_PASSES} {_LINKERS}".split())
 _VERSION = re.compile(r"-\d+(\.\d+)*$")
 
 

@@ -42,11 +42,11 @@ def headline(event: VariantFinished, limit: int = MESSAGE_LIMIT) -> str:
 
 
 def span(event: VariantFinished) -> Span:
-    """Where to look: the first finding that knows its line, else the case."""
-    for finding in event.findings:
-        if finding.place:
+    """Where to look: the first finding that knows its line, what an INVALID verdict is about, else the case."""
+    for place in (*(finding.place for finding in event.findings), event.place):
+        if place:
             # From the right, because a Windows path has a colon of its own.
-            file, line, column = [*finding.place.rsplit(":", 2), "", ""][:3]
+            file, line, column = [*place.rsplit(":", 2), "", ""][:3]
             if line.isdecimal() and column.isdecimal():
                 return Span(file, int(line), int(column))
     return Span(event.file, event.line, event.column)

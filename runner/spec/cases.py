@@ -44,7 +44,11 @@ def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
     dtypes = tuple(dtype_name(v) for v in _list(keys.get("dtypes"), ("float32",)))
     for dtype in dtypes:
         if dtype not in DTYPES:
-            problems.error(keys["dtypes"].span, f"torch has no dtype {dtype!r}", nearest(dtype, DTYPES) or "such as float32, int64, bool")
+            problems.error(
+                keys["dtypes"].span,
+                f"torch has no dtype {dtype!r}",
+                nearest(dtype, DTYPES) or "such as float32, int64, bool",
+            )
     params, axes = _params(keys.get("params"))
     module = _module(keys.get("module"), file, problems)
     if module is None and "chain" not in keys:
@@ -84,7 +88,12 @@ def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
         timeout=duration(_plain(keys.get("timeout"), None)),
         memory=_memory(keys.get("memory"), problems),
         known=_known(keys.get("known"), problems),
-        axes=tuple(axis for key in keys for axis in (axes if key == "params" else [key]) if key in ("params", "devices", *MODE_AXES)),
+        axes=tuple(
+            axis
+            for key in keys
+            for axis in (axes if key == "params" else [key])
+            if key in ("params", "devices", *MODE_AXES)
+        ),
     )
 
 
@@ -141,7 +150,9 @@ def _calls(node: Node | None, problems: Problems) -> tuple[Call, ...]:
     if isinstance(node, Sequence):
         for item in node.items:
             if isinstance(item, Mapping):
-                calls.append(Call(_plain(item.get("params"), {}), parse_inputs(item.get("inputs"), problems), item.span))
+                calls.append(
+                    Call(_plain(item.get("params"), {}), parse_inputs(item.get("inputs"), problems), item.span)
+                )
     return tuple(calls)
 
 
@@ -153,7 +164,9 @@ def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | 
         return None
     if not str(name.value).isidentifier():
         problems.error(name.span, f"{name.value!r} is no name of a class")
-    pairs = tuple((str(k.value), parse_value(v, problems)) for k, v in args.entries) if isinstance(args, Mapping) else ()
+    pairs = (
+        tuple((str(k.value), parse_value(v, problems)) for k, v in args.entries) if isinstance(args, Mapping) else ()
+    )
     full = (Path(file).parent / str(path.value)).resolve()
     if not full.is_file():
         problems.error(path.span, f"no file {path.value!r} beside this one")
@@ -240,7 +253,9 @@ def _known(node: Node | None, problems: Problems) -> tuple[Known, ...]:
 def _entry(item: Mapping, problems: Problems) -> Known:
     plain = item.plain()
     if not plain.get("issue") and not plain.get("reason"):
-        problems.error(item.span, "a known: entry needs an issue, or a reason why there is none", "such as issue: https://...")
+        problems.error(
+            item.span, "a known: entry needs an issue, or a reason why there is none", "such as issue: https://..."
+        )
     for key, check in (("torch", parse_range), ("error", re.compile)):
         if plain.get(key) is not None:
             try:
@@ -248,10 +263,27 @@ def _entry(item: Mapping, problems: Problems) -> Known:
             except (ValueError, re.error) as error:
                 problems.error(item.get(key).span, f"{key}: {error}")  # type: ignore[union-attr]
     _review(item, problems)
-    many = {key: tuple(_list(item.get(key), ())) for key in ("oracle", "backend", "device", "dtype", "platform", "threads")}
-    many["dtype"] = tuple(dtype_name(d) for d in many["dtype"])
-    one = {key: plain.get(key) for key in ("stage", "error", "torch", "issue", "reason", "review")}
-    return Known(item.span, **many, **one, params=plain.get("params", {}), why=plain.get("why", "bug"))
+    return Known(
+        item.span,
+        stage=plain.get("stage"),
+        oracle=_several(item, "oracle"),
+        error=plain.get("error"),
+        torch=plain.get("torch"),
+        backend=_several(item, "backend"),
+        device=_several(item, "device"),
+        dtype=tuple(dtype_name(d) for d in _several(item, "dtype")),
+        platform=_several(item, "platform"),
+        threads=_several(item, "threads"),
+        params=plain.get("params", {}),
+        issue=plain.get("issue"),
+        reason=plain.get("reason"),
+        why=plain.get("why", "bug"),
+        review=plain.get("review"),
+    )
+
+
+def _several(item: Mapping, key: str) -> tuple[Any, ...]:
+    return tuple(_list(item.get(key), ()))
 
 
 def _review(item: Mapping, problems: Problems) -> None:

@@ -91,13 +91,17 @@ def _case_variants(
         for dtype, device, backend in itertools.product(dtypes, own_devices, backends):
             label = f"{where}::{case.name}[{','.join([*told, dtype, device])}]"
             modes = {name: axes[name] for name in MODE_AXES}
-            yield Variant(f"{label}@{backend.name}", case, where, backend, dtype, device, params, suites=(suite.name,), **modes)
+            yield Variant(
+                f"{label}@{backend.name}", case, where, backend, dtype, device, params, suites=(suite.name,), **modes
+            )
 
 
 def _word(value: Any) -> str:
     """An axis value as ids show it."""
     if isinstance(value, Grad):
-        return value.mode if value.mode != "backward" or value == Grad("backward") else f"{value.cotangent}{value.order}"
+        return (
+            value.mode if value.mode != "backward" or value == Grad("backward") else f"{value.cotangent}{value.order}"
+        )
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return str(value).replace(" ", "")

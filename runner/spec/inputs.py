@@ -29,7 +29,9 @@ def parse_inputs(node: Node | None, problems: Problems) -> tuple[Input, ...]:
     for key, value in node.entries:
         name = str(key.value)
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or keyword.iskeyword(name) or name in RESERVED:
-            problems.error(key.span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself")
+            problems.error(
+                key.span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself"
+            )
             continue
         parsed = parse_input(name, key, value, problems)
         if parsed is not None:
@@ -64,7 +66,7 @@ def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input
         init=init,
         init_args=init_args,
         values=None if values is None else parse_value(values, problems),
-        tile=tile.value if isinstance(tile, Scalar) else None,
+        tile=tile.value if isinstance(tile, Scalar) and isinstance(tile.value, int) else None,
         view_of=_text(node.get("view_of")),
         items=_items(name, key, items, problems) if isinstance(items, Sequence) else (),
         python=None if python is None else parse_value(python, problems),
@@ -84,12 +86,13 @@ def _shape(node: Sequence, problems: Problems) -> tuple[Value, ...]:
     sizes = []
     for item in node.items:
         value = parse_value(item, problems)
-        whole = isinstance(value, Literal) and isinstance(value.value, int) and not isinstance(value.value, bool)
-        if not (whole or isinstance(value, Arithmetic)):
-            problems.error(item.span, "a shape holds integers and ${...}", "such as [2, \"${n}\"]")
-            value = Literal(1)
-        elif whole and value.value < 0:  # type: ignore[union-attr]
-            problems.error(item.span, "a size is not negative")
+        size = value.value if isinstance(value, Literal) else None
+        if isinstance(size, int) and not isinstance(size, bool):
+            if size < 0:
+                problems.error(item.span, "a size is not negative")
+                value = Literal(1)
+        elif not isinstance(value, Arithmetic):
+            problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
             value = Literal(1)
         sizes.append(value)
     return tuple(sizes)
@@ -109,12 +112,18 @@ def _init(node: Node | None, problems: Problems) -> tuple[str | None, tuple[Valu
         arguments = tuple(parse_value(part, problems) for part in parts)
     name = name_node.value if isinstance(name_node, Scalar) else None
     if name not in INITS:
-        problems.error(name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}")
+        problems.error(
+            name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
+        )
         return None, ()
     wanted = _COUNTS.get(str(name), 0)
     optional = name == "uniform"
     if len(arguments) != wanted and not (optional and not arguments):
-        problems.error(name_node.span, f"init {name} takes {wanted} numbers, not {len(arguments)}", f"such as init: {_EXAMPLES[str(name)]}")
+        problems.error(
+            name_node.span,
+            f"init {name} takes {wanted} numbers, not {len(arguments)}",
+            f"such as init: {_EXAMPLES[str(name)]}",
+        )
         return None, ()
     return str(name), arguments
 
@@ -128,7 +137,9 @@ def _dtype(node: Node | None, problems: Problems) -> str | None:
         return None
     name = dtype_name(node.value if isinstance(node, Scalar) else None)
     if name not in DTYPES and name != "$dtype":
-        problems.error(node.span, f"torch has no dtype {name!r}", nearest(str(name), DTYPES) or "such as float32, int64, bool")
+        problems.error(
+            node.span, f"torch has no dtype {name!r}", nearest(str(name), DTYPES) or "such as float32, int64, bool"
+        )
         return None
     return None if name == "$dtype" else name
 

@@ -37,7 +37,7 @@ class Reader:
 
     limits: Limits = field(default_factory=Limits)
     problems: list[Diagnostic] = field(default_factory=list)
-    _files: dict[Path, tuple[Node | None, Problems]] = field(default_factory=dict)
+    _specs: dict[tuple[Path, int], tuple[Case, ...]] = field(default_factory=dict)
 
     def suites(self, paths: Iterable[str | Path]) -> list[Suite]:
         """The suites of ``paths`` in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
@@ -51,20 +51,25 @@ class Reader:
 
     def files(self, paths: Iterable[str | Path]) -> list[Suite]:
         """Like ``suites``, but with every file below a directory, manual suites and specs too: for validating."""
-        return self.suites(file for path in paths for file in (_below(Path(path), (SPEC, SUITE)) if Path(path).is_dir() else [path]))
+        return self.suites(
+            file for path in paths for file in (_below(Path(path), (SPEC, SUITE)) if Path(path).is_dir() else [path])
+        )
 
     def spec_as_suite(self, path: Path) -> Suite:
         """A spec file, run under the default backend."""
         return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=self.spec(path, None))
 
     def spec(self, path: Path, defaults: Node | None) -> tuple[Case, ...]:
-        """The cases of a spec file that can be read; the rest is in ``problems``."""
-        node, problems, bad = self._checked(path, "spec")
-        if not isinstance(node, Mapping):
-            return ()
-        cases = self._cases(node, path, problems, bad, node.get("defaults"), defaults)
-        self._keep(problems)
-        return cases
+        """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them."""
+        key = path, id(defaults) if defaults is not None else 0
+        if key not in self._specs:
+            node, problems, bad = self._checked(path, "spec")
+            cases: tuple[Case, ...] = ()
+            if isinstance(node, Mapping):
+                cases = self._cases(node, path, problems, bad, node.get("defaults"), defaults)
+            self._keep(problems)
+            self._specs[key] = cases
+        return self._specs[key]
 
     def suite(self, path: Path) -> Suite | None:
         """A suite file with the cases it names."""
@@ -82,7 +87,9 @@ class Reader:
             assert isinstance(pattern, Scalar)
             named = sorted(path.parent.glob(str(pattern.value))) if not str(pattern.value).startswith("/") else []
             if not named:
-                problems.error(pattern.span, f"no file matches {pattern.value!r}", f"it is looked up from {path.parent}")
+                problems.error(
+                    pattern.span, f"no file matches {pattern.value!r}", f"it is looked up from {path.parent}"
+                )
             for spec in named:
                 cases += self.spec(spec.resolve(), defaults)
         suite = Suite(
@@ -101,7 +108,7 @@ class Reader:
 
     def _backends(self, node: Node | None, problems: Problems) -> tuple[Backend, ...]:
         if not isinstance(node, SequenceNode):
-            return Suite.__dataclass_fields__["backends"].default  # type: ignore[no-any-return]
+            return (Backend("inductor", "inductor"),)
         found: dict[str, Backend] = {}
         for item in node.items:
             if isinstance(item, Scalar):
@@ -136,7 +143,9 @@ class Reader:
             before = problems.errors
             case = parse_case(with_defaults(item, *defaults), str(path), problems)
             if case.name in names:
-                problems.error(case.span, f"two cases are called {case.name!r}", f"the first is in line {names[case.name].line}")
+                problems.error(
+                    case.span, f"two cases are called {case.name!r}", f"the first is in line {names[case.name].line}"
+                )
             names.setdefault(case.name, case.span)
             if problems.errors == before:
                 cases.append(case)
@@ -171,7 +180,9 @@ class Reader:
                 continue
             if suite.file.endswith(SUITE) and other.file.endswith(SUITE):
                 span = Span(suite.file, 1, 1)
-                self.problems.append(Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {other.file}"))
+                self.problems.append(
+                    Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {other.file}")
+                )
             elif suite.file != other.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
 

@@ -21,7 +21,7 @@ def parse_chain(node: Node | None, problems: Problems) -> tuple[ChainNode, ...]:
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return ()
     if not isinstance(node, Sequence):
-        problems.error(node.span, "a chain is a list of steps", 'such as chain: [F.relu, {torch.add: [$_, 1]}]')
+        problems.error(node.span, "a chain is a list of steps", "such as chain: [F.relu, {torch.add: [$_, 1]}]")
         return ()
     steps = [_parse(item, problems) for item in node.items]
     return tuple(step for step in steps if step is not None)
@@ -52,7 +52,11 @@ def _step(node: Mapping, problems: Problems) -> Step | None:
         return None
     if len(dotted) > 1:
         first, second = dotted[0][0].value, dotted[1][0]
-        problems.error(second.span, f"two operators in one step: {first} and {second.value}", "begin the second with a dash of its own")
+        problems.error(
+            second.span,
+            f"two operators in one step: {first} and {second.value}",
+            "begin the second with a dash of its own",
+        )
         return None
     key, value = dotted[0]
     name = str(key.value)
@@ -132,13 +136,20 @@ def _block(block: str, node: Mapping, problems: Problems) -> ChainNode | None:
     if block == "with":
         contexts = node.get("with")
         if not isinstance(contexts, Sequence):
-            problems.error(contexts.span if contexts else span, "with: holds a list of contexts", "such as with: [torch.no_grad]")
+            problems.error(
+                contexts.span if contexts else span, "with: holds a list of contexts", "such as with: [torch.no_grad]"
+            )
             return None
         entered = [s for s in parse_chain(contexts, problems) if isinstance(s, Step)]
         return With(tuple(entered), parse_chain(node.get("chain"), problems), span)
     condition = node.get("if")
     assert condition is not None
-    return If(parse_value(condition, problems), parse_chain(node.get("do"), problems), parse_chain(node.get("else"), problems), span)
+    return If(
+        parse_value(condition, problems),
+        parse_chain(node.get("do"), problems),
+        parse_chain(node.get("else"), problems),
+        span,
+    )
 
 
 def _key(node: Mapping, name: str) -> Span:

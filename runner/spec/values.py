@@ -54,7 +54,9 @@ def parse_arguments(node: Node, problems: Problems, index_at: int | None = None)
         for key, value in node.entries:
             if key.value == "*":
                 if not isinstance(value, Sequence):
-                    problems.error(value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}')
+                    problems.error(
+                        value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}'
+                    )
                     continue
                 positional = _positionals(value, problems, index_at)
             elif not re.fullmatch(r"[A-Za-z]\w*", str(key.value)):
@@ -69,7 +71,9 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
     """``$name.attr[0]``; None, with a problem reported, when it is not one."""
     match = _REF.fullmatch(text)
     if match is None:
-        problems.error(span, f"{text!r} is no reference", "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}")
+        problems.error(
+            span, f"{text!r} is no reference", "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}"
+        )
         return None
     path = tuple(attr or int(item) for attr, item in _PART.findall(match["path"]))
     return Ref(match["name"], path, span)
@@ -183,7 +187,9 @@ def _special(node: Mapping, problems: Problems) -> Value | None:
     if key is None:
         for entry, _ in node.entries:
             if str(entry.value).startswith("$"):
-                problems.error(entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), ("$tensor", "$fn", "$text")))
+                problems.error(
+                    entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), ("$tensor", "$fn", "$text"))
+                )
         return None
     others = [(str(k.value), v) for k, v in node.entries if k.value != key]
     body = node.get(key)
@@ -205,15 +211,19 @@ def _special(node: Mapping, problems: Problems) -> Value | None:
 
 
 def _function(node: Node, problems: Problems) -> Function | Literal:
-    from runner.spec.steps import parse_chain  # chains hold values and values hold functions
     from runner.spec.model import Function
+    from runner.spec.steps import parse_chain  # chains hold values and values hold functions
 
     if not isinstance(node, Mapping) or node.get("chain") is None:
         problems.error(node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}")
         return Literal(None)
     for key, _ in node.entries:
         if key.value not in ("args", "chain", "return"):
-            problems.error(key.span, f"$fn takes args, chain and return, not {key.value!r}", nearest(str(key.value), ("args", "chain", "return")))
+            problems.error(
+                key.span,
+                f"$fn takes args, chain and return, not {key.value!r}",
+                nearest(str(key.value), ("args", "chain", "return")),
+            )
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, Scalar)] if isinstance(args, Sequence) else []
     if args is not None and (not isinstance(args, Sequence) or any(not n.isidentifier() for n in names)):

@@ -38,7 +38,11 @@ def run_build(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
                 finally:
                     source.close()
         except InvalidCase as error:
-            info = error.error.info if error.error is not None else {"type": "InvalidCase", "message": error.reason, "line": None}
+            info = (
+                error.error.info
+                if error.error is not None
+                else {"type": "InvalidCase", "message": error.reason, "line": None}
+            )
             return {"built": "real", "error": info}
 
 

@@ -13,6 +13,19 @@ from typing import Any
 import torch
 from torch.testing._comparison import default_tolerances
 
+from runner.worker.elements import (
+    TINY,
+    classes,
+    different_bits,
+    finite_difference,
+    finite_part,
+    identical,
+    norm,
+    pieces,
+    planes,
+    rmse,
+)
+
 NEARER = "nearer-to-float64"
 NOISE = "within-float64-noise"
 
@@ -21,8 +34,6 @@ NOISE = "within-float64-noise"
 SMALL = 1000
 MULTIPLIER_NARROW = 3.0
 MULTIPLIER = 2.0
-
-_SAME_SIZE_INTEGER = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
@@ -88,20 +99,32 @@ def compare_values(
         return Comparison()
     if tolerance.exact or not (eager.is_floating_point() or eager.is_complex()):
         return _compare_exactly(eager, compiled)
-    ours, theirs = _planes(eager), _planes(compiled)
-    same_class = (_classes(ours) == _classes(theirs)).all(dim=1)
-    error = _norm(_finite_difference(ours, theirs))
-    limit = tolerance.atol + tolerance.rtol * _norm(_finite_part(ours, theirs))
-    mismatched = same_class & (error > limit)
-    if bool(same_class.all()) and not bool(mismatched.any()):
+    if identical(eager, compiled):
+        return Comparison()
+    found = _scan(eager, compiled, tolerance)
+    if not found.other_class and not found.mismatched:
         return Comparison()
     exact = reference()
-    case = _Case(eager, compiled, exact, ours, theirs, error, limit, tolerance)
-    differences: list[Difference] = []
+    numbers: dict[str, Any] = {"elements": eager.numel()}
+    excuse = None if exact is None else _weigh(eager, compiled, exact, tolerance)
+    differences = []
     labels = []
-    for found in (_judge_classes(case, ~same_class), _judge_finite(case, mismatched, same_class)):
-        differences += found.differences
-        labels += [found.label] if found.label else []
+    if found.other_class:
+        if excuse is not None and excuse.classes_right:
+            labels.append(NEARER)
+        else:
+            place = _at(eager, compiled, exact, found.first_other_class)
+            shown = {**numbers, "mismatched": found.other_class, **place, "same": ask_same(eager, compiled, exact)}
+            differences.append(Difference("nonfinite", _sentence(shown, "have another NaN or infinity"), shown))
+    if found.mismatched:
+        if excuse is not None and excuse.passed:
+            labels.append(excuse.label)
+        else:
+            place = _at(eager, compiled, exact, found.worst)
+            shown = {**numbers, "mismatched": found.mismatched, **place, **_gap(found), **_tolerance_numbers(tolerance)}
+            shown.update(excuse.numbers if excuse is not None else {})
+            shown["same"] = ask_same(eager, compiled, exact)
+            differences.append(Difference("value", _sentence(shown, "differ"), shown))
     if differences:
         return Comparison(tuple(differences))
     return Comparison(label=NOISE if NOISE in labels else NEARER)
@@ -111,7 +134,7 @@ def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two dense CPU tensors are the same, bit for bit; any NaN equals any other."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
-    return first.numel() == 0 or not bool(_different_bits(first, second).any())
+    return first.numel() == 0 or identical(first, second) or not bool(different_bits(first, second).any())
 
 
 def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None) -> bool | str:
@@ -133,119 +156,143 @@ def number(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class _Case:
-    """One comparison. ``ours`` and ``theirs`` are float64 [elements, 1 or 2]; ``error`` and ``limit`` [elements]."""
+@dataclass
+class _Scan:
+    """What a first look at all elements finds; indices are flat."""
 
-    eager: torch.Tensor
-    compiled: torch.Tensor
-    reference: torch.Tensor | None
-    ours: torch.Tensor
-    theirs: torch.Tensor
-    error: torch.Tensor
-    limit: torch.Tensor
-    tolerance: Tolerance
+    other_class: int = 0  # elements that are NaN or infinite otherwise than eager's
+    first_other_class: int = 0
+    mismatched: int = 0  # elements beyond the tolerance
+    worst: int = 0  # the one furthest beyond it
+    worst_ratio: float = -1.0
+    error: float = 0.0  # at the worst
+    size: float = 0.0  # of eager's element there
+
+
+def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> _Scan:
+    found = _Scan()
+    for start, ours, theirs in pieces(eager, compiled):
+        same_class = (classes(ours) == classes(theirs)).all(dim=1)
+        size = norm(finite_part(ours, theirs))
+        limit = tolerance.atol + tolerance.rtol * size
+        error = norm(finite_difference(ours, theirs))
+        mismatched = same_class & (error > limit)
+        if not bool(same_class.all()):
+            if not found.other_class:
+                found.first_other_class = start + int((~same_class).nonzero()[0])
+            found.other_class += int((~same_class).sum())
+        if bool(mismatched.any()):
+            found.mismatched += int(mismatched.sum())
+            ratio = torch.where(mismatched, error / limit.clamp_min(TINY), 0.0)
+            worst = int(ratio.argmax())
+            if float(ratio[worst]) > found.worst_ratio:
+                found.worst, found.worst_ratio = start + worst, float(ratio[worst])
+                found.error, found.size = float(error[worst]), float(size[worst])
+    return found
+
+
+@dataclass
+class _Errors:
+    """Errors of one side against float64, gathered piece by piece."""
+
+    largest: float = 0.0
+    worst: float = 0.0  # in units of the tolerance
+    pieces: list[tuple[float, int]] = field(default_factory=list)  # (root mean square, elements)
+
+    def add(self, errors: torch.Tensor, unit: torch.Tensor) -> None:
+        self.largest = max(self.largest, float(errors.max()))
+        self.worst = max(self.worst, float((errors / unit).max()))
+        self.pieces.append((rmse(errors), errors.numel()))
 
     @property
-    def multiplier(self) -> float:
-        narrow = self.eager.dtype in (torch.float16, torch.bfloat16) or self.eager.numel() < SMALL
-        return MULTIPLIER_NARROW if narrow else MULTIPLIER
+    def rmse(self) -> float:
+        """Scaled, so that squares of large errors do not overflow."""
+        top = max((value for value, _ in self.pieces), default=0.0)
+        if top == 0 or not math.isfinite(top):
+            return top
+        squares = sum((value / top) ** 2 * count for value, count in self.pieces)
+        return top * math.sqrt(squares / sum(count for _, count in self.pieces))
 
 
-def _judge_classes(case: _Case, wrong: torch.Tensor) -> Comparison:
-    """NaN and infinities in other places than eager's: forgiven where float64 says that the compiled side is right.
+@dataclass(frozen=True)
+class _Excuse:
+    """What the float64 reference says: of misplaced NaN and infinities, and of finite mismatches."""
 
-    Right means the class of the reference rounded to the output's dtype, and, where that is finite, a value near it:
-    else anything would do at a place where eager alone has a NaN.
+    classes_right: bool
+    passed: bool
+    label: str
+    numbers: dict[str, Any]
+
+
+def _weigh(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance) -> _Excuse:
+    """Let the float64 reference judge.
+
+    A misplaced NaN or infinity is forgiven where the compiled element has the class of the reference rounded to the
+    output's dtype and, if finite, lies near it: else anything would do at a place where eager alone has a NaN.
+
+    A finite mismatch is forgiven by RMSE and by the worst element, in units of the tolerance at the reference: RMSE
+    alone would let one wrong element in a million pass. A mismatch without a finite reference is never forgiven.
     """
-    if not bool(wrong.any()):
-        return Comparison()
-    if case.reference is not None:
-        exact = _planes(case.reference)
-        rounded = _planes(case.reference.to(case.eager.dtype))
-        right = (_classes(rounded) == _classes(case.theirs)).all(dim=1)
-        limit = case.tolerance.atol + case.tolerance.rtol * _norm(_finite_part(exact, case.theirs))
-        near = _norm(_finite_difference(exact, case.theirs)) <= case.multiplier * limit
-        if bool((right & near)[wrong].all()):
-            return Comparison(label=NEARER)
-    first = int(wrong.nonzero()[0])
-    numbers = {"elements": case.eager.numel(), "mismatched": int(wrong.sum()), **_at(case, first)}
-    numbers["same"] = ask_same(case.eager, case.compiled, case.reference)
-    return Comparison((Difference("nonfinite", _sentence(numbers, "are NaN or infinite on one side only"), numbers),))
+    narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
+    multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
+    classes_right = measured = within = True
+    ours_off, theirs_off = _Errors(), _Errors()
+    rounded_reference = reference.to(eager.dtype)
+    for _, ours, theirs, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
+        same_class = (classes(ours) == classes(theirs)).all(dim=1)
+        allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, theirs))
+        right = (classes(rounded) == classes(theirs)).all(dim=1)
+        near = norm(finite_difference(exact, theirs)) <= multiplier * allowed
+        classes_right &= bool((same_class | right & near).all())
 
-
-def _judge_finite(case: _Case, mismatched: torch.Tensor, comparable: torch.Tensor) -> Comparison:
-    if not bool(mismatched.any()):
-        return Comparison()
-    ratio = torch.where(mismatched, case.error / case.limit.clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-    worst = int(ratio.nan_to_num(nan=math.inf, posinf=math.inf).argmax())
-    size = float(_norm(_finite_part(case.ours, case.theirs))[worst])
-    gap = float(case.error[worst])
-    numbers: dict[str, Any] = {
-        "elements": case.eager.numel(),
-        "mismatched": int(mismatched.sum()),
-        **_at(case, worst),
-        "abs_error": number(gap),
-        "rel_error": number(gap / size if size else math.inf),
-        "rtol": case.tolerance.rtol,
-        "atol": case.tolerance.atol,
-    }
-    if case.reference is not None:
-        passed, label, against = _against_reference(case, mismatched, comparable)
-        if passed:
-            return Comparison(label=label)
-        numbers.update(against)
-    numbers["same"] = ask_same(case.eager, case.compiled, case.reference)
-    return Comparison((Difference("value", _sentence(numbers, "differ"), numbers),))
-
-
-def _against_reference(
-    case: _Case, mismatched: torch.Tensor, comparable: torch.Tensor
-) -> tuple[bool, str, dict[str, Any]]:
-    """Whether float64 excuses the mismatch, under which label, and the numbers.
-
-    RMSE alone would let one wrong element in a million pass, so the worst element counts too, in units of the
-    tolerance at the reference. Elements that are not finite on all three sides cannot be excused.
-    """
-    exact = _planes(case.reference) if case.reference is not None else case.ours
-    usable = comparable.clone()
-    for planes in (exact, case.ours, case.theirs):
-        usable &= planes.isfinite().all(dim=1)
-    if not bool(usable[mismatched].all()):
-        return False, "", {}
-    exact = exact[usable]
-    allowed = case.tolerance.atol + case.tolerance.rtol * _norm(exact)
-    unit = allowed.clamp_min(torch.finfo(torch.float64).tiny)
-    if case.tolerance.rtol == 0 and case.tolerance.atol == 0:
-        unit = torch.ones_like(unit)  # no tolerance, no unit: errors as they are
-    eager, compiled = _norm(case.ours[usable] - exact), _norm(case.theirs[usable] - exact)
-    eager_worst, compiled_worst = float((eager / unit).max()), float((compiled / unit).max())
-    eager_rmse, compiled_rmse = _rmse(eager), _rmse(compiled)
-    needed = max(_ratio(compiled_rmse, eager_rmse), _ratio(compiled_worst, eager_worst))
+        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (ours, theirs, exact)]).all(dim=0)
+        limit = tolerance.atol + tolerance.rtol * norm(finite_part(ours, theirs))
+        mismatched = same_class & (norm(finite_difference(ours, theirs)) > limit)
+        measured &= not bool((mismatched & ~finite).any())
+        if not bool(finite.any()):
+            continue
+        eager_error, compiled_error = norm((ours - exact)[finite]), norm((theirs - exact)[finite])
+        within &= bool((compiled_error <= allowed[finite]).all())
+        unit = allowed[finite].clamp_min(TINY)
+        if tolerance.rtol == 0 and tolerance.atol == 0:
+            unit = torch.ones_like(unit)  # no tolerance, no unit: errors as they are
+        ours_off.add(eager_error, unit)
+        theirs_off.add(compiled_error, unit)
+    if not measured:
+        return _Excuse(classes_right, False, "", {})
+    needed = max(_ratio(theirs_off.rmse, ours_off.rmse), _ratio(theirs_off.worst, ours_off.worst))
     numbers = {
-        "eager_error_max": number(float(eager.max())),
-        "eager_error_rmse": number(eager_rmse),
-        "compiled_error_max": number(float(compiled.max())),
-        "compiled_error_rmse": number(compiled_rmse),
+        "eager_error_max": number(ours_off.largest),
+        "eager_error_rmse": number(ours_off.rmse),
+        "compiled_error_max": number(theirs_off.largest),
+        "compiled_error_rmse": number(theirs_off.rmse),
         "multiplier": number(needed),
     }
-    within = bool((compiled <= allowed).all())
-    measured = all(math.isfinite(item) for item in (eager_worst, compiled_worst, eager_rmse, compiled_rmse))
-    passed = within or (measured and needed <= case.multiplier)
-    nearer = compiled_rmse <= eager_rmse and compiled_worst <= eager_worst
-    return passed, NEARER if nearer else NOISE, numbers
+    finite_sums = all(math.isfinite(side) for off in (ours_off, theirs_off) for side in (off.rmse, off.worst))
+    nearer = theirs_off.rmse <= ours_off.rmse and theirs_off.worst <= ours_off.worst
+    passed = within or (finite_sums and needed <= multiplier)
+    return _Excuse(classes_right, passed, NEARER if nearer else NOISE, numbers)
+
+
+def _gap(found: _Scan) -> dict[str, Any]:
+    relative = found.error / found.size if found.size else math.inf
+    return {"abs_error": number(found.error), "rel_error": number(relative)}
+
+
+def _tolerance_numbers(tolerance: Tolerance) -> dict[str, Any]:
+    return {"rtol": tolerance.rtol, "atol": tolerance.atol}
 
 
 def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
     """Equal bits, where any NaN equals any other; the zeros' signs are an oracle of their own."""
-    different = _different_bits(eager, compiled)
-    if not bool(different.any()):
+    if equal_bits(eager, compiled):
         return Comparison()
+    different = different_bits(eager, compiled)
     kinds = {"value": different}
     if eager.is_floating_point() or eager.is_complex():
-        ours, theirs = _planes(eager), _planes(compiled)
-        other_class = (_classes(ours) != _classes(theirs)).any(dim=1)
-        zeros = ~other_class & (_finite_difference(ours, theirs) == 0).all(dim=1)
+        ours, theirs = planes(eager), planes(compiled)
+        other_class = (classes(ours) != classes(theirs)).any(dim=1)
+        zeros = ~other_class & (finite_difference(ours, theirs) == 0).all(dim=1)
         kinds = {
             "nonfinite": different & other_class,
             "value": different & ~other_class & ~zeros,
@@ -286,12 +333,12 @@ def _sentence(numbers: Mapping[str, Any], verb: str) -> str:
     )
 
 
-def _at(case: _Case, flat: int) -> dict[str, Any]:
+def _at(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None, flat: int) -> dict[str, Any]:
     return {
-        "worst_index": _unravel(flat, case.eager.shape),
-        "eager": number(_item(case.eager, flat)),
-        "compiled": number(_item(case.compiled, flat)),
-        "reference": None if case.reference is None else number(_item(case.reference, flat)),
+        "worst_index": _unravel(flat, eager.shape),
+        "eager": number(_item(eager, flat)),
+        "compiled": number(_item(compiled, flat)),
+        "reference": None if reference is None else number(_item(reference, flat)),
     }
 
 
@@ -307,52 +354,7 @@ def _unravel(flat: int, shape: torch.Size) -> list[int]:
     return index[::-1]
 
 
-def _planes(tensor: torch.Tensor) -> torch.Tensor:
-    """float64 [elements, 1], or [elements, 2] for real and imaginary parts. float64 holds narrower floats exactly."""
-    if tensor.is_complex():
-        return torch.view_as_real(tensor.to(torch.complex128).contiguous()).reshape(-1, 2)
-    return tensor.to(torch.float64).reshape(-1, 1)
-
-
-def _classes(planes: torch.Tensor) -> torch.Tensor:
-    """0 finite, 1 NaN, 2 infinity, 3 minus infinity."""
-    return planes.isnan() * 1 + planes.isposinf() * 2 + planes.isneginf() * 3
-
-
-def _finite_difference(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """The difference, and 0 where either side is not finite."""
-    return torch.where(first.isfinite() & second.isfinite(), first - second, 0.0)
-
-
-def _finite_part(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    return torch.where(first.isfinite() & second.isfinite(), first, 0.0)
-
-
-def _norm(planes: torch.Tensor) -> torch.Tensor:
-    """Absolute value of each element [elements]; hypot neither overflows nor underflows early."""
-    return planes[:, 0].abs() if planes.shape[1] == 1 else torch.hypot(planes[:, 0], planes[:, 1])
-
-
-def _rmse(errors: torch.Tensor) -> float:
-    """Root mean square, scaled so that squares of large errors do not overflow."""
-    top = float(errors.max())
-    return top if top == 0 or not math.isfinite(top) else top * math.sqrt(float(((errors / top) ** 2).mean()))
-
-
 def _ratio(compiled: float, eager: float) -> float:
     if compiled == 0:
         return 0.0
     return compiled / eager if eager else math.inf
-
-
-def _different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """bool [elements]."""
-    if first.is_floating_point() or first.is_complex():
-        # Through float64, since float8 dtypes have no isnan of their own.
-        ours, theirs = _planes(first), _planes(second)
-        unequal = (ours != theirs) | (torch.signbit(ours) != torch.signbit(theirs))
-        return (unequal & ~(ours.isnan() & theirs.isnan())).any(dim=1)
-    if first.dtype != torch.bool:
-        integer = _SAME_SIZE_INTEGER[first.element_size()]
-        first, second = first.contiguous().view(integer), second.contiguous().view(integer)
-    return first.reshape(-1) != second.reshape(-1)

@@ -103,6 +103,8 @@ class _Run:
             self.phases.begin("eager-again")
             loaded = self._load()
             again = observe(loaded, loaded.model, self.settings)
+            place = unsteady(eager, again, compare_elements="value" not in (self.job.get("ignore") or ()))
+            del again  # so that its tensors are gone before the backend's run
 
             self.phases.begin("backend")
             start_counting()
@@ -113,7 +115,7 @@ class _Run:
                 self.record[key] = getattr(compiled, key)
 
             self.phases.begin("judge")
-            self._judge(eager, again, compiled)
+            self._judge(eager, compiled, place)
         finally:
             self.source.close()
 
@@ -142,7 +144,8 @@ class _Run:
         if pattern and re.search(pattern, error.info["message"]) is None:
             raise InvalidCase(f"eager raised {error.summary}, which does not match {pattern!r}", error)
 
-    def _judge(self, eager: Observation, again: Observation, compiled: Observation) -> None:
+    def _judge(self, eager: Observation, compiled: Observation, place: str | None) -> None:
+        """Compare; ``place`` is where two eager runs disagreed, if they did."""
         reference = Reference(
             self.source,
             self.settings,
@@ -153,8 +156,6 @@ class _Run:
         )
         evidence = Evidence(self.job, eager, compiled, reference)
         findings = judge(evidence)
-        ignored = set(self.job.get("ignore") or ())
-        place = unsteady(eager, again, compare_elements="value" not in ignored)
         if place is not None:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
             findings = [finding for finding in findings if finding.oracle not in VALUE_ORACLES]

@@ -175,9 +175,11 @@ def _run_call(
     record.generator = torch.get_rng_state()
     record.drew_random = not torch.equal(before, record.generator)
     record.mutated = versions != [_version(tensor) for _, tensor in held]
-    record.inputs = _join(snapshot(arg, name, module) for name, arg in zip(names, args))  # noqa: B905
+    # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
+    copy = len(loaded.makers) > 1
+    record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     structure, state = _state(loaded.model, module)
-    record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module) for path, leaf in state))
+    record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:

@@ -56,7 +56,11 @@ def set_flags():
 
 
 def widen(value):
-    return value.detach().double().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    return (
+        value.detach().double().requires_grad_(value.requires_grad)
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        else value
+    )
 
 
 def facts(value):
@@ -92,7 +96,9 @@ def observe(compiled=False, double=False):
     torch._dynamo.reset()
     counters.clear()
     torch.manual_seed(SEED)
-    torch.distributions.Distribution.set_default_validate_args(not compiled)  # torch.compile turns it off for the whole process
+    torch.distributions.Distribution.set_default_validate_args(
+        not compiled
+    )  # torch.compile turns it off for the whole process
     model = make_model()
     model = model.double() if double else model
     call = torch.compile(model, **BACKEND) if compiled else model
@@ -113,7 +119,11 @@ def observe(compiled=False, double=False):
             with mode, cast:
                 result = call(*inputs)
             leaves, structure = tree_flatten(result)
-            entry = {"structure": str(structure), "facts": [facts(v) for v in leaves], "outputs": [keep(v) for v in leaves]}
+            entry = {
+                "structure": str(structure),
+                "facts": [facts(v) for v in leaves],
+                "outputs": [keep(v) for v in leaves],
+            }
             entry["same objects"] = [[i for i, t in enumerate(before) if t is v] for v in leaves]
             if GRAD == "backward":
                 entry["gradients"] = gradients(model, inputs, leaves)
@@ -129,7 +139,7 @@ def observe(compiled=False, double=False):
 def close(eager, compiled, reference):
     """Upstream's rule: default tolerances, and where they fail the float64 run decides."""
     if not isinstance(eager, torch.Tensor):
-        return eager == compiled or eager != eager and compiled != compiled
+        return eager == compiled or (eager != eager and compiled != compiled)
     if eager.layout != torch.strided:
         eager, compiled = eager.to_dense(), compiled.to_dense()
     if EXACT or not (eager.is_floating_point() or eager.is_complex()):
@@ -139,7 +149,11 @@ def close(eager, compiled, reference):
     rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     if torch.allclose(eager, compiled, rtol=rtol, atol=atol, equal_nan=True):
         return True
-    masks = all(torch.equal(mask(eager), mask(compiled)) for mask in (torch.isnan, torch.isposinf, torch.isneginf) if not eager.is_complex())
+    masks = all(
+        torch.equal(mask(eager), mask(compiled))
+        for mask in (torch.isnan, torch.isposinf, torch.isneginf)
+        if not eager.is_complex()
+    )
     wide = isinstance(reference, torch.Tensor) and reference.dtype == torch.float64
     return bool(masks and wide and not TOLERANCE and same(eager, compiled, reference, equal_nan=True))
 
@@ -159,7 +173,9 @@ def compare(eager, compiled, reference):
         for key in ("outputs", "gradients", "inputs after", "state after"):
             references = wide.get(key, [])
             for place, (a, b) in enumerate(zip(mine.get(key, []), other.get(key, []))):
-                if (a is None) != (b is None) or a is not None and not close(a, b, references[place] if place < len(references) else None):
+                if (a is None) != (b is None) or (
+                    a is not None and not close(a, b, references[place] if place < len(references) else None)
+                ):
                     return f"{where}{key}[{place}]: eager {a}, compiled {b}"
     if len(eager) != len(compiled):
         return f"eager made {len(eager)} calls, compiled {len(compiled)}"
@@ -167,7 +183,11 @@ def compare(eager, compiled, reference):
 
 
 def told(entry):
-    return f"raised {type(entry).__name__}: {str(entry).strip().splitlines()[:1]}" if isinstance(entry, Exception) else "returned"
+    return (
+        f"raised {type(entry).__name__}: {str(entry).strip().splitlines()[:1]}"
+        if isinstance(entry, Exception)
+        else "returned"
+    )
 
 
 def main():

@@ -51,16 +51,17 @@ class Tree:
     leaves: tuple[Leaf, ...]
 
 
-def snapshot(value: Any, root: str, module: str = "") -> Tree:
+def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree:
     """Copy a nest of containers, tensors and Python values.
 
     Args:
         value: what a model returned, took or holds.
         root: how paths begin, such as ``output``.
         module: the name that the case's source was loaded under; taken out of class names, since it differs every run.
+        copy: False where nothing will write to the tensors any more: then large ones need not be held twice.
     """
     structure, found = flatten(value, root, module)
-    return Tree(structure, tuple(snapshot_leaf(leaf, path, module) for path, leaf in found))
+    return Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in found))
 
 
 def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[str, Any]]]:
@@ -82,7 +83,7 @@ def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[st
     return f"{name}({', '.join(parts)})", leaves
 
 
-def snapshot_leaf(leaf: Any, path: str, module: str = "") -> Leaf:
+def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> Leaf:
     """Copy one leaf. A tensor's copy is detached, dense, on the CPU, with lazy conjugation and negation carried out."""
     kind = class_name(type(leaf), module)
     if isinstance(leaf, torch.Tensor):
@@ -90,7 +91,7 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "") -> Leaf:
         if facts.device.startswith("meta"):
             return Leaf(path, "tensor", kind, None, facts, "a meta tensor has no elements")
         try:
-            return Leaf(path, "tensor", kind, _elements(leaf), facts)
+            return Leaf(path, "tensor", kind, _elements(leaf, copy), facts)
         except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it
             problem = f"its elements cannot be had: {type(error).__name__}: {error}"
             return Leaf(path, "tensor", kind, None, facts, problem)
@@ -165,7 +166,7 @@ def _numbered(children: Any) -> Iterator[tuple[str, Any]]:
         yield f"[{index}]", child
 
 
-def _elements(tensor: torch.Tensor) -> torch.Tensor:
+def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
     dense = tensor.detach()
     if dense.is_nested:
         dense = torch.cat([part.reshape(-1) for part in dense.unbind()])
@@ -174,4 +175,6 @@ def _elements(tensor: torch.Tensor) -> torch.Tensor:
     elif dense.layout != torch.strided:
         dense = dense.to_dense()
     dense = dense.resolve_conj().resolve_neg()
-    return dense.clone() if dense.device.type == "cpu" else dense.cpu()
+    if dense.device.type != "cpu":
+        return dense.cpu()
+    return dense.clone() if copy else dense

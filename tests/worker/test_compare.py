@@ -191,6 +191,22 @@ def test_zero_tolerance_still_asks_float64():
     assert oracles(tensor(1.001, 2.0), tensor(1.01, 2.0), exact, zero) == ["value"]
 
 
+def test_a_wrong_element_in_the_second_piece_keeps_its_place(monkeypatch):
+    monkeypatch.setattr("runner.worker.elements.PIECE", 8)
+    x = torch.arange(30.0).reshape(5, 6)
+    y = x.clone()
+    y[3, 4] += 1
+    y[0, 0] += 1e-4
+    exact = x.double() + 1e-7
+    numbers = compare_values(x, y, tolerance_for(x.dtype), lambda: exact).differences[0].numbers
+    assert (numbers["worst_index"], numbers["mismatched"]) == ([3, 4], 2)
+    assert numbers["compiled_error_max"] == pytest.approx(1)
+    assert numbers["compiled_error_rmse"] == pytest.approx((1 / 30) ** 0.5, rel=1e-5)
+    y[4, 5] = NAN
+    found = compare_values(x, y, tolerance_for(x.dtype), lambda: exact).differences
+    assert [(item.oracle, item.numbers["worst_index"]) for item in found] == [("nonfinite", [4, 5]), ("value", [3, 4])]
+
+
 def test_equal_bits():
     assert equal_bits(tensor(NAN, 1.0), tensor(NAN, 1.0))
     assert not equal_bits(tensor(0.0), tensor(-0.0))

@@ -16,7 +16,7 @@ import pytest
 
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job
-from runner.worker import server
+from runner.worker import child, server
 
 MAIN = Path(server.__file__).with_name("__main__.py")
 TORCH = """
@@ -133,21 +133,21 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path, torch: str) -> None:
 
 def test_a_quiet_stream_never_fails() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    stream = server._Quiet(full)
+    stream = child._Quiet(full)
     assert stream.write(b"abc") == 3 and stream.fileno() == full
     os.close(full)
 
 
 def test_encode_falls_back_to_text() -> None:
-    assert json.loads(server.encode({"a": [float("-inf"), (1, None)], 3: {True}})) == {
+    assert json.loads(child.encode({"a": [float("-inf"), (1, None)], 3: {True}})) == {
         "a": ["-inf", [1, None]],
         "3": "{True}",
     }
-    assert server.encode({"a": "\udc80\n"}).count(b"\n") == 1
+    assert child.encode({"a": "\udc80\n"}).count(b"\n") == 1
     circle: dict[str, Any] = {}
     circle["self"] = circle
     with pytest.raises((ValueError, RecursionError)):
-        server.encode(circle)
+        child.encode(circle)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")

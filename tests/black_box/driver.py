@@ -1,0 +1,128 @@
+"""Runs the installed command as a person would: a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LIMIT = 240
+"""Seconds after which a command counts as hung."""
+
+
+@dataclass
+class Result:
+    """What a command did. ``folder`` is the run's, where there was one."""
+
+    code: int
+    out: str
+    err: str
+    cwd: Path
+    folder: Path | None = None
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.text = self.out + self.err
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """The run's journal."""
+        assert self.folder is not None, self.text
+        return [json.loads(line) for line in (self.folder / "events.jsonl").read_text().splitlines()]
+
+    @cached_property
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Finished variants by the part of their id after the file: ``relu[float32,cpu]@inductor``."""
+        done = [e for e in self.events if e["event"] == "variant-finished"]
+        named = {e["id"].partition("::")[2]: e for e in done}
+        assert len(named) == len(done), "two variants have one name; look at events instead"
+        return named
+
+    @cached_property
+    def verdicts(self) -> dict[str, str]:
+        """``case@backend`` to verdict, for cases with one set of axes."""
+        return {brief(name): event["verdict"] for name, event in self.finished.items()}
+
+    def of(self, name: str) -> dict[str, Any]:
+        """The finished variant ``case@backend``."""
+        found = [event for key, event in self.finished.items() if brief(key) == name]
+        assert len(found) == 1, f"{name} is not among {[*self.finished]}\n{self.text}"
+        return found[0]
+
+    @cached_property
+    def junit(self) -> ElementTree.Element:
+        """The run's own JUnit file."""
+        assert self.folder is not None, self.text
+        return ElementTree.parse(self.folder / "junit.xml").getroot()
+
+
+def brief(name: str) -> str:
+    """``relu[float32,cpu]@inductor`` without its axes."""
+    case, _, rest = name.partition("[")
+    return case + rest.rpartition("]")[2]
+
+
+def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without what would change the output, and with ``changes``."""
+    left_out = ("NO_COLOR", "FORCE_COLOR", "PYTHONPATH", "RUNNER_")
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)} | dict(changes or {})
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "runner", *map(str, args)]
+
+
+def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit: float = LIMIT) -> Result:
+    """Run ``runner ARGS`` in ``cwd``. A traceback of the control half fails the test at once."""
+    before = latest(cwd)
+    done = subprocess.run(
+        command(*args), cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL
+    )
+    after = latest(cwd)
+    result = Result(done.returncode, done.stdout, done.stderr, cwd, after if after != before else None)
+    assert "Traceback (most recent call last)" not in done.stderr, done.stderr
+    return result
+
+
+def latest(cwd: Path) -> Path | None:
+    """The folder of the last run in ``cwd``."""
+    link = cwd / ".runner" / "latest"
+    return link.resolve() if link.exists() else None
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write ``name: text`` files, the text dedented."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
+
+
+def spec(*cases: str) -> str:
+    """A spec file of dedented case bodies (each starts with ``name:``)."""
+    bodies = (textwrap.indent(textwrap.dedent(case).strip(), "    ") for case in cases)
+    return "cases:\n" + "".join("  - " + body.lstrip() + "\n" for body in bodies)
+
+
+def processes_of(marker: str) -> list[int]:
+    """Processes whose environment or command line holds ``marker``; zombies have neither."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            held = Path("/proc", entry, "environ").read_bytes() + Path("/proc", entry, "cmdline").read_bytes()
+        except OSError:
+            continue
+        if marker.encode() in held:
+            found.append(int(entry))
+    return found

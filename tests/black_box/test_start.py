@@ -1,0 +1,79 @@
+"""What control answers by itself: never with torch, never in colour when nobody watches."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .driver import REPOSITORY, Result, run_in, spec, write
+
+ONE = spec("name: one\ninputs: {x: [2]}\nchain: [torch.neg]\n")
+SUITE = "suite: both\nspecs: ['*.spec.yaml']\nbackends: [eager]\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a spec, a suite, a finished run, and a ``torch`` that cannot be imported."""
+    folder = tmp_path_factory.mktemp("start")
+    poison = "raise RuntimeError('control imported torch')\n"
+    write(folder, {"one.spec.yaml": ONE, "all.suite.yaml": SUITE, "poison/torch/__init__.py": poison})
+    done = run_in(folder, "run", ".")
+    assert done.code == 0, done.text
+    return folder
+
+
+@pytest.fixture(scope="module")
+def without_torch(folder: Path) -> Callable[..., Result]:
+    return lambda *args: run_in(folder, *args, env={"PYTHONPATH": str(folder / "poison")})
+
+
+def test_the_poison_works(without_torch: Callable[..., Result]) -> None:
+    """Else the tests below would prove nothing: the worker, which imports torch, must fail."""
+    done = without_torch("run", "one.spec.yaml")
+    assert done.code == 3
+    assert "control imported torch" in done.text
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--version"], r"runner \d+\.\d+"),
+        (["--help"], r"usage: runner"),
+        (["run", "--help"], r"--junit-dialect"),
+        (["list", "."], r"one\.spec\.yaml::one\[float32,cpu\]@eager"),
+        (["validate", "."], r"2 valid cases|1 valid case"),
+        (["show", "one.spec.yaml::one"], r"class Model"),
+        (["repro", "one.spec.yaml::one"], r"class Model"),
+        (["report"], r"1 passed"),
+        (["report", "latest", "--junit", "-"], r"<testsuites"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_answers_without_torch(args: list[str], expected: str, without_torch: Callable[..., Result]) -> None:
+    done = without_torch(*args)
+    assert done.code == 0, done.text
+    assert re.search(expected, done.out)
+    assert "control imported torch" not in done.text
+
+
+@pytest.mark.parametrize("name", ["spec", "suite", "definitions"])
+def test_schemas_are_printed_as_they_stand(name: str, without_torch: Callable[..., Result]) -> None:
+    done = without_torch("schema", name)
+    assert done.code == 0
+    assert json.loads(done.out) == json.loads((REPOSITORY / "schema" / f"{name}.schema.json").read_text())
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_piped_output_is_plain(env: dict[str, str], folder: Path) -> None:
+    for args in (["report"], ["--help"], ["list", "."]):
+        done = run_in(folder, *args, env=env)
+        assert done.code == 0
+        assert "\x1b" not in done.text
+
+
+def test_forced_colour_is_there(folder: Path) -> None:
+    assert "\x1b[32m" in run_in(folder, "report", env={"FORCE_COLOR": "1"}).out

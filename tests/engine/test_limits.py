@@ -1,0 +1,99 @@
+"""Limits of time, memory and output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from engine_jobs import Make, one
+
+from runner.engine import children, memory
+
+HOLD = "import time; held = bytearray(b'x' * (400 << 20)); time.sleep(0.6)"
+"""A program that holds 400 MiB for several looks."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def spin():\n    while True: pass\nspin()",
+        "import ctypes\ndef spin(): ctypes.CDLL(None).sleep(100)\nspin()",
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nwhile True: pass",
+    ],
+    ids=["python", "native", "deaf"],
+)
+def test_a_hang_ends_with_a_stack(make: Make, source: str) -> None:
+    outcome = one(make(), source, timeout=0.5)
+    assert outcome.ended == "timeout" and outcome.signal is None and outcome.result == {}
+    assert "0.5 s" in outcome.detail and 0.5 < outcome.seconds < 5
+    assert ("in spin" in outcome.stack) == ("SIG_BLOCK" not in source)
+
+
+def test_memory_beyond_the_limit(make: Make) -> None:
+    source = "import time\nheld = []\nwhile True:\n    held.append(bytearray(b'x' * (1 << 24)))\n    time.sleep(0.02)"
+    outcome = one(make(), source, memory=150 << 20)
+    assert outcome.ended == "memory" and outcome.signal is None
+    assert outcome.detail.startswith("resident set 0.") and outcome.detail.endswith("passed the limit of 0.1 GiB")
+
+
+def test_one_huge_allocation_is_refused(make: Make) -> None:
+    outcome = one(make(), "bytearray(1 << 40)", memory=150 << 20)
+    assert outcome.ended == "broken" and "MemoryError" in outcome.detail
+
+
+def called(name: str, folder: Path) -> list[str]:
+    """A command that runs ``HOLD`` in a process of that name."""
+    program = folder / name
+    program.symlink_to(sys.executable)
+    return [str(program), "-S", "-c", HOLD]
+
+
+@pytest.mark.parametrize("name", ["cc1plus", "g++-12", "x86_64-conda-linux-gnu-ld"])
+def test_a_compiler_does_not_count(make: Make, tmp_path: Path, name: str) -> None:
+    command = called(name, tmp_path)
+    outcome = one(make(), f"import subprocess; result['status'] = subprocess.call({command})", memory=64 << 20)
+    assert (outcome.ended, outcome.result) == ("result", {"status": 0})
+
+
+def test_compilers_have_an_allowance(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "COMPILERS", 200 << 20)
+    outcome = one(make(), f"import subprocess; subprocess.call({called('cc1plus', tmp_path)})", memory=64 << 20)
+    assert outcome.ended == "memory" and "compilers 0." in outcome.detail and "beyond their 0.2 GiB" in outcome.detail
+
+
+@pytest.mark.parametrize("name", ["python", "sort"])
+def test_every_other_process_of_a_job_counts(make: Make, tmp_path: Path, name: str) -> None:
+    outcome = one(make(), f"import subprocess; subprocess.call({called(name, tmp_path)})", memory=64 << 20)
+    assert outcome.ended == "memory" and outcome.detail.startswith("resident set 0.")
+
+
+def test_a_forked_copy_counts_for_what_it_adds(make: Make) -> None:
+    source = """
+        import os, time
+        held = bytearray(b"x" * (200 << 20))
+        time.sleep(0.3)
+        pid = os.fork()
+        if pid == 0:
+            more = bytearray(b"x" * (job["seed"] << 20))
+            time.sleep(0.5)
+            os._exit(0)
+        result["status"] = os.waitpid(pid, 0)[1]
+    """
+    assert one(make(), source, memory=300 << 20, seed=10).result == {"status": 0}
+    assert one(make(), source, memory=300 << 20, seed=200).ended == "memory"
+
+
+def test_much_output_is_cut_and_its_end_kept(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(children, "MAX_LOG", 1 << 20)
+    source = """
+        import sys, time
+        for number in range(1000):
+            print((str(number) * 1000)[:1000] + "\\n" + "\\n".join("x" * 8 for _ in range(1000)))
+        time.sleep(0.5)
+        print("the end")
+    """
+    outcome = one(make(log_folder=tmp_path / "logs"), source)
+    assert outcome.ended == "result" and outcome.output.endswith("the end\n") and len(outcome.output) <= 4096
+    (log,) = (tmp_path / "logs").iterdir()
+    assert log.stat().st_size < 9 << 20

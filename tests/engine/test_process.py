@@ -1,0 +1,49 @@
+"""Python interpreters: what they are asked, and the environment that a worker gets."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from engine_jobs import one
+
+from runner.engine import process
+from runner.engine.local import LocalEngine
+
+
+def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
+    answer = LocalEngine.probe(sys.executable)
+    assert answer["python"] == ".".join(map(str, sys.version_info[:3])) and "error" not in answer
+    assert LocalEngine.probe("/no/such/python")["error"] == "/no/such/python: no such Python interpreter"
+    (tmp_path / "text").write_text("")
+    assert "not an executable" in LocalEngine.probe(str(tmp_path / "text"))["error"]
+    assert "does not work as a Python" in LocalEngine.probe("true")["error"]
+
+
+def test_a_probe_of_a_python_without_torch(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    bare.chmod(0o755)
+    assert "has no torch" in LocalEngine.probe(str(bare))["error"]
+
+
+def test_a_worker_environment_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    environment = process.worker_environment("python3", {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1"})
+    assert environment["TORCHINDUCTOR_FX_GRAPH_CACHE"] == "1" and environment["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+    assert Path(environment["TORCHINDUCTOR_CACHE_DIR"]).parent == tmp_path / "torch-spec-runner"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    assert process.worker_environment("python3")["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
+
+
+def test_a_job_runs_another_function_only_if_the_engine_is_told(
+    fake: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(process.ENTRY_SWITCH, fake.pop(process.ENTRY_SWITCH))
+    assert process.ENTRY_SWITCH not in process.worker_environment(sys.executable)
+    with LocalEngine({"here": sys.executable}, warm={"here": "none"}, environ=fake) as engine:
+        outcome = one(engine, "result['ran'] = 'the wrong function'")
+    # The real function was imported and cannot do with the stand-in for torch.
+    assert outcome.ended == "broken" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail

@@ -1,0 +1,133 @@
+"""Worker servers, and the engine itself, that die, hang, or never come up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from engine_jobs import Make, finish, gone, job, one
+
+from runner.engine import children, kin, servers
+from runner.engine.local import LocalEngine
+
+SLOW_TORCH = "import subprocess, time\nprint(subprocess.Popen(['sleep', '100']).pid, flush=True)\ntime.sleep(100)"
+
+
+def test_a_job_that_kills_its_server_is_tried_once_more_and_others_are_unharmed(make: Make) -> None:
+    engine = make()
+    innocent = job("import time; time.sleep(1); result['ok'] = 1", "innocent")
+    outcomes = finish(
+        engine,
+        innocent,
+        job("import os, signal, time; time.sleep(0.2); os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)", "guilty"),
+    )
+    assert outcomes["innocent"].result == {"ok": 1}
+    assert outcomes["guilty"].ended == "no-result" and "twice" in outcomes["guilty"].detail
+    assert "SIGKILL" in outcomes["guilty"].detail
+    assert one(engine, "result['ok'] = 1").result == {"ok": 1}
+
+
+def test_restarts_have_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "RESTARTS", 2)
+    guilty = "import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
+    outcomes = finish(make(1), *(job(guilty, str(number)) for number in range(3)))
+    assert [outcomes[str(number)].ended for number in range(3)] == ["no-result", "broken", "broken"]
+    assert "died 3 times" in outcomes["2"].detail
+
+
+def test_a_server_stopped_by_somebody_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "UNREAPED", 0.5)
+    engine = make(1)
+    one(engine, "")
+    os.kill(engine.hello("here")["pid"], signal.SIGSTOP)
+    assert one(engine, "result['ok'] = 1", timeout=0.5).result == {"ok": 1}
+
+
+def test_a_server_that_dies_before_it_is_up(make: Make, fake: dict[str, str]) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text(
+        "import os, sys\nprint('oh no')\nsys.stdout.flush()\nos.abort()"
+    )
+    outcome = one(make(), "")
+    assert outcome.ended == "broken" and "SIGABRT" in outcome.detail and "oh no" in outcome.detail
+
+
+def test_a_python_without_torch(make: Make, fake: dict[str, str]) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("raise ImportError('libfoo.so: no such file')")
+    outcomes = finish(make(), job("", "a"), job("", "b"))
+    assert all(one.ended == "broken" and "libfoo.so: no such file" in one.detail for one in outcomes.values())
+
+
+def test_a_python_that_does_not_exist(fake: dict[str, str]) -> None:
+    with LocalEngine({"here": "/no/such/python"}, environ=fake) as engine:
+        outcome = one(engine, "")
+    assert outcome.ended == "broken" and "/no/such/python" in outcome.detail
+
+
+def test_a_killed_control_leaves_nothing_behind(fake: dict[str, str], tmp_path: Path) -> None:
+    source = "import os, subprocess, time\nsubprocess.Popen(['sleep', '100'])\nprint(os.getpid()); time.sleep(100)"
+    script = f"""
+import os, sys
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job
+engine = LocalEngine({{"here": sys.executable}}, 2, warm={{"here": "none"}}, environ={fake!r})
+for key in "ab":
+    engine.submit(Job(key, key, "here", key, {source!r}, {{}}))
+while len(engine.running()) < 2:
+    engine.wait(0.05)
+print("up", flush=True)
+engine.wait()
+"""
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True) as control:
+        assert control.stdout is not None and control.stdout.readline() == "up\n"
+        time.sleep(0.3)
+        table = kin.processes()
+        below = [pid for pid in table if _descends(pid, control.pid, table)]
+        assert len(below) == 5  # the server, two jobs, two sleeps
+        control.kill()
+    assert all(gone(pid) for pid in below)
+
+
+def test_closing_does_not_wait_for_a_server_that_starts(make: Make, fake: dict[str, str]) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text(SLOW_TORCH)
+    engine = make()
+    engine.submit(job(""))
+    assert engine.wait(0.5) == [] and engine.pending() == 1
+    start = time.monotonic()
+    engine.close()
+    assert time.monotonic() - start < 2  # and make() checks that the server is gone
+
+
+def test_a_control_killed_while_a_server_starts_leaves_nothing_behind(fake: dict[str, str], tmp_path: Path) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text(SLOW_TORCH)
+    script = f"""
+import sys
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job
+engine = LocalEngine({{"here": sys.executable}}, environ={fake!r})
+engine.submit(Job("a", "a", "here", "a", "", {{}}))
+engine.wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2]) as control:
+        end = time.monotonic() + 10
+        below: list[int] = []
+        while len(below) < 2 and time.monotonic() < end:
+            table = kin.processes()
+            below = [pid for pid in table if _descends(pid, control.pid, table)]
+            time.sleep(0.05)
+        time.sleep(0.2)
+        control.kill()
+    assert len(below) == 2 and all(gone(pid) for pid in below)
+
+
+def _descends(pid: int, ancestor: int, table: dict[int, kin.Process]) -> bool:
+    while pid in table and pid != ancestor:
+        pid = table[pid].parent
+        if pid == ancestor:
+            return True
+    return False
