@@ -186,6 +186,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `runner list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
+    except Exception:  # noqa: BLE001  (else Python's own exit code, 1, would say that cases failed)
+        import traceback
+
+        traceback.print_exc()
+        print("runner: internal error, a bug in runner itself", file=sys.stderr)
+        return exits.INTERNAL
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

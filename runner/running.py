@@ -113,7 +113,10 @@ def report_again(arguments: argparse.Namespace) -> int:
         if arguments.junit == "-":
             print(text)
             return exits.OK
-        Path(arguments.junit).write_text(text, encoding="utf-8")
+        try:
+            Path(arguments.junit).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--junit {arguments.junit}: {error.strerror}") from None
     reporter = Reporter()
     for event in events:
         reporter.handle(event)
@@ -138,8 +141,9 @@ class _Reports:
         problems: list[str] = []
         junits = [folder / "junit.xml"] + ([Path(arguments.junit)] if arguments.junit else [])
         journals = [folder / "events.jsonl"] + ([Path(arguments.events)] if arguments.events else [])
-        if arguments.events:
-            Path(arguments.events).unlink(missing_ok=True)  # a log is of one run
+        if arguments.events and os.path.isfile(arguments.events):  # never a device: --events /dev/stdout must stay one
+            with contextlib.suppress(OSError):  # the journal will say what is wrong
+                os.truncate(arguments.events, 0)  # a log is of one run
         shown = [str(path) for path in (*junits, *journals)]
         reporter = Reporter(reports=shown)
         told: Callable[[str], None] = problems.append

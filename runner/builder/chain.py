@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from runner.builder import operators
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope
 from runner.diagnostics import Span, nearest
-from runner.spec.model import Function, If, Index, Node, Ref, Step, Value, With
+from runner.spec import expr
+from runner.spec.model import Arithmetic, Function, If, Index, Items, Node, Ref, Step, Table, TensorLiteral, Value, With
 
 STATEMENTS = ("builtin.print", "torch._dynamo.graph_break")
 """Steps that leave no value: ``$_`` stays as it was."""
@@ -151,7 +153,7 @@ class ChainWriter:
                     step.span, f"the first positional of {step.operator} is the tensor", 'such as {"*": [$_], dim: 1}'
                 )
                 return "None"
-            receiver = positional[0] if step.arguments.bare else render.operand(step.arguments.positional[0])
+            receiver = _receiver(positional[0] if step.arguments.bare else render.operand(step.arguments.positional[0]))
             if operator.kind == "attribute":
                 if len(positional) > 1 or keywords:
                     problems.error(step.span, f"{step.operator} is an attribute and takes the tensor alone")
@@ -162,6 +164,10 @@ class ChainWriter:
     def _module(self, step: Step, operator: operators.Operator) -> str:
         if self.modules is None:
             self.scope.problems.error(step.span, f"{step.operator} is a module; only functions make a layout")
+            return "None"
+        if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
+            hint = "call: holds the arguments of the call"
+            self.scope.problems.error(step.span, f"{step.operator} is made before the model runs, out of numbers, params and modules", hint)
             return "None"
         text = call(operator.python, *self.render.arguments(step.arguments, None))
         if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
@@ -181,6 +187,18 @@ class ChainWriter:
         if step.call is None:
             return call(f"self.{name}", [self.scope.look_up("_", step.span)], [])
         return call(f"self.{name}", *self.render.arguments(arguments, step.span))
+
+    def _is_known(self, value: Value) -> bool:
+        """Whether a value is there when ``__init__`` runs."""
+        scope = self.scope
+        params = set(scope.params) - set(scope.variables)
+        if isinstance(value, Ref):
+            return value.name in params or (value.name == "self" and scope.in_forward)
+        if isinstance(value, Arithmetic):
+            return expr.names(expr.parse(value.text)) <= params
+        if isinstance(value, Items | Table):
+            return all(self._is_known(v if isinstance(value, Items) else v[1]) for v in value.items)  # type: ignore[index]
+        return self._is_known(value.value) if isinstance(value, TensorLiteral) else not isinstance(value, Function)
 
     def _operator(self, step: Step, word: str) -> str:
         render, arguments = self.render, step.arguments
@@ -205,7 +223,7 @@ class ChainWriter:
         if word == "call":
             return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
         return (
-            f"{'bool' if word == 'truth' else word}({operands[0]})" if word != "index" else f"{operands[0]}.__index__()"
+            f"{'bool' if word == 'truth' else word}({operands[0]})" if word != "index" else f"{_receiver(operands[0])}.__index__()"
         )
 
     def _subscript(self, value: Value) -> str:
@@ -222,6 +240,12 @@ class ChainWriter:
             self.scope.problems.error(step.span, f"{step.operator} takes {wanted} positional arguments", hint)
             return True
         target = self.render.reference(values[0])
+        name = values[0].name
+        if name in self.scope.params and name not in self.scope.variables:
+            self.scope.problems.error(step.span, f"${name} is a param, which no step changes")
+            return True
+        if not values[0].path and word in operators.IN_PLACE:
+            self.scope.check_write(name, step.span)
         if word == "delitem":
             self._line(f"del {target}[{self._subscript(values[1])}]", step.span)
             return True
@@ -292,7 +316,8 @@ class ChainWriter:
 
     def _function(self, function: Function) -> str:
         name = self._function_name()
-        inner = self.scope.nested(function.args)
+        inner = self.scope.nested(function.args, (name for name, _ in places_made(function.chain)))
+        inner.outer = frozenset(self.scope.variables) - set(function.args)
         writer = ChainWriter(inner, self.dtype, self.device, self.modules, self.indent + 1)
         if function.args:
             inner.previous, inner.previous_name = inner.variables[function.args[0]], function.args[0]
@@ -308,6 +333,22 @@ class ChainWriter:
             count += 1
         self.scope.taken.add(f"fn{count}")
         return f"fn{count}"
+
+
+def places_made(chain: Iterable[Node]) -> Iterator[tuple[str, Span]]:
+    """Every ``out:`` name of a chain and its blocks, and where; functions keep theirs to themselves."""
+    for node in chain:
+        if isinstance(node, Step):
+            yield from ((name, node.span) for name in node.out if name != "_")
+        elif isinstance(node, With):
+            yield from places_made(node.chain)
+        elif isinstance(node, If):
+            yield from places_made((*node.do, *node.otherwise))
+
+
+def _receiver(text: str) -> str:
+    """What stands before a dot: ``2.abs`` is no Python."""
+    return f"({text})" if text[:1].isdigit() else text
 
 
 def _is_previous(result: Value | None) -> bool:

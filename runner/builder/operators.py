@@ -85,8 +85,21 @@ REFUSED: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """Patterns and the reason given. Order matters: the first that matches speaks."""
 
-NOT_LISTED = frozenset({"frombuffer", "is_storage", "from_dlpack", "register_kl", "_foobar_"})
+NOT_LISTED = frozenset({
+    "frombuffer", "is_storage", "from_dlpack", "register_kl", "_foobar_",
+    "ndarray",  # over a buffer, its dtype "O" makes Python objects of numbers
+    "GetAttrKey", "TreeSpec", "TransformGetItemToIndex", "tree_flatten", "tree_unflatten", "tree_map_only", "setup_compilation_env",
+    "handle_torch_function", "boolean_dispatch", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
+    "bind", "copy_method_params", "DType", "Device",
+})  # fmt: skip
 """Names that the inventory holds and that are still no operators."""
+
+OF_TORCH = frozenset({
+    "aten", "prims", "prim", "c10d", "c10d_functional", "symm_mem", "fsdp", "rpc", "profiler", "debugprims", "debug_mode_ops", "export",
+    "higher_order", "inductor", "inductor_prims", "rngprims", "static_runtime", "onnx", "streams", "cuda", "classes", "load_library",
+    "import_module", "loaded_libraries",
+})  # fmt: skip
+"""What ``torch.ops`` holds beside the namespaces of custom operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +148,8 @@ def attributes() -> frozenset[str]:
 @cache
 def resolve(name: str, custom: bool = True) -> Operator | Refusal:
     """The operator that ``name`` stands for, or why there is none."""
+    if not name.isascii():  # Python reads other letters as these
+        return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     for pattern, reason in REFUSED:
         if name not in EXTRA and name not in CONTEXTS and re.search(pattern, name):
             return Refusal(
@@ -230,13 +245,7 @@ def _builtin(name: str, rest: str) -> Operator | Refusal:
 
 
 def _custom(name: str, rest: str) -> Operator | Refusal:
-    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", rest) or rest.split(".")[0] in (
-        "aten",
-        "prims",
-        "prim",
-        "c10d",
-        "profiler",
-    ):
+    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", rest) or rest.split(".")[0] in OF_TORCH:
         return Refusal(
             f"{name!r} is no custom operator",
             "write custom.<namespace>.<operator>, and --import the module that registers it",

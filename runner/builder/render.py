@@ -60,6 +60,8 @@ class Renderer:
     def operand(self, value: Value) -> str:
         """The same, in parentheses where an operator beside it would bind tighter."""
         text = self.value(value)
+        if text.startswith("-"):
+            return f"({text})"
         simple = re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*|\"[^\"]*\"", text) or isinstance(
             value, Ref | Items | TensorLiteral
         )
@@ -68,6 +70,10 @@ class Renderer:
     def reference(self, ref: Ref) -> str:
         """``x.shape[0]``; attributes are held to those that data has."""
         text = self.scope.look_up(ref.name, ref.span)
+        if ref.name == "self" and not (ref.path and isinstance(ref.path[0], str)):
+            self.scope.problems.error(ref.span, "$self is no value by itself", "write $self.<name>")
+        if ref.path and not re.match(r"[A-Za-z_]", text):
+            text = f"({text})"  # a param: 2.real is no Python
         for place, part in enumerate(ref.path):
             if isinstance(part, int):
                 text += f"[{part}]"
@@ -76,16 +82,16 @@ class Renderer:
             text += f".{part}"
         return text
 
+    def _of_self(self, part: str, span: Span) -> None:
+        if part not in self.scope.state:
+            hint = nearest(part, self.scope.state) or "state: and id: make such names"
+            self.scope.problems.error(span, f"self has no {part!r}", hint)
+        self.scope.used.add(f"self.{part}")
+
     def _attribute(self, ref: Ref, place: int, part: str) -> None:
         problems = self.scope.problems
         if ref.name == "self" and place == 0:
-            if part not in self.scope.state:
-                problems.error(
-                    ref.span,
-                    f"self has no {part!r}",
-                    nearest(part, self.scope.state) or "state: and id: make such names",
-                )
-            self.scope.used.add(f"self.{part}")
+            self._of_self(part, ref.span)
             return
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
@@ -112,6 +118,8 @@ class Renderer:
         try:
             tree = expr.parse(value.text)
             names = expr.names(tree)
+            for part in expr.attributes_of_self(tree):
+                self._of_self(part, value.span)
             params = {k: v for k, v in scope.params.items() if k not in scope.variables}
             scope.used_params |= names & set(params)
             return expr.render(tree, params, lambda name: scope.look_up(name, value.span))

@@ -31,14 +31,23 @@ class Scope:
     previous_name: str | None = None  # the case's name for it, when it has one
     temporary: str = "y"
     in_forward: bool = True
+    outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
 
     def define(self, name: str, span: Span | None = None) -> str:
         """The Python variable for a case's name, from here on."""
         variable = python_name(name)
+        self.check_write(name, span)
         self.variables[name] = variable
         if span is not None:
             self.made.setdefault(name, span)
         return variable
+
+    def check_write(self, name: str, span: Span | None) -> None:
+        """Reports what cannot be assigned to: a param, and inside a function a name of the chain around it."""
+        if span is None:
+            return
+        if name in self.outer:
+            self.problems.error(span, f"${name} belongs to the chain around this function", "give it a name of its own, or return it")
 
     def look_up(self, name: str, span: Span) -> str:
         """The Python text of ``$name``; an undefined one is reported."""
@@ -69,14 +78,18 @@ class Scope:
             )
         return "None"
 
-    def nested(self, arguments: Iterable[str]) -> Scope:
-        """The scope of a function inside this one: it sees these names and keeps its own temporary."""
+    def nested(self, arguments: Iterable[str], names: Iterable[str] = ()) -> Scope:
+        """The scope of a function inside this one: it sees these names and keeps its own temporary.
+
+        ``names`` are those that the function itself makes.
+        """
         inner = Scope(
             self.problems, self.params, self.taken, dict(self.variables), self.state, self.used, self.made, self.later,
             self.used_params, in_forward=self.in_forward,
         )  # fmt: skip
         for name in arguments:
-            inner.define(name)
+            self.taken.add(inner.define(name))
+        self.taken.update(python_name(name) for name in names)
         inner.temporary = temporary(self.taken | {self.temporary})
         self.taken.add(inner.temporary)
         return inner
@@ -84,7 +97,8 @@ class Scope:
 
 def python_name(name: str) -> str:
     """A case's name as a variable that hides nothing the source needs."""
-    return name + "_" if name in BUILTINS or (keyword.issoftkeyword(name) and name != "_") else name
+    bare = name.rstrip("_")  # print_ becomes print__, so that it is not what print becomes
+    return name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name
 
 
 def temporary(taken: Iterable[str]) -> str:

@@ -104,7 +104,7 @@ class _Builder:
         taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *_names_made(case.chain)}
         scope = self._scope(taken)
         scope.state = {item.name: item.span for item in case.state}
-        scope.later = dict(_places_made(case.chain))
+        scope.later = dict(places_made(case.chain))
         scope.temporary = temporary(taken)
         for item in passed:
             scope.define(item.name)
@@ -133,7 +133,7 @@ class _Builder:
         writer = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits, indent=2)
         for item in self.case.state:
             if item.kind == "python":
-                value = Renderer(scope, self.variant.dtype, self.variant.device, _refuse).value(item.python)  # type: ignore[arg-type]
+                value = writer.render.value(item.python or Literal(None))
                 writer.lines.append(Line(f"        self.{item.name} = {value}", item.span))
                 continue
             if item.layout or item.kind in ("view", "list"):
@@ -149,7 +149,7 @@ class _Builder:
         case = self.case
         if case.module is not None:
             scope = self._scope(set())
-            render = Renderer(scope, self.variant.dtype, self.variant.device, _refuse)
+            render = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits).render
             made = call(case.module.name, [], [(key, render.value(value)) for key, value in case.module.args])
             modes: list[tuple[str, bool]] = []
         else:
@@ -274,10 +274,6 @@ def _without_grad(item: Input) -> Input:
     return replace(item, requires_grad=False)
 
 
-def _refuse(function: Function) -> str:
-    raise AssertionError(f"a function where none can be: {function.span}")
-
-
 def _places_made(chain: Iterable[Node]) -> Iterable[tuple[str, Span]]:
     for node in chain:
         if isinstance(node, Step):
@@ -289,7 +285,13 @@ def _places_made(chain: Iterable[Node]) -> Iterable[tuple[str, Span]]:
 
 
 def _names_made(chain: Iterable[Node]) -> set[str]:
-    return {python_name(name) for name, _ in _places_made(chain)}
+    return {python_name(name) for name, _ in places_made(chain)}
+
+
+def _prose(text: str) -> str:
+    """Text for the docstring: nothing in it ends the string, escapes a letter or begins a line by itself."""
+    text = text.replace("\\", "\\\\").replace('"', "'")
+    return "".join(c if c.isprintable() or c == "\n" else " " if c in "\t\r" else ascii(c)[1:-1].replace("\\", "\\\\") for c in text)
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from collections.abc import Mapping as Map
 from datetime import date
 from pathlib import Path
@@ -28,11 +29,12 @@ from runner.spec.model import (
 from runner.spec.problems import Problems
 from runner.spec.source import Mapping, Node, Scalar, Sequence
 from runner.spec.steps import parse_chain
-from runner.spec.values import parse_value
+from runner.spec.values import is_name, parse_value
 from runner.spec.versions import parse_range
 
 MODE_AXES = ("train", "grad", "dynamic", "autocast", "threads")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
+_NO_PATTERN = (re.error, RecursionError, OverflowError)
 _UNIT = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -49,7 +51,8 @@ def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
                 f"torch has no dtype {dtype!r}",
                 nearest(dtype, DTYPES) or "such as float32, int64, bool",
             )
-    params, axes = _params(keys.get("params"))
+    params, axes = _params(keys.get("params"), problems)
+    _exclude(keys.get("exclude"), params, problems)
     module = _module(keys.get("module"), file, problems)
     if module is None and "chain" not in keys:
         problems.error(name.span, f"case {name.value!r} has neither a chain nor a module", "such as chain: [F.relu]")
@@ -66,7 +69,7 @@ def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
         params=params,
         exclude=tuple(_list(keys.get("exclude"), ())),
         inputs=parse_inputs(keys.get("inputs"), problems),
-        state=parse_inputs(keys.get("state"), problems),
+        state=parse_inputs(keys.get("state"), problems, "state"),
         chain=parse_chain(keys.get("chain"), problems),
         result=None if result is None else parse_value(result, problems),
         module=module,
@@ -114,6 +117,8 @@ def duration(value: Any) -> float | None:
     """Seconds of ``60s``, ``2m``, ``90``; None stays None. Raises ValueError for anything else."""
     if value is None:
         return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
     match = _SECONDS.fullmatch(str(value).strip())
     if match is None:
         raise ValueError(f"{value!r} is no duration, such as 60s or 2m")
@@ -131,12 +136,24 @@ def _list(node: Node | None, otherwise: tuple[Any, ...]) -> list[Any]:
     return node.plain() if isinstance(node, Sequence) else [node.plain()]
 
 
-def _params(node: Node | None) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
     params: dict[str, tuple[Any, ...]] = {}
     if isinstance(node, Mapping):
         for key, value in node.entries:
-            params[str(key.value)] = tuple(_list(value, ()))
+            name = str(key.value)
+            if name in (*MODE_AXES, "devices"):
+                problems.error(key.span, f"{name!r} cannot name a param", f"{name}: beside params: is an axis of its own")
+            else:
+                params[name] = tuple(_list(value, ()))
     return params, list(params)
+
+
+def _exclude(node: Node | None, params: Iterable[str], problems: Problems) -> None:
+    """A combination that names something else would leave nothing out."""
+    for item in node.items if isinstance(node, Sequence) else ():
+        for key, _ in item.entries if isinstance(item, Mapping) else ():
+            if key.value not in params:
+                problems.error(key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params))
 
 
 def _grad(value: Any) -> Grad:
@@ -162,16 +179,24 @@ def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | 
     name, path, args = node.get("name"), node.get("file"), node.get("args")
     if not isinstance(path, Scalar) or not isinstance(name, Scalar):
         return None
-    if not str(name.value).isidentifier():
+    if not is_name(str(name.value), frozenset()):
         problems.error(name.span, f"{name.value!r} is no name of a class")
-    pairs = (
-        tuple((str(k.value), parse_value(v, problems)) for k, v in args.entries) if isinstance(args, Mapping) else ()
-    )
-    full = (Path(file).parent / str(path.value)).resolve()
-    if not full.is_file():
-        problems.error(path.span, f"no file {path.value!r} beside this one")
-    elif Path(file).resolve().parent not in full.parents:
-        problems.error(path.span, f"{path.value!r} lies outside this file's folder")
+    entries = args.entries if isinstance(args, Mapping) else ()
+    for key, _ in entries:
+        if not is_name(str(key.value), frozenset()):
+            problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
+    pairs = tuple((str(k.value), parse_value(v, problems)) for k, v in entries)
+    try:
+        full = (Path(file).parent / str(path.value)).resolve()
+        if not full.is_file():
+            problems.error(path.span, f"no file {path.value!r} beside this one")
+        elif Path(file).resolve().parent not in full.parents:
+            problems.error(path.span, f"{path.value!r} lies outside this file's folder")
+        else:
+            full.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a NUL in the name, no UTF-8 in the file
+        problems.error(path.span, f"{path.value!r} cannot be read: {error}")
+        return None
     return PythonModule(str(full), str(name.value), pairs, node.span)
 
 
@@ -209,7 +234,7 @@ def _expect(node: Node | None, problems: Problems) -> Expect:
 def _pattern(node: Node, problems: Problems) -> None:
     try:
         re.compile(str(node.plain()))
-    except re.error as error:
+    except _NO_PATTERN as error:
         problems.error(node.span, f"not a regular expression: {error}")
 
 
@@ -225,8 +250,9 @@ def _tolerance(node: Node | None, problems: Problems) -> Tolerance:
             by_dtype[dtype_name(key)] = (value.get("rtol"), value.get("atol"))
             if dtype_name(key) not in DTYPES:
                 problems.error(node.span, f"torch has no dtype {key!r}", nearest(key, DTYPES))
-    reason = plain.get("reason")
-    if by_dtype and not reason:
+    reasons = [plain.get("reason"), *(v.get("reason") for v in plain.values() if isinstance(v, Map))]
+    reason = "; ".join(dict.fromkeys(str(r) for r in reasons if r)) or None
+    if by_dtype and not plain.get("reason") and not all(v.get("reason") for v in plain.values() if isinstance(v, Map)):
         problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
     return Tolerance(by_dtype, bool(plain.get("exact", False)), reason)
 
@@ -260,7 +286,7 @@ def _entry(item: Mapping, problems: Problems) -> Known:
         if plain.get(key) is not None:
             try:
                 check(str(plain[key]))
-            except (ValueError, re.error) as error:
+            except (ValueError, *_NO_PATTERN) as error:
                 problems.error(item.get(key).span, f"{key}: {error}")  # type: ignore[union-attr]
     _review(item, problems)
     return Known(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -14,6 +16,12 @@ from runner.spec.cases import MODE_AXES
 from runner.spec.limits import Limits
 from runner.spec.model import Backend, Case, Grad, Suite, Variant
 from runner.spec.select import parse as parse_selection
+from runner.spec.syntax import resolve
+from runner.spec.words import flow
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.+/*<>=!$%^&|~-]+")
+"""Text that stands in an id as it is."""
 
 
 def expand(
@@ -45,11 +53,19 @@ def expand(
                 elif other.backend != variant.backend:
                     message = f"backend {variant.backend.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
                     raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
+                elif _meaning(other.case) != _meaning(case):
+                    message = f"case {case.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
+                    raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
                 elif suite.name not in other.suites:
                     found[variant.id] = replace(other, suites=(*other.suites, suite.name))
                 if len(found) > limits.variants:
                     raise InputError([Diagnostic(case.span, _too_many(limits), "raise it with --limit variants=N")])
     return list(found.values())
+
+
+def _meaning(case: Case) -> Case:
+    """What decides about verdicts."""
+    return replace(case, doc="", tags=(), links=(), timeout=None, memory=None)
 
 
 def _too_many(limits: Limits) -> str:
@@ -78,7 +94,7 @@ def _case_variants(
         count *= len(values)
     if count > limits.variants:
         message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
-        raise InputError([Diagnostic(case.span, message, "raise the limit with --limit variants=N, or use exclude:")])
+        raise InputError([Diagnostic(case.span, message, "raise the limit with --limit variants=N")])
     names = [axis for axis in case.axes if axis != "devices"]
     names += [axis for axis in (*case.params, *MODE_AXES) if axis not in names]
     columns = [case.params[n] if n in case.params else getattr(case, n) for n in names]
@@ -102,9 +118,17 @@ def _word(value: Any) -> str:
         return (
             value.mode if value.mode != "backward" or value == Grad("backward") else f"{value.cotangent}{value.order}"
         )
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    return str(value).replace(" ", "")
+    if not isinstance(value, str):
+        return flow(value)
+    return value if _PLAIN.fullmatch(value) and _is_text(value) else json.dumps(value)
+
+
+def _is_text(word: str) -> bool:
+    """Whether YAML reads it as text, so that ``1`` and ``"1"`` have ids of their own."""
+    try:
+        return isinstance(resolve(word), str)
+    except ValueError:
+        return False
 
 
 def _shown_files(files: Iterable[str]) -> dict[str, str]:

@@ -18,6 +18,9 @@ MAX_LENGTH = 500
 MAX_BITS = 128
 """Size of an integer result; ``10 ** 10 ** 10`` is refused before it is computed."""
 
+MAX_DEPTH = 100
+"""How deep an expression may be nested; a sum of so many terms is that deep."""
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len, "abs": abs}
 METHODS = frozenset({"size", "dim", "numel", "stride", "ndimension", "storage_offset", "element_size"})
 ATTRIBUTES = frozenset({"shape", "ndim", "itemsize"})
@@ -65,6 +68,8 @@ def parse(text: str) -> ast.expr:
         raise ExpressionError(f"not an expression: {error.msg}", shift + max((error.offset or 1) - 1, 0)) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ExpressionError(f"not an expression: {error}") from None
+    if _depth(tree) > MAX_DEPTH:
+        raise ExpressionError(f"an expression is at most {MAX_DEPTH} operators deep", shift)
     _check(tree, shift)
     return tree
 
@@ -73,6 +78,12 @@ def names(tree: ast.expr) -> set[str]:
     """Every name that the expression uses, functions left out; ``self.c`` counts as ``self``."""
     called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+
+
+def attributes_of_self(tree: ast.expr) -> set[str]:
+    """``c`` for every ``self.c``; an empty text for a ``self`` that stands alone."""
+    owners = {id(n.value): n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    return {owners.get(id(n), "") for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "self"}
 
 
 def is_static(tree: ast.expr, params: Mapping[str, Any]) -> bool:
@@ -120,6 +131,14 @@ def number(value: Any) -> str:
         if math.isinf(value):
             return 'float("inf")' if value > 0 else 'float("-inf")'
     return repr(value)
+
+
+def _depth(tree: ast.AST) -> int:
+    """How many levels of nodes, counted without recursion."""
+    depth, level = 0, [tree]
+    while level:
+        depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth
 
 
 def _check(node: ast.expr, shift: int) -> None:
@@ -186,7 +205,10 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
             raise ExpressionError(f"the power has more than {MAX_BITS} bits", node.col_offset)
         if not all(isinstance(v, int | float) for v in (left, right)):
             raise ExpressionError("arithmetic needs numbers on both sides", node.col_offset)
-        return _BINARY[type(node.op)](left, right)
+        result = _BINARY[type(node.op)](left, right)
+        if isinstance(result, int) and result.bit_length() > MAX_BITS:
+            raise ExpressionError(f"the result has more than {MAX_BITS} bits", node.col_offset)
+        return result
     if isinstance(node, ast.UnaryOp):
         return _UNARY[type(node.op)](_value(node.operand, params))
     if isinstance(node, ast.Compare):

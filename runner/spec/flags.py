@@ -21,12 +21,21 @@ _REFUSED = re.compile(
     r"triton_dump|pass|hook|callback|cache|subprocess|worker|script|env|bundle|remove|ld|gcc|clang|nvcc|cutlass|cuda|rocm)([._]|$)",
     re.IGNORECASE,
 )
+_PARTS = frozenset({
+    "aot_inductor", "aten_distributed_optimizations", "auto_chunker", "autoheuristic_collect", "autoheuristic_use", "cpp",
+    "eager_numerics", "halide", "lookup_table", "test_configs", "triton", "xpu",
+})  # fmt: skip
+"""What may stand before a dot: the modules of flags also hold ``os`` and ``sys``, whose attributes are no flags."""
+
 _ALLOWED_ANYWAY = frozenset({
+    "torch._dynamo.config.accumulated_cache_size_limit",
+    "torch._dynamo.config.cache_size_limit",
+    "torch._dynamo.config.inline_inbuilt_nn_modules",
     "torch._inductor.config.force_disable_caches",
     "torch._inductor.config.fx_graph_cache",
     "torch._functorch.config.enable_autograd_cache",
 })  # fmt: skip
-_WORD = re.compile(r"[A-Za-z0-9_+-]{1,40}")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]{0,39}")  # not -O1: that is a compiler's own option
 
 
 def check_flags(node: Node | None, problems: Problems, prefix: str = "") -> dict[str, bool | int | float | str | None]:
@@ -51,10 +60,13 @@ def refusal(name: str, value: object) -> str:
     if module is None:
         return f"flags live in {', '.join(MODULES)}"
     rest = name[len(module) + 1 :]
-    if not re.fullmatch(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", rest) or "__" in rest:
+    part, dot, _ = rest.rpartition(".")
+    if not re.fullmatch(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", rest, re.ASCII) or "__" in rest:
         return "its name is no flag's"
     if _REFUSED.search(rest) and name not in _ALLOWED_ANYWAY:
         return "it reaches files, programs, servers or hooks"
+    if dot and part not in _PARTS:
+        return "its name is no flag's"
     if value is None or isinstance(value, bool | int | float):
         return ""
     if isinstance(value, str) and _WORD.fullmatch(value):

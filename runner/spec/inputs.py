@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import keyword
-import re
+from collections.abc import Iterator
 from typing import Any
 
 from runner.diagnostics import nearest
@@ -11,31 +10,32 @@ from runner.spec.model import DTYPES, Arithmetic, Input, Literal, Value
 from runner.spec.problems import Problems
 from runner.spec.source import Mapping, Node, Scalar, Sequence
 from runner.spec.steps import parse_chain
-from runner.spec.values import parse_value
-
-RESERVED = frozenset({"self", "torch", "nn", "F", "numpy", "operator", "dtype", "device", "_"})
-"""Names that the written source uses itself."""
+from runner.spec.values import OF_MODULES, RESERVED, is_name, parse_value
 
 INITS = ("normal", "randint", "uniform", "zeros", "ones", "full", "arange", "linspace", "integer", "special", "eye")
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 _SOURCES = ("shape", "values", "view_of", "list", "python")
 
 
-def parse_inputs(node: Node | None, problems: Problems) -> tuple[Input, ...]:
-    """The inputs of a mapping, in order."""
+def parse_inputs(node: Node | None, problems: Problems, what: str = "an input") -> tuple[Input, ...]:
+    """The inputs of a mapping, in order. ``what`` they are is said in messages; ``"state"`` becomes attributes of a module."""
     if not isinstance(node, Mapping):
         return ()
     found = []
     for key, value in node.entries:
         name = str(key.value)
-        if not re.fullmatch(r"[A-Za-z_]\w*", name) or keyword.iskeyword(name) or name in RESERVED:
+        if not is_name(name, RESERVED | OF_MODULES if what == "state" else RESERVED):
             problems.error(
-                key.span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself"
+                key.span, f"{name!r} cannot name {what}", "names are Python names that the source does not use itself"
             )
             continue
         parsed = parse_input(name, key, value, problems)
         if parsed is not None:
             found.append(parsed)
+    parts = {part.name: item for item in found for part in _parts(item)}
+    for item in found:
+        if item.name in parts:
+            problems.error(item.span, f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called", "name it otherwise")
     return tuple(found)
 
 
@@ -80,6 +80,12 @@ def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input
 def _items(name: str, key: Scalar, node: Sequence, problems: Problems) -> tuple[Input, ...]:
     parsed = [parse_input(f"{name}_{i}", key, item, problems) for i, item in enumerate(node.items)]
     return tuple(item for item in parsed if item is not None)
+
+
+def _parts(item: Input) -> Iterator[Input]:
+    for part in item.items:
+        yield part
+        yield from _parts(part)
 
 
 def _shape(node: Sequence, problems: Problems) -> tuple[Value, ...]:

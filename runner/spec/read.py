@@ -85,7 +85,7 @@ class Reader:
         specs = node.get("specs")
         for pattern in specs.items if isinstance(specs, SequenceNode) else ():
             assert isinstance(pattern, Scalar)
-            named = sorted(path.parent.glob(str(pattern.value))) if not str(pattern.value).startswith("/") else []
+            named = _matching(path.parent, str(pattern.value))
             if not named:
                 problems.error(
                     pattern.span, f"no file matches {pattern.value!r}", f"it is looked up from {path.parent}"
@@ -215,6 +215,14 @@ def _directory(path: Path) -> list[Path]:
     if not specs:
         raise PathError(f"{path}: no {SUITE} and no {SPEC} file here or below", empty=True)
     return specs
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """The spec files that a suite's pattern names; none for a pattern that is no relative one."""
+    try:
+        return sorted(f for f in folder.glob(pattern) if f.name.endswith(SPEC) and f.is_file())
+    except (ValueError, NotImplementedError, OSError, IndexError):
+        return []
 
 
 def _below(path: Path, endings: tuple[str, ...]) -> list[Path]:

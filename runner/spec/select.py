@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
+from runner.diagnostics import nearest
 from runner.spec.model import Variant
 
 Predicate = Callable[[Variant], bool]
@@ -25,6 +26,9 @@ _FIELDS: dict[str, Callable[[Variant], tuple[str, ...]]] = {
 }
 
 
+MAX_NESTING = 100
+
+
 class SelectError(ValueError):
     """An expression that cannot be read."""
 
@@ -34,6 +38,8 @@ def parse(text: str) -> Predicate:
     tokens = _TOKEN.findall(text)
     if not tokens:
         raise SelectError("the expression is empty")
+    if tokens.count("(") + tokens.count("not") > MAX_NESTING:
+        raise SelectError(f"more than {MAX_NESTING} parentheses and nots in one expression")
     parser = _Parser(tokens, text)
     predicate = parser.alternatives()
     if parser.rest():
@@ -87,5 +93,7 @@ def _word(word: str) -> Predicate:
     if colon and field in _FIELDS and not pattern.startswith(":"):
         read = _FIELDS[field]
         return lambda v: any(fnmatchcase(value, pattern) for value in read(v))
+    if colon and not pattern.startswith(":") and nearest(field, _FIELDS):
+        raise SelectError(f"unknown field {field!r}: {nearest(field, _FIELDS)}")
     lowered = word.lower()
     return lambda v: lowered in v.id.lower()

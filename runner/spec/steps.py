@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from runner.diagnostics import Span, nearest
 from runner.spec.model import Arguments, If, Step, With
 from runner.spec.model import Node as ChainNode
 from runner.spec.problems import Problems
 from runner.spec.source import Mapping, Node, Scalar, Sequence
-from runner.spec.values import parse_arguments, parse_value
+from runner.spec.values import OF_MODULES, is_name, parse_arguments, parse_value
 
 STEP_KEYS = ("out", "call", "id", "train")
 BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
-_OUT = re.compile(r"(self\.)?[A-Za-z_]\w*")
 
 
 def parse_chain(node: Node | None, problems: Problems) -> tuple[ChainNode, ...]:
@@ -74,7 +71,7 @@ def _step(node: Mapping, problems: Problems) -> Step | None:
         unpack=unpack,
         call=None if call is None else parse_arguments(call, problems),
         id=_id(node, name, problems),
-        train=_train(node, problems),
+        train=_train(node, name, problems),
     )
 
 
@@ -96,11 +93,15 @@ def _out(node: Node | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
     out = []
     for item in names:
         text = item.value if isinstance(item, Scalar) else None
-        if not isinstance(text, str) or not _OUT.fullmatch(text):
+        if not isinstance(text, str) or not (text == "_" or _is_target(text)):
             problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
         else:
             out.append(text)
     return tuple(out), isinstance(node, Sequence)
+
+
+def _is_target(text: str) -> bool:
+    return is_name(text.removeprefix("self."), OF_MODULES) if text.startswith("self.") else is_name(text)
 
 
 def _id(node: Mapping, name: str, problems: Problems) -> str | None:
@@ -111,15 +112,18 @@ def _id(node: Mapping, name: str, problems: Problems) -> str | None:
         problems.error(_key(node, "id"), f"id: names a submodule; {name} is none")
         return None
     text = value.value if isinstance(value, Scalar) else None
-    if not isinstance(text, str) or not re.fullmatch(r"[A-Za-z]\w*", text):
-        problems.error(value.span, "id: is a name", "such as id: first")
+    if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
+        problems.error(value.span, "id: is a name that no attribute of nn.Module has", "such as id: first")
         return None
     return text
 
 
-def _train(node: Mapping, problems: Problems) -> bool | None:
+def _train(node: Mapping, name: str, problems: Problems) -> bool | None:
     value = node.get("train")
     if value is None:
+        return None
+    if not name.startswith("nn."):
+        problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
         return None
     if not isinstance(value, Scalar) or not isinstance(value.value, bool):
         problems.error(value.span, "train: is true or false")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,36 @@ from runner.spec.model import (
 )
 from runner.spec.problems import Problems, within
 from runner.spec.source import Mapping, Node, Scalar, Sequence
+from runner.spec.words import shown
 
 if TYPE_CHECKING:
     from runner.spec.model import Function
 
-_REF = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?P<path>(?:\.[A-Za-z_]\w*|\[-?\d+\])*)$")
-_PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]")
+RESERVED = frozenset({"self", "torch", "nn", "F", "numpy", "operator", "dtype", "device", "super", "_"})
+"""Names that the written source uses itself."""
+
+OF_MODULES = frozenset({
+    "T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile", "cpu", "cuda", "double",
+    "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer", "get_extra_state", "get_parameter", "get_submodule", "half",
+    "ipu", "load_state_dict", "modules", "mtia", "named_buffers", "named_children", "named_modules", "named_parameters", "parameters",
+    "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
+    "register_full_backward_pre_hook", "register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_module",
+    "register_parameter", "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_", "set_extra_state",
+    "set_submodule", "share_memory", "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad",
+})  # fmt: skip
+"""Attributes that every ``nn.Module`` has: state or a submodule of such a name would not be reached, the attribute would."""
+
+MAX_NESTING = 8
+"""How deep the brackets of an index may be nested."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # not \w: Python reads many other letters as these
+_REF = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?P<path>(?:\.[A-Za-z_]\w*|\[-?\d{1,18}\])*)", re.ASCII)
+_PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]", re.ASCII)
+
+
+def is_name(text: str, reserved: frozenset[str] = RESERVED) -> bool:
+    """Whether ``text`` can be a variable of the written source, or with other ``reserved`` names an attribute or a keyword."""
+    return bool(_NAME.fullmatch(text)) and not keyword.iskeyword(text) and not text.startswith("__") and text not in reserved
 
 
 def parse_value(node: Node, problems: Problems) -> Value:
@@ -59,7 +84,7 @@ def parse_arguments(node: Node, problems: Problems, index_at: int | None = None)
                     )
                     continue
                 positional = _positionals(value, problems, index_at)
-            elif not re.fullmatch(r"[A-Za-z]\w*", str(key.value)):
+            elif str(key.value).startswith("_") or not is_name(str(key.value), frozenset()):
                 problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
             else:
                 keywords.append((str(key.value), parse_value(value, problems)))
@@ -72,7 +97,7 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
     match = _REF.fullmatch(text)
     if match is None:
         problems.error(
-            span, f"{text!r} is no reference", "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}"
+            span, f"{shown(text)} is no reference", "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}"
         )
         return None
     path = tuple(attr or int(item) for attr, item in _PART.findall(match["path"]))
@@ -121,11 +146,19 @@ def _positionals(node: Sequence, problems: Problems, index_at: int | None) -> tu
 def parse_index(node: Scalar, problems: Problems) -> Value:
     """``"[..., None, $i, 1:3]"``."""
     text = str(node.value)
-    if not text.endswith("]"):
-        problems.error(node.span, f"{text!r} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
+    if not text.endswith("]") or _nesting(text) > MAX_NESTING:
+        problems.error(node.span, f"{shown(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
         return Literal(0)
     entries = [_entry(part.strip(), node.span, problems) for part in _split(text[1:-1], ",")]
     return Index(tuple(entries), node.span)
+
+
+def _nesting(text: str) -> int:
+    depth = deepest = 0
+    for char in text:
+        depth += (char == "[") - (char == "]")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -155,13 +188,13 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
         return None
     if text in ("True", "true", "False", "false"):
         return text in ("True", "true")
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     if text.startswith("${") and text.endswith("}"):
         return arithmetic(text, span, problems)
     if text.startswith("$"):
         return parse_reference(text, span, problems)
-    problems.error(span, f"{text!r} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}")
+    problems.error(span, f"{shown(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}")
     return 0
 
 
@@ -226,8 +259,8 @@ def _function(node: Node, problems: Problems) -> Function | Literal:
             )
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, Scalar)] if isinstance(args, Sequence) else []
-    if args is not None and (not isinstance(args, Sequence) or any(not n.isidentifier() for n in names)):
-        problems.error(args.span, "args is a list of names")
+    if args is not None and (not isinstance(args, Sequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)):
+        problems.error(args.span, "args is a list of names", "names are Python names that the source does not use itself")
         names = []
     result = node.get("return")
     chain = parse_chain(node.get("chain"), problems)
