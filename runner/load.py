@@ -11,7 +11,7 @@ from runner.builder.source import check
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.spec.expand import expand
 from runner.spec.limits import Limits
-from runner.spec.model import Case, Suite, Variant
+from runner.spec.model import Backend, Case, Suite, Variant
 from runner.spec.read import Reader
 from runner.spec.source import split_lines
 
@@ -53,6 +53,9 @@ def load(
     variants = expand(suites, backends, devices, limits)
     bad = _check(variants, limits, everything, diagnostics)
     good = [v for v in variants if id(v.case) not in bad and _wanted(v, nodes, suites)]
+    # Refused means that it does not run, even beside cases that do.
+    good = [v for v in good if allow_python or v.case.module is None]
+    good = [v for v in good if not _refused(v.backend, backends)]
     if any(nodes.values()) and not good and not diagnostics:
         name = next(node for chosen in nodes.values() for node in chosen)
         near = nearest(name, [v.case.name for v in variants]) or nearest(
@@ -104,16 +107,18 @@ def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> lis
                 )
         for backend in suite.backends:
             package = backend.backend.partition(":")[0]
-            if (
-                ":" in backend.backend
-                and backend.backend not in named
-                and package.split(".")[0] in sys.stdlib_module_names
-            ):
+            if _refused(backend, named):
                 from runner.diagnostics import Span
 
                 message = f"backend {backend.backend!r} is refused: {package} is Python's own, no backend's package"
                 found.append(Diagnostic(Span(suite.file, 1, 1), message))
     return found
+
+
+def _refused(backend: Backend, named: Sequence[str]) -> bool:
+    """Whether a file's backend lives in Python's own library, and nobody asked for it on the command line."""
+    package, colon, _ = backend.backend.partition(":")
+    return bool(colon) and backend.backend not in named and package.split(".")[0] in sys.stdlib_module_names
 
 
 def _check(variants: Sequence[Variant], limits: Limits, thorough: bool, diagnostics: list[Diagnostic]) -> set[int]:

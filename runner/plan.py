@@ -92,7 +92,6 @@ def job(
         backend=_backend(chosen, variant),
         dtype=variant.dtype,
         device=variant.device,
-        train=variant.train,
         grad=dataclasses.asdict(variant.grad),
         autocast=variant.autocast,
         threads=variant.threads or THREADS,

@@ -196,13 +196,14 @@ def _folder() -> Iterator[tuple[Path, str]]:
         latest = base / f"latest.{os.getpid()}"
         latest.symlink_to(Path("runs") / stamp)
         latest.replace(base / "latest")
-        yield folder, ""
+        why = ""
     except OSError as error:
         if not isinstance(error, PermissionError | FileExistsError) and error.errno not in (28, 30):  # full, read-only
             raise
         folder = Path(tempfile.mkdtemp(prefix="runner-"))
         (folder / "logs").mkdir()
-        yield folder, f"cannot keep runs here ({error.strerror}); this one is in {folder}"
+        why = f"cannot keep runs here ({error.strerror}); this one is in {folder}"
+    yield folder, why  # not inside the try: an error of the run is none of the folder
 
 
 def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:

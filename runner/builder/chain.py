@@ -90,6 +90,9 @@ class ChainWriter:
         operator = operators.resolve(step.operator)
         if isinstance(operator, operators.Refusal):
             problems.error(step.span, operator.message, operator.hint)
+            for arguments in (step.arguments, step.call):  # what they name is used all the same
+                if arguments is not None:
+                    self.render.arguments(arguments, step.span)
             self._bind(step, "None")
             return
         if operator.kind == "operator" and self._statement(step, operator.python):
@@ -168,7 +171,6 @@ class ChainWriter:
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
             hint = "call: holds the arguments of the call"
             self.scope.problems.error(step.span, f"{step.operator} is made before the model runs, out of numbers, params and modules", hint)
-            return "None"
         text = call(operator.python, *self.render.arguments(step.arguments, None))
         if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
             text += self.modules.suffix
@@ -196,8 +198,10 @@ class ChainWriter:
             return value.name in params or (value.name == "self" and scope.in_forward)
         if isinstance(value, Arithmetic):
             return expr.names(expr.parse(value.text)) <= params
-        if isinstance(value, Items | Table):
-            return all(self._is_known(v if isinstance(value, Items) else v[1]) for v in value.items)  # type: ignore[index]
+        if isinstance(value, Items):
+            return all(self._is_known(v) for v in value.items)
+        if isinstance(value, Table):
+            return all(self._is_known(v) for _, v in value.items)
         return self._is_known(value.value) if isinstance(value, TensorLiteral) else not isinstance(value, Function)
 
     def _operator(self, step: Step, word: str) -> str:

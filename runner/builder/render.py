@@ -70,8 +70,6 @@ class Renderer:
     def reference(self, ref: Ref) -> str:
         """``x.shape[0]``; attributes are held to those that data has."""
         text = self.scope.look_up(ref.name, ref.span)
-        if ref.name == "self" and not (ref.path and isinstance(ref.path[0], str)):
-            self.scope.problems.error(ref.span, "$self is no value by itself", "write $self.<name>")
         if ref.path and not re.match(r"[A-Za-z_]", text):
             text = f"({text})"  # a param: 2.real is no Python
         for place, part in enumerate(ref.path):

@@ -13,6 +13,7 @@ from runner.builder.render import literal
 from runner.builder.source import build
 from runner.plan import TIMEOUT, job
 from runner.spec.model import Variant
+from runner.spec.values import is_name
 
 _MARK = "# --- script\n"
 
@@ -65,7 +66,10 @@ def _backend(arguments: dict[str, Any]) -> str:
     if not colon:
         return literal(arguments)
     rest = {key: value for key, value in arguments.items() if key != "backend"}
-    return f'{{"backend": importlib.import_module({literal(package)}).{function}, **{literal(rest)}}}'
+    found = f"importlib.import_module({literal(package)})"
+    for part in function.split("."):
+        found = f"{found}.{part}" if is_name(part, frozenset()) else f"getattr({found}, {literal(part)})"
+    return f'{{"backend": {found}, **{literal(rest)}}}'
 
 
 def _merge(imports: str, own: str) -> str:

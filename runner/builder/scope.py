@@ -43,7 +43,7 @@ class Scope:
         return variable
 
     def check_write(self, name: str, span: Span | None) -> None:
-        """Reports what cannot be assigned to: a param, and inside a function a name of the chain around it."""
+        """Reports a name of the chain around this function: Python would take it for the function's own."""
         if span is None:
             return
         if name in self.outer:

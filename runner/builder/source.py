@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.builder.chain import ChainWriter, Line, Modules
-from runner.builder.render import Renderer, call, literal
+from runner.builder.chain import ChainWriter, Line, Modules, places_made
+from runner.builder.render import call, literal
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.diagnostics import Diagnostic, Span, shown_path
 from runner.spec.limits import Limits
-from runner.spec.model import Case, Function, If, Input, Node, Step, Variant, With
+from runner.spec.model import Case, Input, Literal, Node, Variant
 from runner.spec.problems import Problems
 
 
@@ -70,17 +70,10 @@ class _Builder:
         case, text = self.case, "\n".join(line.text for line in body)
         if case.module is not None:  # the person's file comes first, as it is: what it says of __future__ must
             return []
-        doc = [case.doc.strip().replace("\\", "\\\\").replace('"', "'"), ""] if case.doc.strip() else []
-        title = self.variant.label.rpartition("::")[2]
-        lines = [
-            f'"""{title}',
-            "",
-            *doc,
-            f"Written from {shown_path(case.file)}:{case.span.line}.",
-            '"""',
-            "",
-            "import torch",
-        ]
+        doc = re.sub(r"\n\s*\n\s*", "\n\n", _prose(case.doc.strip()))
+        title = _prose(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
+        written = _prose(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
+        lines = [f'"""{title}', "", *([doc, ""] if doc else []), written, '"""', "", "import torch"]
         lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
         lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
         lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
@@ -138,11 +131,15 @@ class _Builder:
                 continue
             if item.layout or item.kind in ("view", "list"):
                 text = writer.make(item)
+                if item.kind == "list":
+                    writer.lines.append(Line(f"        self.{item.name} = {text}", item.span))
+                    continue
             else:
                 text = writer.expression(_without_grad(item))
             kind = f"self.{item.name} = torch.nn.Parameter({text})"
             buffer = f"self.register_buffer({literal(item.name)}, {text})"
             writer.lines.append(Line("        " + (kind if item.requires_grad else buffer), item.span))
+            scope.variables[item.name] = f"self.{item.name}"  # for a view of it
         return writer.lines
 
     def _make_model(self) -> list[Line]:
@@ -272,16 +269,6 @@ def _without_grad(item: Input) -> Input:
     from dataclasses import replace
 
     return replace(item, requires_grad=False)
-
-
-def _places_made(chain: Iterable[Node]) -> Iterable[tuple[str, Span]]:
-    for node in chain:
-        if isinstance(node, Step):
-            yield from ((name, node.span) for name in node.out if name != "_")
-        elif isinstance(node, With):
-            yield from _places_made(node.chain)
-        elif isinstance(node, If):
-            yield from _places_made((*node.do, *node.otherwise))
 
 
 def _names_made(chain: Iterable[Node]) -> set[str]:

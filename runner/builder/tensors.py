@@ -87,7 +87,7 @@ class TensorWriter:
     def _checked(self, item: Input, sizes: list[int]) -> list[int]:
         needed = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4)
         if needed > self.limits.tensor_bytes:
-            message = f"input {item.name!r} of shape {sizes} takes {show_size(needed)}, more than {show_size(self.limits.tensor_bytes)}"
+            message = f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than {show_size(self.limits.tensor_bytes)}"
             self.scope.problems.error(item.span, message, "raise the limit with --limit tensor_bytes=SIZE")
             return [1] * len(sizes)
         return sizes
@@ -99,7 +99,7 @@ class TensorWriter:
                 item.span, f"{item.name!r} is a view of {name!r}, which is not an input before it"
             )
             return "None"
-        self.scope.used.add(name)
+        self.scope.used |= {name, self.scope.variables[name]}
         return self.scope.variables[name]
 
     def _layout(self, item: Input, variable: str, start: str) -> None:
@@ -124,7 +124,7 @@ class TensorWriter:
         if item.tile is not None:
             count = max(1, _count(item.values))
             self._checked(item, [item.tile])
-            text += f".repeat({math.ceil(item.tile / count)})" + ("" if item.tile % count == 0 else f"[:{item.tile}]")
+            text += f".repeat({-(-item.tile // count)})" + ("" if item.tile % count == 0 else f"[:{item.tile}]")
         if item.shape is not None:
             text += f".reshape({_sizes(self.shape(item))})"
         return text

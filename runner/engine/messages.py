@@ -31,7 +31,6 @@ class Job:
     seed: int = 0
     dtype: str = "float32"
     device: str = "cpu"
-    train: bool = False
     grad: Mapping[str, Any] = field(default_factory=lambda: {"mode": "forward"})
     autocast: str | None = None
     threads: int = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from collections.abc import Mapping as Map
 from datetime import date
 from pathlib import Path
@@ -148,11 +147,11 @@ def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any,
     return params, list(params)
 
 
-def _exclude(node: Node | None, params: Iterable[str], problems: Problems) -> None:
+def _exclude(node: Node | None, params: Map[str, Any], problems: Problems) -> None:
     """A combination that names something else would leave nothing out."""
     for item in node.items if isinstance(node, Sequence) else ():
         for key, _ in item.entries if isinstance(item, Mapping) else ():
-            if key.value not in params:
+            if str(key.value) not in params:
                 problems.error(key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params))
 
 

@@ -33,7 +33,8 @@ def build(backend: Mapping[str, Any]) -> Compile:
 
     def compile_module(model: torch.nn.Module) -> Callable[..., Any]:
         try:
-            return torch.compile(model, backend=target, **arguments)
+            compiled: Callable[..., Any] = torch.compile(model, backend=target, **arguments)
+            return compiled
         except Exception as error:  # it only checks its arguments here; nothing is compiled before the first call
             given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
             raise InvalidCase(f"torch.compile refuses {given}: {error}") from error

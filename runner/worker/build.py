@@ -32,7 +32,7 @@ def run_build(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
                         return {"built": "meta", "error": None}
                     send({"phase": "eager"})
                     settings = Settings.of(job)
-                    loaded = source.load(settings.seed, settings.train)
+                    loaded = source.load(settings.seed)
                     error = observe(loaded, loaded.model, settings).error
                     return {"built": "real", "error": error.info if error is not None else None}
                 finally:
@@ -51,7 +51,7 @@ def _on_meta(job: Mapping[str, Any], source: Source) -> bool:
     settings = Settings.of(job)
     try:
         with torch.device("meta"), torch.no_grad():
-            loaded = source.load(settings.seed, settings.train)
+            loaded = source.load(settings.seed)
             return observe(loaded, loaded.model, settings).error is None
     except Exception:  # noqa: BLE001  whatever it was, it is tried for real
         return False

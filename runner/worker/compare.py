@@ -167,6 +167,8 @@ class _Scan:
     worst_ratio: float = -1.0
     error: float = 0.0  # at the worst
     size: float = 0.0  # of eager's element there
+    largest_error: float = 0.0  # anywhere
+    scale: float = 0.0  # eager's largest element
 
 
 def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> _Scan:
@@ -177,12 +179,14 @@ def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> 
         limit = tolerance.atol + tolerance.rtol * size
         error = norm(finite_difference(ours, theirs))
         mismatched = same_class & (error > limit)
+        found.scale = max(found.scale, float(size.max()))
         if not bool(same_class.all()):
             if not found.other_class:
                 found.first_other_class = start + int((~same_class).nonzero()[0])
             found.other_class += int((~same_class).sum())
         if bool(mismatched.any()):
             found.mismatched += int(mismatched.sum())
+            found.largest_error = max(found.largest_error, float(error[mismatched].max()))
             ratio = torch.where(mismatched, error / limit.clamp_min(TINY), 0.0)
             worst = int(ratio.argmax())
             if float(ratio[worst]) > found.worst_ratio:
@@ -276,7 +280,12 @@ def _weigh(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor,
 
 def _gap(found: _Scan) -> dict[str, Any]:
     relative = found.error / found.size if found.size else math.inf
-    return {"abs_error": number(found.error), "rel_error": number(relative)}
+    return {
+        "abs_error": number(found.error),
+        "rel_error": number(relative),
+        "abs_error_max": number(found.largest_error),
+        "scale": number(found.scale),
+    }
 
 
 def _tolerance_numbers(tolerance: Tolerance) -> dict[str, Any]:

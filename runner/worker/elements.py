@@ -58,7 +58,7 @@ def rmse(errors: torch.Tensor) -> float:
 
 def identical(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether every byte is the same: the common case, without a copy. A NaN of other bits differs here."""
-    return torch.equal(as_integers(first), as_integers(second))
+    return bool(torch.equal(as_integers(first), as_integers(second)))
 
 
 def as_integers(tensor: torch.Tensor) -> torch.Tensor:

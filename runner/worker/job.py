@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from runner.worker import backends
+from runner.worker.build import run_build
 from runner.worker.errors import InvalidCase, Raised, is_class
 from runner.worker.judge import Evidence, Finding, judge
 from runner.worker.load import Loaded, Source, environment
@@ -55,6 +59,8 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         The record that the contract's RESULT_KEYS describe. A case that is wrong gives a record with trust INVALID;
         only a defect of the harness raises.
     """
+    if job.get("task") == "build":
+        return run_build(job, send)
     phases = Phases(send)
     record: dict[str, Any] = {
         "findings": [],
@@ -75,9 +81,40 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
                 _Run(job, Source(job["source"], job["name"], folder), phases, record).go()
         except InvalidCase as error:
             record["trust"] = _trust("INVALID", error.reason, error.error)
+        except Unavailable as error:
+            record["trust"] = _trust("SKIP", str(error))
     phases.end()
     record["seconds"] = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
     return record
+
+
+class Unavailable(Exception):
+    """Something that the case needs and this machine lacks."""
+
+
+def require(job: Mapping[str, Any]) -> None:
+    """See that the device and the packages of a job are there.
+
+    Raises:
+        Unavailable: one is not; the message says which.
+    """
+    kind = str(job.get("device", "cpu")).partition(":")[0]
+    if kind not in ("cpu", "meta"):
+        module = getattr(torch, kind, None)
+        if module is None or not module.is_available():
+            raise Unavailable(f"no device {kind} here")
+    for package in job.get("packages", ()):
+        if importlib.util.find_spec(package) is None:
+            raise Unavailable(f"no package {package} here")
+
+
+def validate_distributions(on: bool) -> None:
+    """Set whether torch.distributions checks its arguments, as it would be in a process of its own.
+
+    The first torch.compile of a process turns the checks off for good (``torch/_dynamo/eval_frame.py``, ``TorchPatcher``),
+    so that in a process that has compiled before, eager would no longer raise what it raises for users.
+    """
+    torch.distributions.Distribution.set_default_validate_args(on)
 
 
 class _Run:
@@ -94,7 +131,9 @@ class _Run:
             InvalidCase: the case is wrong.
         """
         try:
+            require(self.job)
             compile_module = backends.build(self.job["backend"])
+            validate_distributions(True)
             loaded = self._load()
             self.phases.begin("eager")
             eager = observe(loaded, loaded.model, self.settings)
@@ -109,7 +148,9 @@ class _Run:
             self.phases.begin("backend")
             start_counting()
             loaded = self._load()
+            validate_distributions(False)
             compiled = observe(loaded, compile_module(loaded.model), self.settings)
+            validate_distributions(True)
             read_counts(compiled)
             for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
                 self.record[key] = getattr(compiled, key)
@@ -120,7 +161,7 @@ class _Run:
             self.source.close()
 
     def _load(self) -> Loaded:
-        return self.source.load(self.settings.seed, self.settings.train)
+        return self.source.load(self.settings.seed)
 
     def _check_eager(self, eager: Observation) -> None:
         """Eager may raise only what ``expect.raises`` says, and must then.

@@ -60,11 +60,10 @@ class Source:
         Path(self.path).write_text(text, encoding="utf-8")
         self._modules: list[str] = []
 
-    def load(self, seed: int, train: bool) -> Loaded:
+    def load(self, seed: int) -> Loaded:
         """Import the file under a new name and make its model.
 
-        The generators are seeded before ``make_model``. ``model.train(train)`` is called unless the module sets
-        ``TRAIN_MODE_SET = True``, by which it says that it chose the modes itself.
+        The generators are seeded before ``make_model``, which also puts the model into its mode.
 
         Raises:
             InvalidCase: importing or making raised, or a part is missing.
@@ -79,8 +78,6 @@ class Source:
         seed_all(seed)
         try:
             model = make_model()
-            if isinstance(model, torch.nn.Module) and not getattr(module, "TRAIN_MODE_SET", False):
-                model.train(train)
         except (Exception, SystemExit) as error:
             raised = describe(error, self.path, module.__name__)
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error

@@ -24,7 +24,6 @@ class Settings:
     """How a run is made; the same for every run of a job."""
 
     seed: int
-    train: bool
     grad: str  # off, forward or backward
     cotangent: str  # seeded, ones or sum
     order: int
@@ -38,7 +37,6 @@ class Settings:
         name = job.get("autocast")
         return Settings(
             seed=int(job.get("seed", 0)),
-            train=bool(job.get("train", False)),
             grad=str(grad.get("mode", "forward")),
             cotangent=str(grad.get("cotangent", "seeded")),
             order=int(grad.get("order", 1)),

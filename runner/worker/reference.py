@@ -61,7 +61,7 @@ class Reference:
             if note not in self.notes:
                 self.notes.append(note)
             return None
-        return found.value  # type: ignore[no-any-return]
+        return found.value
 
     def _run(self) -> list[dict[str, Leaf]]:
         if self._settings.autocast is not None:
@@ -72,7 +72,7 @@ class Reference:
             raise Dropped("nothing that is compared is floating")
         self._begin()
         try:
-            loaded = self._source.load(self._settings.seed, self._settings.train)
+            loaded = self._source.load(self._settings.seed)
             cast_model(loaded.model)
             seen = observe(loaded, loaded.model, self._settings, change_inputs=cast_inputs)
         except Dropped:
@@ -149,4 +149,4 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
 def _is_floating(leaf: Leaf) -> bool:
     if leaf.facts is None:
         return isinstance(leaf.value, (float, complex)) and not isinstance(leaf.value, bool)
-    return leaf.facts.dtype.is_floating_point or leaf.facts.dtype.is_complex
+    return bool(leaf.facts.dtype.is_floating_point or leaf.facts.dtype.is_complex)

@@ -112,7 +112,7 @@ def _is_saturated(first: Observation, source: Source, settings: Settings) -> boo
 
 
 def _has_random_input(source: Source, settings: Settings, other: Settings) -> bool:
-    loaded, again = (source.load(each.seed, each.train) for each in (settings, other))
+    loaded, again = (source.load(each.seed) for each in (settings, other))
     for call in range(len(loaded.makers)):
         ours = _floating(loaded.make_inputs(call, settings.seed + call))
         theirs = _floating(again.make_inputs(call, other.seed + call))
@@ -123,7 +123,7 @@ def _has_random_input(source: Source, settings: Settings, other: Settings) -> bo
 
 
 def _run(source: Source, settings: Settings, fill: float | None = None) -> Observation:
-    loaded = source.load(settings.seed, settings.train)
+    loaded = source.load(settings.seed)
     change = None if fill is None else lambda args: list(map_tensors(lambda tensor: _filled(tensor, fill), args))
     return observe(loaded, loaded.model, settings, change_inputs=change)
 

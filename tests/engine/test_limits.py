@@ -10,8 +10,8 @@ from engine_jobs import Make, one
 
 from runner.engine import children, memory
 
-HOLD = "import time; held = bytearray(b'x' * (400 << 20)); time.sleep(0.6)"
-"""A program that holds 400 MiB for several looks."""
+HOLD = "import sys, time; held = b'x' * (400 << 20); time.sleep(float(sys.argv[1]))"
+"""A program that holds 400 MiB for as many seconds as it is told."""
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def test_one_huge_allocation_is_refused(make: Make) -> None:
     assert outcome.ended == "broken" and "MemoryError" in outcome.detail
 
 
-def called(name: str, folder: Path) -> list[str]:
-    """A command that runs ``HOLD`` in a process of that name."""
+def called(name: str, folder: Path, seconds: float = 30) -> list[str]:
+    """A command that runs ``HOLD`` in a process of that name; by default until it is killed."""
     program = folder / name
     program.symlink_to(sys.executable)
-    return [str(program), "-S", "-c", HOLD]
+    return [str(program), "-S", "-c", HOLD, str(seconds)]
 
 
 @pytest.mark.parametrize("name", ["cc1plus", "g++-12", "x86_64-conda-linux-gnu-ld"])
 def test_a_compiler_does_not_count(make: Make, tmp_path: Path, name: str) -> None:
-    command = called(name, tmp_path)
+    command = called(name, tmp_path, 1)
     outcome = one(make(), f"import subprocess; result['status'] = subprocess.call({command})", memory=64 << 20)
     assert (outcome.ended, outcome.result) == ("result", {"status": 0})
 
@@ -71,12 +71,12 @@ def test_every_other_process_of_a_job_counts(make: Make, tmp_path: Path, name: s
 def test_a_forked_copy_counts_for_what_it_adds(make: Make) -> None:
     source = """
         import os, time
-        held = bytearray(b"x" * (200 << 20))
-        time.sleep(0.3)
+        held = b"x" * (200 << 20)
         pid = os.fork()
         if pid == 0:
-            more = bytearray(b"x" * (job["seed"] << 20))
             time.sleep(0.5)
+            more = b"x" * (job["seed"] << 20)
+            time.sleep(job["seed"] / 10)
             os._exit(0)
         result["status"] = os.waitpid(pid, 0)[1]
     """

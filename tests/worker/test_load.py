@@ -18,7 +18,7 @@ TEXT = source("return x + self.w", init="self.w = torch.nn.Parameter(torch.randn
 
 def test_every_load_is_fresh_and_seeded(tmp_path):
     source_file = Source(TEXT, "pad view/1", str(tmp_path))
-    first, second = source_file.load(3, False), source_file.load(3, False)
+    first, second = source_file.load(3), source_file.load(3)
     assert first.module is not second.module and type(first.model) is not type(second.model)
     assert torch.equal(first.model.w, second.model.w)
     assert torch.equal(first.make_inputs(0, 3)[0], second.make_inputs(0, 3)[0])
@@ -30,7 +30,7 @@ def test_every_load_is_fresh_and_seeded(tmp_path):
 
 def test_the_generators_are_reset_before_each_call(tmp_path):
     text = source("import random\nreturn torch.rand(2), random.random()", more="CALLS = [make_inputs, make_inputs]")
-    loaded = Source(text, "case", str(tmp_path)).load(0, False)
+    loaded = Source(text, "case", str(tmp_path)).load(0)
     seen = observe(loaded, loaded.model, Settings.of({"seed": 7}))
     for call in (0, 1):
         torch.manual_seed(7 + call)
@@ -39,10 +39,10 @@ def test_the_generators_are_reset_before_each_call(tmp_path):
         assert torch.equal(drawn[0], torch.rand(2)) and drawn[1] == random.random()
 
 
-def test_train_mode_unless_the_source_says_that_it_set_it(tmp_path):
-    assert Source(TEXT, "a", str(tmp_path)).load(0, True).model.training
-    assert not Source(TEXT, "b", str(tmp_path)).load(0, False).model.training
-    assert Source(TEXT + "\nTRAIN_MODE_SET = True", "c", str(tmp_path)).load(0, False).model.training
+def test_the_mode_is_the_source_s_own(tmp_path):
+    assert Source(TEXT, "a", str(tmp_path)).load(0).model.training
+    text = TEXT + "\ntraining = make_model\ndef make_model():\n    return training().eval()\n"
+    assert not Source(text, "b", str(tmp_path)).load(0).model.training
 
 
 def test_flags_are_set_and_put_back():

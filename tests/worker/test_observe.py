@@ -17,7 +17,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 def record(tmp_path, body, inputs="torch.randn(4, 5)", grad="off", **more):
-    loaded = Source(source(body, inputs, **more), "case", str(tmp_path)).load(0, False)
+    loaded = Source(source(body, inputs, **more), "case", str(tmp_path)).load(0)
     seen = observe(loaded, loaded.model, Settings.of({"grad": {"mode": grad}}))
     assert seen.error is None, seen.error
     return seen.calls[0]

@@ -115,3 +115,23 @@ def test_eager_may_raise_what_is_expected():
     record = run(text, expect={"raises": {"type": "torch.linalg.LinAlgError", "match": "singular"}})
     assert passes(record) and record["eager_error"]["type"] == "_LinAlgError"
     assert passes(run(text, expect={"raises": {"type": "RuntimeError"}}))
+
+
+def test_a_process_that_compiled_before_validates_distributions_as_eager_does() -> None:
+    text = source("return torch.distributions.Normal(x, -1.0).mean")
+    for _ in range(2):  # the first job has compiled; the second must still see eager's own error
+        record = run(text, "eager", expect={"raises": {"type": "ValueError"}})
+        assert record["trust"] is None
+        assert record["eager_error"]["type"] == "ValueError"
+        assert oracles(record) == ["missing-error"]  # compiled code does not check, here and for users
+
+
+def test_a_device_that_is_absent_and_a_package_that_is_missing_skip() -> None:
+    text = source("return x + 1")
+    assert run(text, "eager", device="nosuch")["trust"] == {
+        "verdict": "SKIP",
+        "reason": "no device nosuch here",
+        "error": None,
+    }
+    assert run(text, "eager", packages=["no_such_package"])["trust"]["reason"] == "no package no_such_package here"
+    assert run(text, "eager", packages=["torch"])["trust"] is None

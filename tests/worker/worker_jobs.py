@@ -23,7 +23,7 @@ class Model(torch.nn.Module):{setup}
     def forward(self, {signature}):
         {lines}
 def make_model():
-    return Model()
+    return Model().eval()
 def make_inputs():
     return [{inputs}]
 {more}

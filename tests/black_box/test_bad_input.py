@@ -1,0 +1,276 @@
+"""Bad files and bad arguments: a clear message at a place, the right exit code, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, run_in, spec, write
+
+GOOD = "name: good\ninputs: {x: [2]}\nchain: [torch.neg]\n"
+HEAD = "cases:\n  - name: a\n    inputs: {x: [2]}\n"
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n"
+BOMB += "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)) + "cases: *a9\n"
+
+# file -> (text, where it is wrong, words that the message must have)
+FILES: dict[str, tuple[str, str, str]] = {
+    "unknown_key": (HEAD + "    chian: [torch.neg]\n", "4:5", "unknown key 'chian'.*did you mean 'chain'"),
+    "wrong_type": (HEAD + "    chain: [torch.neg]\n    train: maybe\n", "5:12", "expected true or false.*'maybe'"),
+    "wrong_shape": ("cases:\n  - name: a\n    inputs: {x: two}\n    chain: [torch.neg]\n", "3:17", "expected a shape.*'two'"),
+    "missing_name": ("cases:\n  - inputs: {x: [2]}\n    chain: [torch.neg]\n", "2:5", "'name' is missing"),
+    "bad_expression": (HEAD + "    chain:\n      - operator.mul: [$_, '${2 +}']\n", "5:30", r"\$\{2 \+\}.*not an expression"),
+    "evil_expression": (
+        HEAD + "    chain:\n      - operator.mul: [$_, '${__import__(\"os\")}']\n", "5:30", "no function '__import__'",
+    ),
+    "tab": ("cases:\n  - name: a\n\tinputs: {x: [2]}\n    chain: [torch.neg]\n", "3:1", "tab.*indentation.*spaces"),
+    "duplicate_key": (HEAD + "    inputs: {x: [3]}\n    chain: [torch.neg]\n", "4:5", "'inputs' is here twice.*line 3"),
+    "object_tag": (
+        "cases:\n  - name: a\n    inputs: {x: !!python/object:os.system [2]}\n    chain: [torch.neg]\n",
+        "3:17", "tag !!python/object:os.system",
+    ),
+    "object_apply_tag": (
+        HEAD + "    chain: [torch.neg]\n    doc: !!python/object/apply:os.system ['touch OWNED']\n",
+        "5:10", "tag !!python/object/apply:os.system",
+    ),
+    "alias_bomb": (BOMB, r"\d+:\d+", "aliases.*200000"),
+    "load_operator": (HEAD + "    chain:\n      - torch.load: evil.pt\n", "5:9", "'torch.load' is refused.*files"),
+    "system_operator": (HEAD + "    chain:\n      - os.system: touch OWNED\n", "5:9", "'os.system' is.*operator"),
+    "huge_shape": (
+        "cases:\n  - name: a\n    inputs: {x: [1000000, 1000000]}\n    chain: [torch.neg]\n",
+        "3:14", r"\[1000000, 1000000\] takes 3.6\d* TiB, more than 4 GiB.*--limit tensor_bytes",
+    ),
+    "unknown_dtype": (HEAD + "    chain: [torch.neg]\n    dtypes: [float33]\n", "5:14", "dtype.*'float33'.*did you mean 'float32'"),
+    "unknown_input_dtype": (
+        "cases:\n  - name: a\n    inputs: {x: {shape: [2], dtype: int65}}\n    chain: [torch.neg]\n", "3:37", "dtype.*'int65'",
+    ),
+    "two_of_a_name": (spec(GOOD, GOOD), "5:11", "two cases are called 'good'.*line 2"),
+    "empty": ("", "1:1", "empty"),
+    "no_mapping": ("- 1\n", "1:1", "expected a mapping"),
+    "module_not_allowed": ("cases:\n  - name: a\n    inputs: {x: [2]}\n    module: {file: model.py, name: Model}\n",
+                           r"4:\d+", "brings Python of its own.*--allow-python"),
+}  # fmt: skip
+BROKEN_ALONE = "name: broken\ninputs: {x: [2]}\nchain: [torch.nge]\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    write(folder, {"beside.spec.yaml": spec(GOOD, BROKEN_ALONE), "model.py": "raise RuntimeError('loaded')\n"})
+    for name, (text, _, _) in FILES.items():
+        (folder / f"{name}.spec.yaml").write_text(text)
+    (folder / "latin.spec.yaml").write_bytes(HEAD.encode() + b"    doc: caf\xe9\n    chain: [torch.neg]\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def validated(folder: Path) -> Result:
+    """All of them in one go."""
+    return run_in(folder, "validate", ".", limit=20)
+
+
+@pytest.fixture(scope="module")
+def listed(folder: Path) -> Result:
+    return run_in(folder, "list", ".", limit=20)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_names_the_place_and_the_reason(name: str, validated: Result, listed: Result) -> None:
+    _, place, words = FILES[name]
+    for done in (validated, listed):
+        assert done.code == 4
+        message = rf"^{name}\.spec\.yaml:{place}: error: (?:(?!: error: )[\s\S])*?{words.replace('.*', '(?:(?!: error: )[^$])*?')}"
+        assert re.search(message, done.err, re.MULTILINE), done.err
+
+
+def test_shows_the_line_and_a_caret(validated: Result) -> None:
+    shown = "unknown_key.spec.yaml:4:5: error: unknown key 'chian'\n   4 |     chian: [torch.neg]\n     |     ^^^^^\n"
+    assert shown in validated.err
+
+
+def test_a_file_that_is_not_utf8(validated: Result) -> None:
+    assert "latin.spec.yaml:4:13: error: this file is not UTF-8: byte 0xe9" in validated.err
+
+
+def test_nothing_of_it_ran(validated: Result, listed: Result, folder: Path) -> None:
+    assert not (folder / "OWNED").exists()
+    assert validated.code == listed.code == 4
+
+
+def test_what_is_valid_beside_it_is_listed(listed: Result, validated: Result) -> None:
+    assert set(listed.out.splitlines()) == {
+        "beside.spec.yaml::good[float32,cpu]@inductor",
+        "two_of_a_name.spec.yaml::good[float32,cpu]@inductor",
+    }
+    assert "beside.spec.yaml:7:13: error: unknown operator 'torch.nge'" in listed.err
+    assert re.match(r"2 valid cases, 2 variants, \d\d errors, 0 warnings$", validated.out.strip())
+
+
+def test_what_is_valid_beside_it_runs(folder: Path, tmp_path: Path) -> None:
+    done = run_in(tmp_path, "run", folder / "beside.spec.yaml", "--backend", "eager")
+    assert done.code == 4
+    assert done.verdicts == {"good@eager": "PASS"}
+    assert "unknown operator 'torch.nge'" in done.err
+
+
+PATHS = [
+    (["list", "nowhere"], 4, "no such file or directory: nowhere"),
+    (["run", "nowhere.spec.yaml"], 4, "no such file or directory: nowhere.spec.yaml"),
+    (["validate", "nowhere"], 4, "no such file or directory: nowhere"),
+    (["run", "empty"], 5, "empty: no .suite.yaml and no .spec.yaml"),
+    (["list", "others"], 5, "others: no .suite.yaml and no .spec.yaml"),
+    (["validate", "others"], 5, "others: no .suite.yaml and no .spec.yaml"),
+    (["list", "others/notes.txt"], 4, "notes.txt: cases end in .spec.yaml"),
+    (["run", "manual"], 5, "manual: true"),
+    (["list", "one.spec.yaml::onne"], 4, "no case matches 'onne'.*did you mean 'one'"),
+    (["run", "one.spec.yaml", "-k", "(one"], 4, "-k.*'[(]one'.*not closed"),
+    (["run", "one.spec.yaml", "-k", "one and"], 4, "-k.*word is missing"),
+    (["run", "one.spec.yaml", "-k", ""], 4, "-k.*empty"),
+    (["run", "one.spec.yaml", "-k", "conv"], 5, "nothing selected: none of 1 variants"),
+    (["list", "one.spec.yaml", "-k", "not one"], 5, "nothing selected"),
+    (["run", "one.spec.yaml", "--python", "/nowhere/python"], 4, "/nowhere/python: no such Python"),
+    (["run", "one.spec.yaml", "--python", "one.spec.yaml"], 4, "one.spec.yaml is not an executable file"),
+    (["run", "one.spec.yaml", "--python", "/bin/true"], 4, "/bin/true does not work as a Python"),
+    (["run", "one.spec.yaml", "--limit", "tensor_byte=1GiB"], 4, "did you mean 'tensor_bytes'"),
+    (["run", "one.spec.yaml", "-j", "0"], 4, "at least 1"),
+    (["run", "one.spec.yaml", "-j", "many"], 4, "-j"),
+    (["run", "one.spec.yaml", "--junit-dialect", "nunit"], 4, "nunit"),
+    (["run"], 4, "PATH"),
+    (["frobnicate"], 4, "frobnicate"),
+    (["report", "nowhere"], 4, "no event log at nowhere"),
+    (["report", "one.spec.yaml"], 4, "one.spec.yaml is no event log"),
+]
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("paths")
+    one = spec(GOOD.replace("good", "one"))
+    manual = "suite: by_hand\nmanual: true\nspecs: ['*.spec.yaml']\n"
+    write(folder, {"one.spec.yaml": one, "others/notes.txt": "", "manual/hand.suite.yaml": manual, "manual/one.spec.yaml": one})
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(("args", "code", "words"), PATHS, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_paths_and_arguments(args: list[str], code: int, words: str, paths: Path) -> None:
+    done = run_in(paths, *args, limit=20)
+    assert done.code == code, done.text
+    assert re.search(words, done.err, re.DOTALL), done.err
+    assert done.folder is None, "something ran"
+
+
+def test_an_interpreter_without_torch(paths: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    done = run_in(paths, "run", "one.spec.yaml", "--python", bare / "bin" / "python", limit=20)
+    assert done.code == 4
+    assert re.search(r"bare/bin/python .* has no torch: .*pip install torch", done.err)
+
+
+def test_a_module_needs_the_persons_word(paths: Path, tmp_path: Path) -> None:
+    model = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x.neg()\n"
+    case = "name: own\ninputs: {x: [2]}\nmodule: {file: model.py, name: Model}\n"
+    write(tmp_path, {"model.py": model, "own.spec.yaml": spec(case)})
+    refused = run_in(tmp_path, "run", "own.spec.yaml", "--backend", "eager", limit=20)
+    assert refused.code == 4
+    assert refused.folder is None
+    assert run_in(tmp_path, "list", "own.spec.yaml", "--allow-python").code == 0
+
+
+def test_an_absent_device_is_skipped(paths: Path) -> None:
+    done = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--device", "cpu", "--backend", "eager")
+    cuda = done.of("one@eager") if len(done.finished) == 1 else done.finished["one[float32,cuda]@eager"]
+    if cuda["verdict"] == "PASS":
+        pytest.skip("this machine has CUDA")
+    assert done.code == 0
+    assert cuda["verdict"] == "SKIP"
+    assert "no device cuda" in cuda["reason"]
+    assert re.search(r"SKIP \[ +0\.\d\ds\] one\.spec\.yaml::one\[float32,cuda\]@eager .* - no device cuda", done.out)
+    skipped = done.junit.find(".//testcase/skipped")
+    assert skipped is not None
+    assert skipped.get("type") == "requires"
+
+
+# --- files that cannot be written --------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system of its own, if this process may mount one."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda options: stack.enter_context(mounted(tmp_path / options.replace("=", "_"), options))
+
+
+def test_a_full_disk_does_not_end_the_run(unwritable: Callable[[str], Path], paths: Path, tmp_path: Path) -> None:
+    full = unwritable("size=16k")
+    (full / "junit.xml").write_text("what was there before")
+    with contextlib.suppress(OSError), open(full / "filler", "wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 512)
+    done = run_in(tmp_path, "run", paths / "one.spec.yaml", "--backend", "eager", "--junit", full / "junit.xml", "--events", "/dev/full")
+    assert done.verdicts == {"one@eager": "PASS"}
+    assert done.code == 3  # what was asked for is not there
+    assert re.search(r"warning: the journal /dev/full cannot be written \(No space left on device\); the run goes on", done.out)
+    assert re.search(r"warning: .*junit\.xml could not be written: .*No space left on device", done.out)
+    assert "1 passed" in done.out
+    assert (full / "junit.xml").read_text() == "what was there before"
+    assert [*full.iterdir()] == [full / "filler", full / "junit.xml"] or len([*full.iterdir()]) == 2
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_full_working_directory_does_not_end_the_run(unwritable: Callable[[str], Path], paths: Path) -> None:
+    full = unwritable("size=20k")
+    with contextlib.suppress(OSError), open(full / "filler", "wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 512)
+    done = run_in(full, "run", paths / "one.spec.yaml", "--backend", "eager")
+    assert done.code == 0
+    assert "PASS [" in done.out
+    assert "warning: " in done.out
+    assert "No space left on device" in done.out
+
+
+def test_a_read_only_working_directory(unwritable: Callable[[str], Path], paths: Path) -> None:
+    folder = unwritable("ro")
+    done = run_in(folder, "run", paths / "one.spec.yaml", "--backend", "eager")
+    assert done.code == 0
+    said = re.search(r"warning: cannot keep runs here \(Read-only file system\); this one is in (/\S+)", done.out)
+    assert said is not None, done.text
+    kept = Path(said[1])
+    assert "<testsuites" in (kept / "junit.xml").read_text()
+    again = run_in(folder, "report", kept)
+    assert again.code == 0
+    assert "1 passed" in again.out
+    assert run_in(folder, "validate", paths / "one.spec.yaml").code == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or not hasattr(os, "geteuid"), reason="needs POSIX")
+def test_a_report_that_cannot_be_written(paths: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder.xml").mkdir()
+    done = run_in(paths, "run", "one.spec.yaml", "--backend", "eager", "--junit", tmp_path / "folder.xml", "--events", tmp_path / "folder.xml")
+    assert done.code == 3
+    assert done.verdicts == {"one@eager": "PASS"}
+    assert "not a regular file" in done.out
+    assert "Is a directory" in done.out
+    refused = run_in(paths, "report", "--junit", tmp_path / "folder.xml")
+    assert refused.code == 4
+    assert "Is a directory" in refused.err
