@@ -52,6 +52,8 @@ def validate(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner validate``."""
     loaded = _load(arguments, everything=True)
     diagnostics = [*loaded.diagnostics]
+    if not loaded.suites and not diagnostics:
+        raise UsageError(f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exits.NOTHING)
     if arguments.build:
         from runner.building import try_out
 

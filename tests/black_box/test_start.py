@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from .driver import REPOSITORY, Result, run_in, spec, write
@@ -45,7 +46,7 @@ def test_the_poison_works(folder: Path, tmp_path: Path) -> None:
         (["--help"], r"usage: runner"),
         (["run", "--help"], r"--junit-dialect"),
         (["list", "."], r"one\.spec\.yaml::one\[float32,cpu\]@eager"),
-        (["validate", "."], r"^2 valid cases, 2 variants, 0 errors, 0 warnings$"),
+        (["validate", "."], r"^1 valid case, 2 variants, 0 errors, 0 warnings\n$"),
         (["show", "one.spec.yaml::one"], r"class Model"),
         (["repro", "one.spec.yaml::one"], r"class Model"),
         (["report"], r"1 passed"),
@@ -61,10 +62,19 @@ def test_answers_without_torch(args: list[str], expected: str, without_torch: Ca
 
 
 @pytest.mark.parametrize("name", ["spec", "suite", "definitions"])
-def test_schemas_are_printed_as_they_stand(name: str, without_torch: Callable[..., Result]) -> None:
+def test_schemas_stand_alone(name: str, without_torch: Callable[..., Result]) -> None:
+    """An editor gets one file: the repository's own, with the definitions that it refers to inside."""
     done = without_torch("schema", name)
     assert done.code == 0
-    assert json.loads(done.out) == json.loads((REPOSITORY / "schema" / f"{name}.schema.json").read_text())
+    schema = json.loads(done.out)
+    jsonschema.Draft7Validator.check_schema(schema)
+    assert "$ref" not in done.out or set(re.findall(r'"\$ref": "([^"]*)#', done.out)) == {""}
+    kept = json.loads((REPOSITORY / "schema" / f"{name}.schema.json").read_text())
+    assert {**schema.get("properties", {})}.keys() == {**kept.get("properties", {})}.keys()
+    if name == "spec":
+        jsonschema.validate({"cases": [{"name": "a", "inputs": {"x": [2]}, "chain": ["torch.neg"]}]}, schema)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"cases": [{"name": "a", "inputs": {"x": [2]}, "chian": ["torch.neg"]}]}, schema)
 
 
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}], ids=str)

@@ -40,9 +40,9 @@ def test_the_generators_are_reset_before_each_call(tmp_path):
 
 
 def test_the_mode_is_the_source_s_own(tmp_path):
-    assert Source(TEXT, "a", str(tmp_path)).load(0).model.training
-    text = TEXT + "\ntraining = make_model\ndef make_model():\n    return training().eval()\n"
-    assert not Source(text, "b", str(tmp_path)).load(0).model.training
+    assert not Source(TEXT, "a", str(tmp_path)).load(0).model.training
+    text = TEXT + "\ntraining = make_model\ndef make_model():\n    return training().train()\n"
+    assert Source(text, "b", str(tmp_path)).load(0).model.training
 
 
 def test_flags_are_set_and_put_back():
