@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from runner.worker.errors import InvalidCase
 from runner.worker.load import Source
@@ -13,6 +15,33 @@ from runner.worker.observe import CallRecord, Observation, Settings, observe
 from runner.worker.snapshot import Leaf, flatten, map_tensors, storage_key
 
 WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+
+
+NARROW = frozenset({torch.float16, torch.bfloat16, torch.float32})
+REINTERPRETING = (torch.ops.aten.view.dtype,)
+"""Operators whose dtype says how to read bits: it stays."""
+
+
+class Wide(TorchDispatchMode):
+    """Keeps a float64 run in float64 where the case casts or creates in less.
+
+    Without it the reference of ``x.to(float16).to(float32)`` would round as eager does, and a compiler that fuses the round
+    trip away (by design: it keeps more precision) would look wrong instead of nearer.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func`` with every narrow floating dtype among its arguments replaced."""
+        if func not in REINTERPRETING:
+            args, kwargs = tree_map(_wide_dtype, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _wide_dtype(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in NARROW else WIDE.get(value, value)
+    return value
 
 
 class Dropped(Exception):
@@ -74,7 +103,8 @@ class Reference:
         try:
             loaded = self._source.load(self._settings.seed)
             cast_model(loaded.model)
-            seen = observe(loaded, loaded.model, self._settings, change_inputs=cast_inputs)
+            with Wide():
+                seen = observe(loaded, loaded.model, self._settings, change_inputs=cast_inputs)
         except Dropped:
             raise
         except InvalidCase as error:

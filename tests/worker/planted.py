@@ -152,3 +152,12 @@ def exits(graph: Graph, inputs: list[Any]) -> Function:
 
 
 not_a_function = 3
+
+
+def without_casts(graph: Graph, inputs: list[Any]) -> Function:
+    for node in list(graph.graph.nodes):
+        if node.op == "call_method" and node.target == "to":
+            node.replace_all_uses_with(node.args[0])
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return graph.forward

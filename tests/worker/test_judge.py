@@ -273,5 +273,18 @@ def test_float64_is_dropped_with_a_reason():
     shared = source("return x * y", signature="x, y", inputs="*(lambda t: [t, t[:2, :1]])(torch.randn(2, 5))")
     assert "share storage" in notes(shared)
     assert "raised RuntimeError" in notes(source("return x @ torch.ones(5, 2)"), "planted:off_by_one")
-    assert "float32" in notes(source("return x.to(torch.float32) * 2", inputs="torch.randn(3)"))
+    assert "float32" in notes(source("return torch.tensor(x.tolist()) * 2", inputs="torch.randn(3)"))
     assert notes(PLUS, float64=False) == ""
+
+
+def test_a_round_trip_through_less_precision_does_not_blunt_the_reference():
+    body = "return (x * 3).to(torch.float16).to(torch.float32)"
+    kept = run(source(body), "planted:without_casts")  # more precise than eager, as fusing the casts away is
+    assert kept["findings"] == [] and kept["labels"] == ["nearer-to-float64"]
+    wrong = run(source(body), "planted:wrong_element")
+    assert oracles(wrong) == ["value"] and wrong["findings"][0]["numbers"]["reference"] is not None
+
+
+def test_reading_bits_as_another_dtype_stays_so_in_the_reference():
+    text = source("return x.view(torch.int32).view(torch.float32) + 0.1")
+    assert passes(run(text)) and oracles(run(text, "planted:wrong_element")) == ["value"]
