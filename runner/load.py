@@ -56,12 +56,13 @@ def load(
     # Refused means that it does not run, even beside cases that do.
     good = [v for v in good if allow_python or v.case.module is None]
     good = [v for v in good if not _refused(v.backend, backends)]
-    if any(nodes.values()) and not good and not diagnostics:
-        name = next(node for chosen in nodes.values() for node in chosen)
-        near = nearest(name, [v.case.name for v in variants]) or nearest(
-            name, [v.id.rpartition("::")[2] for v in variants]
-        )
-        raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
+    if not any(d.severity == "error" for d in diagnostics):  # else it may be among those
+        for name in (node for chosen in nodes.values() for node in chosen):
+            if not any(_named(v, name) for v in good):
+                near = nearest(name, [v.case.name for v in variants]) or nearest(
+                    name, [v.id.rpartition("::")[2] for v in variants]
+                )
+                raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
     return Loaded(tuple(suites), tuple(good), tuple(dict.fromkeys(diagnostics)))
 
 
@@ -82,12 +83,17 @@ def _split(paths: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
 
 def _wanted(variant: Variant, nodes: dict[str, list[str]], suites: Sequence[Suite]) -> bool:
     """Whether a variant is among the node ids given for the file (or suite) that brought it."""
-    own = variant.id.rpartition("::")[2]
     sources = {suite.file for suite in suites if suite.name in variant.suites} | {variant.case.file}
     asked = [chosen for file, chosen in nodes.items() if file in sources]
     if not asked:  # it came with a folder
         return True
-    return any(not chosen or any(own == n or own.startswith((n + "[", n + "@")) for n in chosen) for chosen in asked)
+    return any(not chosen or any(_named(variant, node) for node in chosen) for chosen in asked)
+
+
+def _named(variant: Variant, node: str) -> bool:
+    """Whether a node id (the case, with or without its axes and its backend) names this variant."""
+    own = variant.id.rpartition("::")[2]
+    return own == node or own.startswith((node + "[", node + "@"))
 
 
 def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> list[Diagnostic]:

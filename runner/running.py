@@ -59,6 +59,8 @@ def run_variants(
             files={suite.name: suite.file for suite in loaded.suites},
             default_python=environments[0].python if not arguments.python else "",
             flags=_flags(arguments),
+            names_backend=bool(arguments.backend),
+            names_device=bool(arguments.device),
             limits=Limits.from_environment().with_overrides(arguments.limit),
         )
         session = Session(planned, engine, [reports.handle], options, reports.tick)
@@ -229,12 +231,8 @@ def _started(words: Sequence[str], folder: Path, environments: Sequence[Environm
 def _flags(arguments: argparse.Namespace) -> tuple[str, ...]:
     """What a command that reproduces one variant must repeat."""
     flags = ["--allow-python"] * arguments.allow_python + ["--no-known"] * arguments.no_known
-    for name in arguments.backend:
-        flags += ["--backend", name]
     for name in arguments.imports:
         flags += ["--import", name]
-    for name in arguments.device:
-        flags += ["--device", name]
     for limit in arguments.limit:
         flags += ["--limit", limit]
     return tuple(flags)

@@ -52,6 +52,8 @@ class Options:
     files: Mapping[str, str] = field(default_factory=dict)
     default_python: str = ""
     flags: tuple[str, ...] = ()  # further flags that reproducing needs
+    names_backend: bool = False  # backends, and devices, were named on the command line
+    names_device: bool = False
     limits: Limits = field(default_factory=Limits)
 
 
@@ -232,6 +234,8 @@ class Session:
         variant = planned.variant
         file = self.options.files.get(variant.suites[0], variant.case.file)
         words = ["runner", "run", f"{shown_path(file)}::{variant.id.rpartition('::')[2]}", *self.options.flags]
+        words += ["--backend", variant.backend.name] if self.options.names_backend else []
+        words += ["--device", variant.device] if self.options.names_device else []
         if planned.environment.python != self.options.default_python:
             words += ["--python", planned.environment.python]
         return shlex.join(words)

@@ -70,7 +70,9 @@ class Scope:
 
             self.used_params.add(name)
             return number(self.params[name])
-        if name in self.later:
+        if name in self.later and self.later[name].line < span.line:
+            self.problems.error(span, f"${name} is not made on every way to here", f"line {self.later[name].line} makes it on one")
+        elif name in self.later:
             self.problems.error(span, f"${name} is used before it is made", f"line {self.later[name].line} makes it")
         else:
             self.problems.error(

@@ -249,9 +249,10 @@ def _tolerance(node: Node | None, problems: Problems) -> Tolerance:
             by_dtype[dtype_name(key)] = (value.get("rtol"), value.get("atol"))
             if dtype_name(key) not in DTYPES:
                 problems.error(node.span, f"torch has no dtype {key!r}", nearest(key, DTYPES))
-    reasons = [plain.get("reason"), *(v.get("reason") for v in plain.values() if isinstance(v, Map))]
+    bounds = [value for value in plain.values() if isinstance(value, Map)]
+    reasons = [plain.get("reason"), *(bound.get("reason") for bound in bounds)]
     reason = "; ".join(dict.fromkeys(str(r) for r in reasons if r)) or None
-    if by_dtype and not plain.get("reason") and not all(v.get("reason") for v in plain.values() if isinstance(v, Map)):
+    if not plain.get("reason") and ("" in by_dtype or not all(bound.get("reason") for bound in bounds)):
         problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
     return Tolerance(by_dtype, bool(plain.get("exact", False)), reason)
 

@@ -124,7 +124,7 @@ def _scalar(node: Scalar, problems: Problems) -> Value:
         if not (value.startswith("${") and value.endswith("}") and value.count("${") == 1):
             problems.error(span, "${...} stands alone in its value", f"split {value!r} into arguments of their own")
             return Literal(value)
-        return arithmetic(value, span, problems) or Literal(0)
+        return arithmetic(value, within(span, node.quoted, span.length), problems) or Literal(0)
     if value in ("$dtype", "$device") or value.startswith("torch."):
         return Constant(value, span)
     if value.startswith("$"):
@@ -149,7 +149,8 @@ def parse_index(node: Scalar, problems: Problems) -> Value:
     if not text.endswith("]") or _nesting(text) > MAX_NESTING:
         problems.error(node.span, f"{shown(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
         return Literal(0)
-    entries = [_entry(part.strip(), node.span, problems) for part in _split(text[1:-1], ",")]
+    parts = [part.strip() for part in _split(text[1:-1], ",")]
+    entries = [_entry(part, within(node.span, node.quoted + text.find(part), len(part)), problems) for part in parts]
     return Index(tuple(entries), node.span)
 
 
@@ -177,9 +178,9 @@ def _split(text: str, separator: str) -> list[str]:
 def _entry(text: str, span: Span, problems: Problems) -> Any:
     if text == "...":
         return Ellipsis
-    if ":" in text and not text.startswith(("[", "${")):
+    if ":" in text:
         parts = _split_slice(text)
-        if len(parts) <= 3:
+        if 1 < len(parts) <= 3:
             bounds = [None if not p.strip() else _entry(p.strip(), span, problems) for p in parts]
             return tuple(bounds + [None] * (3 - len(bounds)))
     if text.startswith("["):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.errors import InvalidCase
+from runner.worker.errors import InvalidCase, describe
 from runner.worker.load import Source, environment
 from runner.worker.observe import Settings, observe
 
@@ -28,10 +28,11 @@ def run_build(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
             with environment(job):
                 source = Source(job["source"], job["name"], folder)
                 try:
-                    if _on_meta(job, source):
-                        return {"built": "meta", "error": None}
                     send({"phase": "eager"})
                     settings = Settings.of(job)
+                    if _on_meta(job, source):
+                        _inputs(source, settings)
+                        return {"built": "meta", "error": None}
                     loaded = source.load(settings.seed)
                     error = observe(loaded, loaded.model, settings).error
                     return {"built": "real", "error": error.info if error is not None else None}
@@ -44,6 +45,21 @@ def run_build(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
                 else {"type": "InvalidCase", "message": error.reason, "line": None}
             )
             return {"built": "real", "error": info}
+
+
+def _inputs(source: Source, settings: Settings) -> None:
+    """Make the inputs for real: the meta device takes any dtype for any generator.
+
+    Raises:
+        InvalidCase: one cannot be made.
+    """
+    loaded = source.load(settings.seed)
+    for make in loaded.makers:
+        try:
+            make()
+        except Exception as error:
+            raised = describe(error, loaded.path, loaded.module.__name__)
+            raise InvalidCase(f"making the inputs raised {raised.summary}", raised) from error
 
 
 def _on_meta(job: Mapping[str, Any], source: Source) -> bool:

@@ -22,7 +22,7 @@ REINTERPRETING = (torch.ops.aten.view.dtype,)
 """Operators whose dtype says how to read bits: it stays."""
 
 
-class Wide(TorchDispatchMode):
+class Wide(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     """Keeps a float64 run in float64 where the case casts or creates in less.
 
     Without it the reference of ``x.to(float16).to(float32)`` would round as eager does, and a compiler that fuses the round
