@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -41,6 +42,8 @@ def build_parser() -> argparse.ArgumentParser:
     _validate(commands)
     _look(commands)
     _report(commands)
+    _ledger(commands)
+    _selftest(commands)
     return parser
 
 
@@ -98,6 +101,7 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _selection(parser)
     _environment(parser)
     parser.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of models, inputs and random operators (default: 0)")
     parser.add_argument("--no-known", action="store_true", help="ignore the ledger: known failures are failures")
     parser.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",
@@ -157,6 +161,32 @@ def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended")
 
 
+def _selftest(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "selftest",
+        help="plant known bugs and see them found",
+        description="Plants every bug that torch offers to testers and the project's own broken backends; prints a mutation score.",
+    )
+    _environment(parser)
+
+
+def _ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "ledger",
+        help="list known failures by what a run made of them, or rewrite them from it",
+        description="Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale.",
+    )
+    _paths(parser)
+    parser.set_defaults(allow_python=True)  # nothing runs
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--run", metavar="RUN", help="a run's folder, its events.jsonl, or latest (the default, if there is one)"
+    )
+    which.add_argument("--update", metavar="RUN", help="rewrite the entries from this run, and print the diff")
+    parser.add_argument("--add", action="store_true", help="with --update: entries for failures that have none")
+    parser.add_argument("--dry-run", action="store_true", help="with --update: print the diff and write nothing")
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -173,6 +203,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from runner import commands  # after parsing: `--version` and `--help` need none of it
 
     signal.signal(signal.SIGTERM, _interrupt)
+    _ready_streams()
+    if not _has_folder():
+        print("runner: the current folder is gone", file=sys.stderr)
+        return exits.USAGE
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return int(getattr(commands, arguments.command)(arguments, words))
@@ -192,6 +226,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("runner: internal error, a bug in runner itself", file=sys.stderr)
         return exits.INTERNAL
+
+
+def _ready_streams() -> None:
+    """Output that cannot be encoded, or has been closed, is no reason to stop."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started us: `runner run ... >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

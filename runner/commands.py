@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from runner import exits
 from runner.diagnostics import Diagnostic, InputError
@@ -15,6 +16,9 @@ from runner.spec.model import Variant
 from runner.spec.read import PathError
 from runner.spec.select import SelectError
 from runner.spec.select import parse as parse_selection
+
+if TYPE_CHECKING:
+    from runner.ledger import Run
 
 
 class UsageError(Exception):
@@ -53,7 +57,9 @@ def validate(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     loaded = _load(arguments, everything=True)
     diagnostics = [*loaded.diagnostics]
     if not loaded.suites and not diagnostics:
-        raise UsageError(f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exits.NOTHING)
+        raise UsageError(
+            f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exits.NOTHING
+        )
     if arguments.build:
         from runner.building import try_out
 
@@ -102,6 +108,56 @@ def report(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     return report_again(arguments)
 
 
+def selftest(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner selftest``."""
+    from runner.selftest.command import run as run_selftest
+
+    return run_selftest(arguments)
+
+
+def ledger(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner ledger``: the entries by state; with ``--update`` rewritten from a run first."""
+    from runner.ledger import RED_STATES, read_run, review
+    from runner.report.ledger import render_ledger
+    from runner.running import has_latest, read_events
+
+    if (arguments.add or arguments.dry_run) and not arguments.update:
+        raise UsageError("--add and --dry-run go with --update RUN")
+    loaded = _load(arguments)
+    chosen = arguments.update or arguments.run or ("latest" if has_latest() else None)
+    run = read_run(loaded.variants, read_events(chosen)) if chosen else None
+    entries = review(loaded.variants, run)
+    left = False
+    if arguments.update and run is not None:
+        left = _update_ledger(arguments, loaded, run)
+        if not arguments.dry_run:
+            loaded = _load(arguments)
+            run = read_run(loaded.variants, read_events(chosen or ""))
+            entries = review(loaded.variants, run)
+        for entry in entries:
+            if entry.state == "stale":
+                print(f"runner: {entry.known.span}: stale, take it away by hand: {entry.detail}", file=sys.stderr)
+    elif entries:
+        print(render_ledger(entries, run is not None))
+    if loaded.errors:
+        return refuse(loaded.diagnostics)
+    if not entries and not arguments.update:
+        raise UsageError("nothing found: no known: entry here", exits.NOTHING)
+    return exits.FAILED if left or any(e.state in RED_STATES for e in entries) else exits.OK
+
+
+def _update_ledger(arguments: argparse.Namespace, loaded: Loaded, run: Run) -> bool:
+    """Rewrite the entries and print the diff; whether something is left to do by hand."""
+    from runner.ledger import review
+    from runner.ledger_update import plan, rewrite
+
+    made = plan(review(loaded.variants, run), loaded.variants, run, arguments.add)
+    print(rewrite(made, _limits(arguments), arguments.dry_run), end="")
+    for note in made.notes:
+        print(f"runner: {note}", file=sys.stderr)
+    return bool(made.notes)
+
+
 def refuse(diagnostics: Iterable[Diagnostic]) -> int:
     """Print what is wrong; the exit code for it."""
     shown = [*diagnostics]
@@ -113,11 +169,15 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
     return exits.USAGE
 
 
-def _load(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
+def _limits(arguments: argparse.Namespace) -> Limits:
     try:
-        limits = Limits.from_environment(os.environ).with_overrides(arguments.limit)
+        return Limits.from_environment(os.environ).with_overrides(arguments.limit)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _load(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
+    limits = _limits(arguments)
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
         return load(

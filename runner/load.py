@@ -62,23 +62,37 @@ def load(
                 near = nearest(name, [v.case.name for v in variants]) or nearest(
                     name, [v.id.rpartition("::")[2] for v in variants]
                 )
-                raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
+                raise InputError(
+                    [Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else []
+                )
     return Loaded(tuple(suites), tuple(good), tuple(dict.fromkeys(diagnostics)))
+
+
+def names_nodes(paths: Sequence[str]) -> bool:
+    """Whether a path names cases of its file, and so leaves others out."""
+    return any(_split(paths)[1].values())
 
 
 def _split(paths: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Files, and for each the node ids that follow its ``::`` (none: all of it)."""
     nodes: dict[str, list[str]] = {}
     whole = set()
+    files: dict[str, None] = {}
     for path in paths:
-        file, colons, node = path.partition("::")
-        nodes.setdefault(str(Path(file).resolve()), [])
+        # The first :: that follows a file's ending: folders may have one in their names.
+        file, colons, node = path.partition(".yaml::")
         if colons:
-            nodes[str(Path(file).resolve())].append(node)
+            file += ".yaml"
+        elif not path.endswith(".yaml"):
+            file, colons, node = path.partition("::")
+        files[file] = None
+        key = str(Path(file).resolve())
+        nodes.setdefault(key, [])
+        if colons:
+            nodes[key].append(node)
         else:
-            whole.add(str(Path(file).resolve()))
-    files = list(dict.fromkeys(path.partition("::")[0] for path in paths))
-    return files, {file: [] if file in whole else chosen for file, chosen in nodes.items()}
+            whole.add(key)
+    return [*files], {file: [] if file in whole else chosen for file, chosen in nodes.items()}
 
 
 def _wanted(variant: Variant, nodes: dict[str, list[str]], suites: Sequence[Suite]) -> bool:

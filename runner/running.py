@@ -21,7 +21,8 @@ from runner.engine.journal import Journal
 from runner.engine.journal import read as read_journal
 from runner.engine.local import LocalEngine
 from runner.engine.process import find_python, probe
-from runner.load import Loaded
+from runner.ledger import stale_notices
+from runner.load import Loaded, names_nodes
 from runner.plan import Environment, plan, warmth
 from runner.report.junit import JUnitFile
 from runner.report.junit import render as render_junit
@@ -56,6 +57,7 @@ def run_variants(
             imports=tuple(arguments.imports),
             paths=worker_paths(arguments),
             slots=arguments.jobs,
+            seed=arguments.seed,
             files={suite.name: suite.file for suite in loaded.suites},
             default_python=environments[0].python if not arguments.python else "",
             flags=_flags(arguments),
@@ -63,14 +65,20 @@ def run_variants(
             names_device=bool(arguments.device),
             limits=Limits.from_environment().with_overrides(arguments.limit),
         )
-        session = Session(planned, engine, [reports.handle], options, reports.tick)
-        reports.handle(_started(words, folder, environments))
+        seen: list[Event] = []
+        session = Session(planned, engine, [reports.handle, seen.append], options, reports.tick)
+        full = not (arguments.select or arguments.backend or arguments.device or names_nodes(arguments.paths))
+        begin = _started(words, folder, environments, full)
+        seen.append(begin)
+        reports.handle(begin)
         try:
             session.announce()
             for text in (warning, _warnings(loaded)):
                 if text:
                     reports.handle(Notice(text, "info" if text is not warning else "warning"))
             code = session.run()
+            for notice in stale_notices(variants, seen) if options.use_known else ():
+                reports.handle(notice)
         except KeyboardInterrupt:
             code, interrupted = exits.INTERRUPTED, True
         finally:
@@ -99,9 +107,14 @@ def find_environments(pythons: Sequence[str]) -> list[Environment]:
     return found
 
 
-def report_again(arguments: argparse.Namespace) -> int:
-    """``runner report``: the same consumers, fed from a journal."""
-    path = Path(FOLDER, "latest") if arguments.run == "latest" else Path(arguments.run)
+def has_latest() -> bool:
+    """Whether a run is kept here."""
+    return Path(FOLDER, "latest", "events.jsonl").is_file()
+
+
+def read_events(run: str) -> list[Event]:
+    """The events of a run: its folder, its event log, or ``latest``. Raises UsageError."""
+    path = Path(FOLDER, "latest") if run == "latest" else Path(run)
     journal = path / "events.jsonl" if path.is_dir() else path
     if not journal.is_file():
         raise UsageError(f"no event log at {journal}; a run's folder holds events.jsonl")
@@ -110,6 +123,12 @@ def report_again(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{journal} is no event log")
     if unreadable:
         print(f"runner: {unreadable} lines of {journal} could not be read", file=sys.stderr)
+    return events
+
+
+def report_again(arguments: argparse.Namespace) -> int:
+    """``runner report``: the same consumers, fed from a journal."""
+    events = read_events(arguments.run)
     if arguments.junit:
         text = render_junit(events, arguments.junit_dialect)
         if arguments.junit == "-":
@@ -199,9 +218,7 @@ def _folder() -> Iterator[tuple[Path, str]]:
         latest.symlink_to(Path("runs") / stamp)
         latest.replace(base / "latest")
         why = ""
-    except OSError as error:
-        if not isinstance(error, PermissionError | FileExistsError) and error.errno not in (28, 30):  # full, read-only
-            raise
+    except OSError as error:  # full, read-only, somebody's own file of that name
         folder = Path(tempfile.mkdtemp(prefix="runner-"))
         (folder / "logs").mkdir()
         why = f"cannot keep runs here ({error.strerror}); this one is in {folder}"
@@ -214,7 +231,7 @@ def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:
     return (os.getcwd(),) if named else ()
 
 
-def _started(words: Sequence[str], folder: Path, environments: Sequence[Environment]) -> RunStarted:
+def _started(words: Sequence[str], folder: Path, environments: Sequence[Environment], full: bool) -> RunStarted:
     return RunStarted(
         run=folder.name,
         version=__version__,
@@ -225,12 +242,14 @@ def _started(words: Sequence[str], folder: Path, environments: Sequence[Environm
         environments=tuple(
             {"python": e.python, "torch": e.torch, "build": e.build, "version": e.version} for e in environments
         ),
+        full=full,
     )
 
 
 def _flags(arguments: argparse.Namespace) -> tuple[str, ...]:
     """What a command that reproduces one variant must repeat."""
     flags = ["--allow-python"] * arguments.allow_python + ["--no-known"] * arguments.no_known
+    flags += ["--seed", str(arguments.seed)] if arguments.seed else []
     for name in arguments.imports:
         flags += ["--import", name]
     for limit in arguments.limit:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from runner.builder.source import Source, build
@@ -21,6 +21,9 @@ from runner.engine.messages import Job, Outcome
 from runner.plan import Planned, job, skip_reason
 from runner.spec.limits import Limits
 from runner.verdict import Verdict, decide, headline, ranked
+
+NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
+"""Doubts of a job that never came to the backend."""
 
 
 class Engine(Protocol):
@@ -49,6 +52,7 @@ class Options:
     imports: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     slots: int = 1
+    seed: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     default_python: str = ""
     flags: tuple[str, ...] = ()  # further flags that reproducing needs
@@ -70,6 +74,7 @@ class _Follow:
     explained: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)  # job key -> what it is for
     notes: list[str] = field(default_factory=list)
+    float64: bool = True  # until a process dies of it; then no further one is asked for it
 
 
 class Session:
@@ -137,8 +142,13 @@ class Session:
             imports=self.options.imports,
             paths=self.options.paths,
             suffix=f" {purpose}",
+            float64=follow.float64,
+            seed=self.options.seed,
             **changes,
         )
+        self._send(follow, purpose, made)
+
+    def _send(self, follow: _Follow, purpose: str, made: Job) -> None:
         follow.waiting[made.key] = purpose
         self.owner[made.key] = follow
         self.engine.submit(made)
@@ -146,11 +156,18 @@ class Session:
     def _advance(self, outcome: Outcome) -> None:
         follow = self.owner.pop(outcome.job.key)
         purpose = follow.waiting.pop(outcome.job.key)
+        if interpret.died_in_float64(outcome) and outcome.job.float64:
+            if purpose == "main":
+                follow.notes.append(f"float64 reference dropped: {interpret.describe(outcome)} while it ran")
+            follow.float64 = False
+            self._send(follow, purpose, replace(outcome.job, float64=False))
+            return
         findings, trust = interpret.read(outcome, follow.source)
         if purpose == "main":
             self._main(follow, outcome, findings, trust)
         elif purpose in STAGES:
-            follow.seen[purpose] = findings
+            if findings or (trust or {}).get("verdict") not in NO_ANSWER:
+                follow.seen[purpose] = findings
         elif outcome.ended == "result" and not findings and not trust:
             follow.explained.append(purpose)
         if not follow.waiting:
@@ -159,10 +176,6 @@ class Session:
     def _main(
         self, follow: _Follow, outcome: Outcome, findings: list[Finding], trust: Mapping[str, Any] | None
     ) -> None:
-        if outcome.ended not in ("result", "broken") and outcome.phase == "float64" and outcome.job.float64:
-            follow.notes.append(f"float64 reference dropped: {interpret.describe(outcome)} while it ran")
-            self._submit(follow, "main", float64=False)
-            return
         follow.main, follow.findings, follow.trust = outcome, findings, trust
         if not findings or (trust or {}).get("verdict") == "INVALID":
             return
@@ -220,6 +233,7 @@ class Session:
             recompiles=record.get("recompiles"),
             comparisons=record.get("comparisons", 0),
             known=verdict.known,
+            entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
             signal=main.signal if main else None,
             stack=main.stack if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.diagnose.stages import contains
+from runner.diagnostics import Span
 from runner.engine.events import Finding
+from runner.plan import THREADS
 from runner.spec.model import Known, Variant
 from runner.spec.versions import matches
 
@@ -29,11 +31,12 @@ PRIORITY = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A word, one line why, and the ledger's issue or reason if an entry was used."""
+    """A word, one line why, and if an entry of the ledger was used, its issue or reason and its place."""
 
     word: str
     reason: str = ""
     known: str | None = None
+    entry: Span | None = None
 
 
 def decide(
@@ -51,25 +54,23 @@ def decide(
     entries = [k for k in variant.case.known if applies(k, variant, torch)] if use_known else []
     if findings:
         first = ranked(findings)[0]
-        for entry in entries:
-            if any(explains(entry, f) for f in findings):
-                return Verdict("XFAIL", entry.reason or entry.issue or "", entry.issue or entry.reason)
+        answer = answering(entries, findings)
+        if answer is not None:
+            return _used(answer, "XFAIL", answer.reason or answer.issue or "")
         word = "ERROR" if is_crash(first) else "FAIL"
         if entries:
-            return Verdict(
-                word,
-                f"{headline(first)}; the ledger expects {_signature(entries[0])}",
-                entries[0].issue or entries[0].reason,
-            )
+            return _used(entries[0], word, f"{headline(first)}; the ledger expects {_signature(entries[0])}")
         return Verdict(word, headline(first))
     if trust and doubt:
         return Verdict(doubt, trust.get("reason", ""))
     if entries:
-        entry = entries[0]
-        return Verdict(
-            "XPASS", f"passes, and the ledger says it fails: {_signature(entry)}", entry.issue or entry.reason
-        )
+        return _used(entries[0], "XPASS", f"passes, and the ledger says it fails: {_signature(entries[0])}")
     return Verdict("PASS")
+
+
+def answering(entries: Sequence[Known], findings: Sequence[Finding]) -> Known | None:
+    """The first of the entries that explains one of the findings."""
+    return next((entry for entry in entries if any(explains(entry, f) for f in findings)), None)
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
@@ -93,14 +94,14 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
     """Whether an entry speaks of this variant: all that it names must match."""
     selectors = (
         (entry.backend, (variant.backend.name, variant.backend.backend)),
-        (entry.device, (variant.device,)),
+        (entry.device, (variant.device, variant.device.partition(":")[0])),
         (entry.dtype, (variant.dtype,)),
         (entry.platform, (sys.platform,)),
-        (entry.threads, (variant.threads,)),
+        (entry.threads, (variant.threads or THREADS,)),
     )
     if any(wanted and not set(wanted) & set(have) for wanted, have in selectors):
         return False
-    if any(variant.params.get(name) != value for name, value in entry.params.items()):
+    if any(name not in variant.params or variant.params[name] != value for name, value in entry.params.items()):
         return False
     if entry.stage is not None and not contains(variant.backend.backend, entry.stage):
         return False
@@ -120,6 +121,10 @@ def explains(entry: Known, finding: Finding) -> bool:
         [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
     )
     return re.search(entry.error, text) is not None
+
+
+def _used(entry: Known, word: str, reason: str) -> Verdict:
+    return Verdict(word, reason, entry.issue or entry.reason, entry.span)
 
 
 def _signature(entry: Known) -> str:

@@ -170,7 +170,9 @@ class ChainWriter:
             return "None"
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
             hint = "call: holds the arguments of the call"
-            self.scope.problems.error(step.span, f"{step.operator} is made before the model runs, out of numbers, params and modules", hint)
+            self.scope.problems.error(
+                step.span, f"{step.operator} is made before the model runs, out of numbers, params and modules", hint
+            )
         text = call(operator.python, *self.render.arguments(step.arguments, None))
         if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
             text += self.modules.suffix
@@ -227,7 +229,9 @@ class ChainWriter:
         if word == "call":
             return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
         return (
-            f"{'bool' if word == 'truth' else word}({operands[0]})" if word != "index" else f"{_receiver(operands[0])}.__index__()"
+            f"{'bool' if word == 'truth' else word}({operands[0]})"
+            if word != "index"
+            else f"{_receiver(operands[0])}.__index__()"
         )
 
     def _subscript(self, value: Value) -> str:

@@ -8,6 +8,7 @@ is refused, with the reason where there is a better one than "unknown".
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -150,6 +151,8 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
     """The operator that ``name`` stands for, or why there is none."""
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
+    if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
+        return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword")
     for pattern, reason in REFUSED:
         if name not in EXTRA and name not in CONTEXTS and re.search(pattern, name):
             return Refusal(

@@ -47,7 +47,9 @@ class Scope:
         if span is None:
             return
         if name in self.outer:
-            self.problems.error(span, f"${name} belongs to the chain around this function", "give it a name of its own, or return it")
+            self.problems.error(
+                span, f"${name} belongs to the chain around this function", "give it a name of its own, or return it"
+            )
 
     def look_up(self, name: str, span: Span) -> str:
         """The Python text of ``$name``; an undefined one is reported."""
@@ -71,7 +73,9 @@ class Scope:
             self.used_params.add(name)
             return number(self.params[name])
         if name in self.later and self.later[name].line < span.line:
-            self.problems.error(span, f"${name} is not made on every way to here", f"line {self.later[name].line} makes it on one")
+            self.problems.error(
+                span, f"${name} is not made on every way to here", f"line {self.later[name].line} makes it on one"
+            )
         elif name in self.later:
             self.problems.error(span, f"${name} is used before it is made", f"line {self.later[name].line} makes it")
         else:

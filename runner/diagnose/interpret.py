@@ -35,6 +35,11 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
     return [Finding(oracle, how, error=error)], None
 
 
+def died_in_float64(outcome: Outcome) -> bool:
+    """Whether the process died in the float64 reference, which says nothing about the case: ask again without it."""
+    return outcome.ended not in ("result", "broken") and outcome.phase == "float64"
+
+
 def describe(outcome: Outcome) -> str:
     """One line: what ended the process."""
     if outcome.ended == "signal":

@@ -39,7 +39,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """First event. ``environments`` has one entry a Python: ``python``, ``torch``, ``version``."""
+    """First event. ``environments`` has one entry a Python: ``python``, ``torch``, ``version``.
+
+    ``full`` says that the command line left nothing out of what its paths hold: no node id, ``-k``, backend or device.
+    """
 
     run: str
     version: str
@@ -48,6 +51,7 @@ class RunStarted:
     host: str
     folder: str
     environments: tuple[Mapping[str, Any], ...] = ()
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class VariantFinished:
     recompiles: int | None = None
     comparisons: int = 0
     known: str | None = None
+    entry: str | None = None  # file:line:column of the ledger's entry that was used, the file absolute
     signal: str | None = None
     stack: str = ""
     output: str = ""

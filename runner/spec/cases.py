@@ -141,7 +141,9 @@ def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any,
         for key, value in node.entries:
             name = str(key.value)
             if name in (*MODE_AXES, "devices"):
-                problems.error(key.span, f"{name!r} cannot name a param", f"{name}: beside params: is an axis of its own")
+                problems.error(
+                    key.span, f"{name!r} cannot name a param", f"{name}: beside params: is an axis of its own"
+                )
             else:
                 params[name] = tuple(_list(value, ()))
     return params, list(params)
@@ -152,7 +154,9 @@ def _exclude(node: Node | None, params: Map[str, Any], problems: Problems) -> No
     for item in node.items if isinstance(node, Sequence) else ():
         for key, _ in item.entries if isinstance(item, Mapping) else ():
             if str(key.value) not in params:
-                problems.error(key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params))
+                problems.error(
+                    key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params)
+                )
 
 
 def _grad(value: Any) -> Grad:

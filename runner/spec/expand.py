@@ -19,7 +19,6 @@ from runner.spec.select import parse as parse_selection
 from runner.spec.syntax import resolve
 from runner.spec.words import flow
 
-
 _PLAIN = re.compile(r"[A-Za-z0-9_.+/*<>=!$%^&|~-]+")
 """Text that stands in an id as it is."""
 

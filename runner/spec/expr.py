@@ -82,7 +82,9 @@ def names(tree: ast.expr) -> set[str]:
 
 def attributes_of_self(tree: ast.expr) -> set[str]:
     """``c`` for every ``self.c``; an empty text for a ``self`` that stands alone."""
-    owners = {id(n.value): n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    owners = {
+        id(n.value): n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+    }
     return {owners.get(id(n), "") for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "self"}
 
 

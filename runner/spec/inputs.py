@@ -35,7 +35,11 @@ def parse_inputs(node: Node | None, problems: Problems, what: str = "an input") 
     parts = {part.name: item for item in found for part in _parts(item)}
     for item in found:
         if item.name in parts:
-            problems.error(item.span, f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called", "name it otherwise")
+            problems.error(
+                item.span,
+                f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called",
+                "name it otherwise",
+            )
     return tuple(found)
 
 

@@ -51,7 +51,12 @@ _PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]", re.ASCII)
 
 def is_name(text: str, reserved: frozenset[str] = RESERVED) -> bool:
     """Whether ``text`` can be a variable of the written source, or with other ``reserved`` names an attribute or a keyword."""
-    return bool(_NAME.fullmatch(text)) and not keyword.iskeyword(text) and not text.startswith("__") and text not in reserved
+    return (
+        bool(_NAME.fullmatch(text))
+        and not keyword.iskeyword(text)
+        and not text.startswith("__")
+        and text not in reserved
+    )
 
 
 def parse_value(node: Node, problems: Problems) -> Value:
@@ -97,7 +102,9 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
     match = _REF.fullmatch(text)
     if match is None:
         problems.error(
-            span, f"{shown(text)} is no reference", "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}"
+            span,
+            f"{shown(text)} is no reference",
+            "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}",
         )
         return None
     path = tuple(attr or int(item) for attr, item in _PART.findall(match["path"]))
@@ -195,7 +202,9 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
         return arithmetic(text, span, problems)
     if text.startswith("$"):
         return parse_reference(text, span, problems)
-    problems.error(span, f"{shown(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}")
+    problems.error(
+        span, f"{shown(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}"
+    )
     return 0
 
 
@@ -260,8 +269,12 @@ def _function(node: Node, problems: Problems) -> Function | Literal:
             )
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, Scalar)] if isinstance(args, Sequence) else []
-    if args is not None and (not isinstance(args, Sequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)):
-        problems.error(args.span, "args is a list of names", "names are Python names that the source does not use itself")
+    if args is not None and (
+        not isinstance(args, Sequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
+    ):
+        problems.error(
+            args.span, "args is a list of names", "names are Python names that the source does not use itself"
+        )
         names = []
     result = node.get("return")
     chain = parse_chain(node.get("chain"), problems)

@@ -85,7 +85,13 @@ def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit
     """Run ``runner ARGS`` in ``cwd``. A traceback of the control half fails the test at once."""
     before = latest(cwd)
     done = subprocess.run(
-        command(*args), cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL
+        command(*args),
+        cwd=cwd,
+        env=environment(env),
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        stdin=subprocess.DEVNULL,
     )
     after = latest(cwd)
     result = Result(done.returncode, done.stdout, done.stderr, cwd, after if after != before else None)

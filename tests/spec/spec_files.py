@@ -5,11 +5,10 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-
 from runner.diagnostics import Diagnostic
+from runner.spec.expand import expand
 from runner.spec.limits import Limits
 from runner.spec.model import Case, Suite, Variant
-from runner.spec.expand import expand
 from runner.spec.read import Reader
 
 
@@ -72,5 +71,3 @@ class Files:
     def found(self) -> list[str]:
         """What the last reading found, with the files' names."""
         return [short(d) for d in self.diagnostics]
-
-

@@ -1,5 +1,7 @@
 """``runner.spec.flags``: what a stranger's file may set."""
 
+# ruff: noqa: RUF001 - letters that look alike are what is tested
+
 from __future__ import annotations
 
 import pytest
@@ -124,19 +126,24 @@ def test_options_are_held_to_the_same(files: Files) -> None:
         f"3:45: flag 'torch._inductor.config.cpp.cxx' is refused: {REACHES}",
         f"3:60: flag 'torch._inductor.config.torch._inductor.config.max_autotune' is refused: {NAME}",
     ]  # fmt: skip
-    case = files.case("compile: {options: {max_autotune: true, cpp.simdlen: 8}}\nconfig: {torch._dynamo.config.recompile_limit: 4}")
+    case = files.case(
+        "compile: {options: {max_autotune: true, cpp.simdlen: 8}}\nconfig: {torch._dynamo.config.recompile_limit: 4}"
+    )
     assert case.compile.options == {"max_autotune": True, "cpp.simdlen": 8}
     assert case.config == {"torch._dynamo.config.recompile_limit": 4}
 
 
 def test_backends_of_a_suite_are_held_to_the_same(files: Files) -> None:
     files.write("a.spec.yaml", files.case_text(""))
-    files.write("a.suite.yaml", """\
+    files.write(
+        "a.suite.yaml",
+        """\
         suite: s
         specs: [a.spec.yaml]
         backends:
           - {name: b, backend: inductor, options: {cpp.cxx: evil}, config: {torch._dynamo.config.debug_dir_root: x}}
-    """)
+    """,
+    )
     files.suites("a.suite.yaml")
     assert files.found() == [
         f"a.suite.yaml:4:44: flag 'torch._inductor.config.cpp.cxx' is refused: {REACHES}",

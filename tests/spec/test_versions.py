@@ -35,7 +35,9 @@ def test_ten_is_more_than_nine() -> None:
     assert matches("<=2.9", "2.8.0") and not matches("<=2.9", "2.10.0") and matches(">=2.9", "2.10.0")
 
 
-@pytest.mark.parametrize("text", ["", "2.6", "~=2.6", "<=2.x", "=2.6", "<=2.6 <=2.7", "<=2.6,", "<=", "<=2.6;>1", "latest", "<=2.6.dev1"])
+@pytest.mark.parametrize(
+    "text", ["", "2.6", "~=2.6", "<=2.x", "=2.6", "<=2.6 <=2.7", "<=2.6,", "<=", "<=2.6;>1", "latest", "<=2.6.dev1"]
+)
 def test_what_is_no_range(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no version comparison, such as '<=2\.6'"):
         parse_range(text)

@@ -2,65 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-Graph = torch.fx.GraphModule
-Function = Callable[..., Any]
+from runner.worker.planted import (  # noqa: F401
+    Function,
+    Graph,
+    after,
+    clean,
+    dropped_mutation,
+    nan_to_zero,
+    no_gradient,
+    scaled_gradient,
+    swapped,
+    to_double,
+    unsigned_zero,
+    wrong_element,
+)
 
-
-def clean(graph: Graph, inputs: list[Any]) -> Function:
-    return graph.forward
-
-
-def _after(change: Callable[[torch.Tensor], Any]) -> Callable[[Graph, list[Any]], Function]:
-    """A backend that changes every tensor output."""
-
-    def backend(graph: Graph, inputs: list[Any]) -> Function:
-        def run(*args: Any) -> Any:
-            return tuple(change(out) if isinstance(out, torch.Tensor) else out for out in graph(*args))
-
-        return run
-
-    return backend
-
-
-def _one_wrong(out: torch.Tensor) -> torch.Tensor:
-    wrong = out.clone()
-    wrong.view(-1)[wrong.numel() // 3] += 1e-2
-    return wrong
-
-
-class _Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return grad * 1.5
-
-
-wrong_element = _after(_one_wrong)
-nan_to_zero = _after(torch.nan_to_num)
-unsigned_zero = _after(lambda out: out + 0.0)
-off_by_one = _after(lambda out: out + 1)
-column_major = _after(lambda out: out.t().contiguous().t())
-to_double = _after(lambda out: out.double())
-to_sparse = _after(lambda out: out.to_sparse())
-to_meta = _after(lambda out: out.to("meta"))
-extra_dimension = _after(lambda out: out.unsqueeze(0))
-no_gradient = _after(lambda out: out.detach())
-as_parameter = _after(lambda out: torch.nn.Parameter(out, requires_grad=False))
-copied = _after(lambda out: out.clone())
-scaled_gradient = _after(lambda out: _Scaled.apply(out))
-tiny_noise = _after(lambda out: out + 1e-4)
-
-
-def swapped(graph: Graph, inputs: list[Any]) -> Function:
-    return lambda *args: tuple(reversed(graph(*args)))
+off_by_one = after(lambda out: out + 1)
+column_major = after(lambda out: out.t().contiguous().t())
+to_sparse = after(lambda out: out.to_sparse())
+to_meta = after(lambda out: out.to("meta"))
+extra_dimension = after(lambda out: out.unsqueeze(0))
+as_parameter = after(lambda out: torch.nn.Parameter(out, requires_grad=False))
+copied = after(lambda out: out.clone())
+tiny_noise = after(lambda out: out + 1e-4)
 
 
 def first_twice(graph: Graph, inputs: list[Any]) -> Function:
@@ -76,10 +44,6 @@ def first_twice(graph: Graph, inputs: list[Any]) -> Function:
 def start_of_input(graph: Graph, inputs: list[Any]) -> Function:
     """Returns the beginning of the input, of the output's size: the right alias at the wrong offset."""
     return lambda *args: tuple(args[-1][: out.shape[0]] for out in graph(*args))
-
-
-def dropped_mutation(graph: Graph, inputs: list[Any]) -> Function:
-    return lambda *args: graph(*[arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args])
 
 
 def extra_mutation(graph: Graph, inputs: list[Any]) -> Function:

@@ -1,0 +1,101 @@
+"""What do all oracles cost on top of values alone? The smoke suite, each variant both ways in turn, in one run.
+
+    python bench/oracles.py [-k EXPR]
+
+"Values alone" is what people write by hand: eager, float64 eager, compiled, ``torch._dynamo.utils.same``. "All oracles" is the
+runner's own job. Each way runs in a forked child of one warm process, the order alternating; prints the sums and the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")
+os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
+
+import torch
+from torch._dynamo.debug_utils import cast_to_fp64
+from torch._dynamo.utils import same
+
+from runner.builder.source import build
+from runner.load import load
+from runner.plan import Environment, Planned, job
+from runner.spec.select import parse
+from runner.worker import backends
+from runner.worker.job import run_job
+from runner.worker.load import Source, environment
+
+SUITES = Path(__file__).parent.parent / "suites"
+
+
+def values_alone(task: dict[str, Any]) -> None:
+    """The usual hand-written harness."""
+    with tempfile.TemporaryDirectory() as folder, environment(task):
+        source = Source(task["source"], task["name"], folder)
+        compile_module = backends.build(task["backend"])
+        torch._dynamo.reset()
+        results = []
+        for way in ("eager", "float64", "compiled"):
+            loaded = source.load(task["seed"])
+            model = compile_module(loaded.model) if way == "compiled" else loaded.model
+            for number, make in enumerate(loaded.makers):
+                torch.manual_seed(task["seed"] + number)
+                args = make()
+                if way == "float64":
+                    model, args = cast_to_fp64(model, args)
+                torch.manual_seed(task["seed"] + number)
+                results.append(model(*args))
+        third = len(results) // 3
+        for eager, wide, compiled in zip(
+            results[:third], results[third : 2 * third], results[2 * third :], strict=True
+        ):
+            same(eager, compiled, wide)
+
+
+def seconds(run: Any, task: dict[str, Any]) -> float:
+    """Wall seconds of a forked child that does it; its outcome does not matter here."""
+    began = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        try:
+            run(task)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    return time.monotonic() - began
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-k", dest="select", default="not tag:planted and not tag:capture and not case:refused_index")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
+    wanted = parse(arguments.select)
+    variants = [v for v in load([str(SUITES / "smoke.suite.yaml")]).variants if wanted(v)]
+    here = Environment("0", "", torch.__version__, torch.__version__, "")
+    sums = {"values alone": 0.0, "all oracles": 0.0}
+    for number, variant in enumerate(variants):
+        task = json.loads(json.dumps(dataclasses.asdict(job(Planned(variant, here), build(variant)))))
+        ways = [("values alone", values_alone), ("all oracles", lambda task: run_job(task, lambda message: None))]
+        for name, run in ways if number % 2 else ways[::-1]:
+            sums[name] += seconds(run, task)
+    for name, total in sums.items():
+        print(f"{name:<14} {total:7.1f} s for {len(variants)} variants, {total / len(variants):.2f} s each")
+    print(f"ratio {sums['all oracles'] / sums['values alone']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

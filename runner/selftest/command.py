@@ -1,0 +1,39 @@
+"""Runs the self-test: the same session and engine as ``runner run``, other variants, another table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from runner import exits
+from runner.engine.events import Event, VariantFinished
+from runner.engine.local import LocalEngine
+from runner.plan import plan, warmth
+from runner.running import find_environments
+from runner.selftest import SPEC, judge, table, variants
+from runner.session import Options, Session
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plant every bug under every environment; 0 when all are caught and every twin is quiet."""
+    chosen = variants()
+    code = exits.OK
+    for environment in find_environments(arguments.python):
+        events: list[Event] = []
+        planned = plan(chosen, [environment])
+
+        def progress(event: Event, events: list[Event] = events, total: int = len(planned)) -> None:
+            events.append(event)
+            if isinstance(event, VariantFinished):
+                done = sum(isinstance(e, VariantFinished) for e in events)
+                print(f"{event.verdict:>7} [{event.seconds:6.2f}s] {event.id} ({done}/{total})", file=sys.stderr)
+
+        warm = {environment.key: warmth(chosen)}
+        with LocalEngine({environment.key: environment.python}, arguments.jobs, warm=warm) as engine:
+            options = Options(use_known=False, slots=arguments.jobs, files={"planted": str(SPEC)})
+            Session(planned, engine, [progress], options).run()
+        results = judge(events)
+        print(f"torch {environment.torch}\n\n{table(results)}\n")
+        if not all(r.caught and r.quiet for r in results):
+            code = exits.FAILED
+    return code

@@ -1,0 +1,265 @@
+"""Whatever dies, hangs or is killed costs itself alone: one variant, or this run's end, and never a report."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+from .driver import REPOSITORY, Result, command, environment, processes_of, run_in, spec, write
+
+DEADLY = """
+    import ctypes
+    import os
+    import subprocess
+    import time
+
+
+    def _say(what):
+        print(f"last words: {what}", flush=True)
+
+
+    def segfault(module, inputs):
+        _say("segfault")
+        ctypes.string_at(0)
+
+
+    def segfault_later(module, inputs):
+        def run(*args):
+            _say("segfault_later")
+            ctypes.string_at(0)
+        return run
+
+
+    def abort(module, inputs):
+        _say("abort")
+        os.abort()
+
+
+    def hang(module, inputs):
+        _say("hang")
+        subprocess.Popen(["sleep", "600"])
+        while True:
+            time.sleep(1)
+
+
+    def silent(module, inputs):
+        _say("silent")
+        os._exit(0)
+
+
+    def memory(module, inputs):
+        _say("memory")
+        kept = []
+        for _ in range(60):
+            kept.append(b"x" * (50 << 20))
+        return module.forward
+
+
+    def one_huge_piece(module, inputs):
+        _say("one_huge_piece")
+        kept = b"x" * (3 << 30)
+        return module.forward
+
+
+    def slow(module, inputs):
+        time.sleep(300)
+    """
+BACKENDS = ("segfault", "segfault_later", "abort", "hang", "silent", "memory", "one_huge_piece")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package of deadly backends."""
+    folder = tmp_path_factory.mktemp("library")
+    write(folder, {"deadly/__init__.py": DEADLY})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ran(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run with every death in it, and survivors before, between and after."""
+    folder = tmp_path_factory.mktemp("deaths")
+    survivors = [f"name: survivor_{n}\ntags: [survivor]\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(2)]
+    victim = "name: victim\ninputs: {x: [4]}\nchain: [torch.neg]\ntimeout: 5s\nmemory: 300MiB"
+    write(folder, {"deaths.spec.yaml": spec(survivors[0], victim, survivors[1])})
+    flags = [word for name in BACKENDS for word in ("--backend", f"deadly:{name}")]
+    mark = uuid.uuid4().hex
+    done = run_in(folder, "run", "deaths.spec.yaml", *flags, "--backend", "eager", "-j", 2, "-k", "victim or backend:eager",
+                  env={"PYTHONPATH": str(library), "DEATHS": mark})  # fmt: skip
+    assert not processes_of(mark), "something outlived the run"
+    return done
+
+
+def test_the_others_go_on(ran: Result) -> None:
+    assert ran.code == 1
+    survivors = {name: verdict for name, verdict in ran.verdicts.items() if name.endswith("@eager")}
+    assert survivors == {"survivor_0@eager": "PASS", "victim@eager": "PASS", "survivor_1@eager": "PASS"}
+    assert len(ran.verdicts) == 3 + len(BACKENDS)
+    assert {ran.verdicts[f"victim@deadly:{name}"] for name in BACKENDS} == {"ERROR"}
+    assert re.search(rf"3 passed, {len(BACKENDS)} error", ran.out)
+
+
+@pytest.mark.parametrize(
+    ("backend", "oracle", "signal_name", "reason", "stack"),
+    [
+        ("segfault", "signal", "SIGSEGV", "SIGSEGV", "in segfault"),
+        ("segfault_later", "signal", "SIGSEGV", "SIGSEGV", "in forward"),
+        ("abort", "signal", "SIGABRT", "SIGABRT", "in abort"),
+        ("hang", "timeout", None, "no answer after 5 s", "in hang"),
+        ("silent", "runtime-error", None, "exit status 0 and without a result", ""),
+        ("memory", "memory", None, "passed the limit", ""),
+        ("one_huge_piece", "memory", None, "out of memory", ""),
+    ],
+)
+def test_a_death_is_reported(
+    backend: str, oracle: str, signal_name: str | None, reason: str, stack: str, ran: Result
+) -> None:
+    event = ran.of(f"victim@deadly:{backend}")
+    assert (event["oracles"], event["stage"], event["signal"]) == ([oracle], "backend", signal_name)
+    assert reason in event["reason"]
+    assert event["output"].strip() == f"last words: {backend}"
+    block = ran.out.split(f"\nERROR deaths.spec.yaml::victim[float32,cpu]@deadly:{backend}\n")[1].split("\n\n")[0]
+    assert f"last words: {backend}" in block
+    assert stack in event["stack"]
+    assert stack in block
+    assert re.search(
+        rf"reproduce: runner run .*victim\[float32,cpu\]@deadly:{backend}' --backend deadly:{backend}$",
+        block,
+        re.MULTILINE,
+    )
+
+
+def test_a_hang_ends_at_its_own_timeout(ran: Result) -> None:
+    assert 5 <= ran.of("victim@deadly:hang")["seconds"] < 12
+
+
+def test_junit_tells_crash_timeout_and_memory_apart(ran: Result) -> None:
+    types = {
+        case.get("name", "").rpartition(":")[2]: error.get("type")
+        for case in ran.junit.iter("testcase")
+        for error in case.iter("error")
+    }
+    assert types.pop("silent") in ("no-result", "exception")
+    assert types == {
+        "segfault": "crash", "segfault_later": "crash", "abort": "crash", "hang": "timeout", "memory": "memory", "one_huge_piece": "memory",
+    }  # fmt: skip
+
+
+# --- the runner itself is stopped ------------------------------------------------------------------------
+
+
+def begin(folder: Path, library: Path, mark: str) -> subprocess.Popen[str]:
+    """A run that has finished a case and now is in a slow one."""
+    write(
+        folder, {"slow.spec.yaml": spec(*[f"name: case_{n}\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(4)])}
+    )
+    words = command(
+        "run",
+        "slow.spec.yaml",
+        "--backend",
+        "eager",
+        "--backend",
+        "deadly:slow",
+        "-j",
+        2,
+        "--junit",
+        "out.xml",
+        "--events",
+        "log.jsonl",
+    )
+    changes = {"PYTHONPATH": str(library), "DEATHS": mark}
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_until(condition: Callable[[], bool], limit: float = 90) -> None:
+    until = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < until, "it never came to that"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_interrupting_ends_quickly_with_reports(number: signal.Signals, library: Path, tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    process = begin(tmp_path, library, mark)
+    log = tmp_path / "log.jsonl"
+    wait_until(
+        lambda: process.poll() is not None or (log.exists() and log.read_text().count('"variant-finished"') >= 1)
+    )
+    time.sleep(0.5)
+    # As a terminal does it, Ctrl-C goes to the whole group; a supervisor ends the runner alone.
+    (os.killpg if number is signal.SIGINT else os.kill)(process.pid, number)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 8
+    assert process.returncode == 2
+    assert "Traceback" not in err
+    assert ", interrupted" in out
+    assert re.search(r"^slow\.spec\.yaml::case_3.* NOT-RUN", out, re.MULTILINE), out
+    assert not processes_of(mark)
+    root = ElementTree.parse(tmp_path / "out.xml").getroot()
+    waiting = root.findall(".//skipped[@type='not-run']")
+    assert len([*root.iter("testcase")]) == 8
+    assert 4 <= len(waiting) < 8
+    result = Result(2, out, err, tmp_path, (tmp_path / ".runner" / "latest").resolve())
+    assert result.events[-1]["event"] == "run-finished"
+    assert result.events[-1]["interrupted"] is True
+    assert len(result.finished) == 8 - len(waiting)
+    assert set(result.verdicts.values()) == {"PASS"}
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    where = importlib.util.spec_from_file_location("kill_loop", REPOSITORY / "bench" / "kill_loop.py")
+    assert where is not None
+    assert where.loader is not None
+    module = importlib.util.module_from_spec(where)
+    where.loader.exec_module(module)
+    return module
+
+
+def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(bench: ModuleType, tmp_path: Path) -> None:
+    told: list[str] = []
+    problems = bench.kill_loop(tmp_path, 6, say=told.append)
+    assert not problems, "\n".join(problems)
+    assert sum("was killed" in line for line in told) >= 3, told
+
+
+def test_the_kill_loop_sees_what_is_wrong(bench: ModuleType, tmp_path: Path) -> None:
+    """Else the test above would prove nothing."""
+    report = tmp_path / "report.xml"
+    report.write_text('<testsuites><testsuite><testcase classname="a" name="x"/></testsuite></testsuites>')
+    whole = {("a", "x"), ("a", "y")}
+    assert "lacks [('a', 'y')]" in bench._report_problems(report, whole)[0]
+    report.write_text("<testsuites><testsuite>")
+    assert "cannot be read" in bench._report_problems(report, whole)[0]
+    (tmp_path / bench.LOG).write_text('{"torn\n{"event": "run-started"}\n')
+    assert "broken line" in bench._journal_problems(tmp_path)[0]
+    mark = uuid.uuid4().hex
+    sleeper = subprocess.Popen(["sleep", "60"], env={bench.MARK: mark})
+    try:
+        wait_until(lambda: bool(bench._marked(mark)), 5)
+        assert "sleep" in bench._leftovers(mark, patience=0.2)[0]
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert bench._leftovers(mark) == []

@@ -1,0 +1,176 @@
+"""What is exported: valid Python that needs torch alone and exits non-zero while, and only while, the problem is there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from .driver import environment, run_in, spec, write
+
+RELU = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
+PLANTED = "relu_accuracy_error_TESTING_ONLY"
+
+CASES = spec(
+    f"name: wrong\ninputs: {{x: [4, 8]}}\nchain: [{{nn.Linear: [8, 8]}}, F.relu]\nconfig: {{{RELU}: accuracy}}",
+    "name: twin\ninputs: {x: [4, 8]}\nchain: [{nn.Linear: [8, 8]}, F.relu]",
+    "name: raising\ninputs: {x: [4]}\nchain: [{operator.getitem: [$_, 9]}]\nexpect: {raises: {type: IndexError}}",
+    "name: not_raising\ninputs: {x: [4]}\nchain: [torch.neg]\nexpect: {raises: {type: IndexError}}",
+    """
+    name: trained
+    inputs: {x: {shape: [4, 8], requires_grad: true}}
+    grad: backward
+    train: true
+    chain: [{nn.Linear: [8, 8]}, torch.tanh]
+    """,
+    "name: own\ninputs: {x: [4]}\nmodule: {file: models.py, name: Scaled, args: {factor: 3}}",
+    """
+    name: called
+    params: {n: [3]}
+    inputs: {x: ["${n}", 4]}
+    chain: [torch.relu, {operator.mul: [$_, "${x.shape[0]}"]}]
+    calls: [{params: {n: 5}}, {}]
+    """,
+)
+MODELS = """
+    import torch
+
+
+    class Scaled(torch.nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            return torch.relu(x) * self.factor
+    """
+# Right forwards, wrong backwards: only a script that compares gradients can see it.
+BACKEND = """
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+
+    def _backward(module, inputs):
+        return make_boxed_func(lambda *args: [None if out is None else out * 2 for out in module.forward(*args)])
+
+
+    doubled = aot_autograd(fw_compiler=lambda module, inputs: make_boxed_func(module.forward), bw_compiler=_backward)
+    """
+# case@backend -> exit code, and what is printed
+SCRIPTS = {
+    "wrong@inductor": (1, "PROBLEM: outputs[0]"),
+    "twin@inductor": (0, "no problem with torch"),
+    "raising@aot_eager": (0, "no problem with torch"),
+    "not_raising@aot_eager": (2, "eager itself returned"),
+    "trained@aot_eager": (0, "no problem with torch"),
+    "trained@wrong_backward:doubled": (1, "PROBLEM: gradients[0]"),
+    f"own@{PLANTED}": (1, "PROBLEM: outputs[0]"),
+    "called@aot_eager": (0, "no problem with torch"),
+    f"called@{PLANTED}": (1, "PROBLEM: call 0: outputs[0]"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repro")
+    write(folder, {"all.spec.yaml": CASES, "models.py": MODELS, "library/wrong_backward.py": BACKEND})
+    (folder / "elsewhere").mkdir()
+    return folder
+
+
+def exported(folder: Path, command: str, name: str) -> str:
+    case, _, backend = name.partition("@")
+    done = run_in(folder, command, f"all.spec.yaml::{case}", "--backend", backend, "--allow-python")
+    assert done.code == 0, done.text
+    return done.out
+
+
+def run_script(folder: Path, name: str) -> tuple[int, str]:
+    """Run the script of ``case@backend`` alone: another folder, no environment of ours, no user site."""
+    script = folder / "elsewhere" / f"{name.replace(':', '.')}.py"
+    script.write_text(exported(folder, "repro", name))
+    own = ":" in name  # a backend of one's own must be found, which -I forbids
+    words = [sys.executable, *([] if own else ["-I"]), script]
+    env = environment({"PYTHONPATH": str(folder / "library")} if own else {})
+    done = subprocess.run(
+        words, cwd=folder / "elsewhere", env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, tuple[int, str]]:
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(SCRIPTS, pool.map(lambda name: run_script(folder, name), SCRIPTS), strict=True))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_exit_code_says_whether_the_problem_is_there(name: str, results: dict[str, tuple[int, str]]) -> None:
+    code, output = results[name]
+    expected, words = SCRIPTS[name]
+    assert code == expected, output
+    assert words in output
+    assert "Traceback" not in output
+
+
+def test_a_script_imports_torch_and_the_standard_library_alone(
+    folder: Path, results: dict[str, tuple[int, str]]
+) -> None:
+    for script in (folder / "elsewhere").glob("*.py"):
+        tree = ast.parse(script.read_text())
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert {name.partition(".")[0] for name in imported} - sys.stdlib_module_names <= {"torch"}
+        assert str(folder) not in script.read_text(), "a path of this machine"
+    assert len([*(folder / "elsewhere").glob("*.py")]) == len(SCRIPTS)
+
+
+def test_a_script_says_the_same_as_the_run(folder: Path, results: dict[str, tuple[int, str]]) -> None:
+    done = run_in(folder, "run", "all.spec.yaml", "--allow-python", "--backend", "aot_eager", "--backend", PLANTED, "-j", 2,
+                  "-k", "(called or own) or (backend:aot_eager and not (wrong or twin or not_raising))")  # fmt: skip
+    compared = {name: verdict == "PASS" for name, verdict in done.verdicts.items() if name in results}
+    assert compared == {name: results[name][0] == 0 for name in compared}
+    assert len(compared) == 5
+
+
+@pytest.mark.parametrize("name", ["wrong", "trained", "called", "own"])
+def test_show_prints_python(name: str, folder: Path) -> None:
+    """It is what workers load: the facts as comments, a Model and its inputs."""
+    text = exported(folder, "show", f"{name}@aot_eager")
+    assert text.startswith(f"# id:             all.spec.yaml::{name}[")
+    made = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assert made >= {"Scaled" if name == "own" else "Model", "make_inputs", "make_model"}
+
+
+def test_what_is_shown_runs(folder: Path) -> None:
+    shown = folder / "elsewhere" / "shown.txt"
+    shown.write_text(exported(folder, "show", "trained@aot_eager"))
+    code = f"exec(open({str(shown)!r}).read()); print(tuple(make_model()(*make_inputs()).shape))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "(4, 8)\n", done.stderr
+
+
+def test_show_names_the_other_variants_and_settings(folder: Path) -> None:
+    text = exported(folder, "show", "wrong@inductor")
+    assert f"# config:         {RELU}=accuracy" in text
+    assert "# declared:       all.spec.yaml:2" in text
+
+
+def test_a_case_beside_a_broken_one_is_exported(folder: Path) -> None:
+    write(
+        folder,
+        {
+            "mixed.spec.yaml": spec(
+                "name: good\ninputs: {x: [2]}\nchain: [torch.neg]", "name: bad\ninputs: {x: [2]}\nchain: [torch.nge]"
+            )
+        },
+    )
+    assert "torch.neg" in run_in(folder, "repro", "mixed.spec.yaml::good").out
+    bad = run_in(folder, "repro", "mixed.spec.yaml::bad")
+    assert bad.code == 4
+    assert "unknown operator 'torch.nge'" in bad.err
+    assert bad.out == ""

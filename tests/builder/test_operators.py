@@ -1,0 +1,238 @@
+"""``runner.builder.operators``: what is an operator, and above all what is none."""
+
+# ruff: noqa: RUF001 - letters that look alike are what is tested
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from built import Built
+
+from runner.builder import operators
+from runner.builder.operators import Operator, Refusal, context, inventory, resolve
+
+FILES = "it reads or writes files"
+NETWORK = "it reaches the network or loads code"
+COMPILE = "the backends compile"
+DISTRIBUTED = "it starts processes or talks to other machines"
+STATE = "it changes or reads the state of the process"
+MEMORY = "it reaches past the tensor"
+HOLDS = "it holds other modules"
+NO_TENSOR = "it is no tensor operator"
+CODE = "it runs code, opens files or changes objects"
+ATTRIBUTES = "it reaches attributes by name"
+NUMPY = "it is outside numpy's array functions"
+DUNDER = "dunder names reach past the operators"
+UNKNOWN = "unknown operator"
+NO_NAMESPACE = "no operator namespace"
+KEYWORD = "cannot be written in Python: a part of it is a keyword"
+NO_CUSTOM = "is no custom operator"
+NO_OPERATOR = "is no operator"
+
+REFUSED: dict[str, list[str]] = {
+    FILES: [
+        "torch.load", "torch.save", "torch.from_file", "torch.serialization.load", "torch.serialization.add_safe_globals", "torch.package.PackageImporter",
+        "aten.from_file", "aten.from_file.out", "aten.from_file.default", "aten.save", "aten.load", "aten.open", "Tensor.tofile", "Tensor.dump", "Tensor.dumps",
+        "numpy.load", "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.fromfile", "numpy.memmap", "numpy.tofile", "numpy.loadtxt", "numpy.savetxt",
+        "numpy.genfromtxt", "numpy.fromregex", "numpy.DataSource", "custom.aten.from_file", "prims.from_file",
+    ],
+    NETWORK: [
+        "torch.hub.load", "torch.hub.load_state_dict_from_url", "torch.hub.download_url_to_file", "torch.utils.model_zoo.load_url", "torch.utils.data.DataLoader",
+        "torch.utils.tensorboard.SummaryWriter", "torch.onnx.export", "torch.export.export", "torch.export.load",
+    ],
+    COMPILE: [
+        "torch.compile", "torch.compiler.reset", "torch.compiler.disable", "torch.jit.script", "torch.jit.load", "torch.jit.trace", "torch._dynamo.optimize",
+        "torch._inductor.compile", "torch._functorch.config.patch", "torch.fx.symbolic_trace", "torch.fx.wrap", "torch.ops.aten.add", "torch.ops.load_library",
+        "torch.ops.image.read_file", "torch.library.custom_op", "torch.classes.load_library", "torch.classes.quantized.x", "torch._export.aot_compile",
+    ],
+    DISTRIBUTED: [
+        "torch.distributed.init_process_group", "torch.distributed.all_reduce", "torch.distributed.rpc.rpc_sync", "torch.multiprocessing.spawn",
+        "torch.multiprocessing.Process", "torch.futures.Future", "torch.monitor.log_event", "nn.DataParallel", "nn.parallel.DistributedDataParallel",
+    ],
+    STATE: [
+        "torch.set_default_dtype", "torch.set_default_device", "torch.set_num_threads", "torch.set_printoptions", "torch.set_float32_matmul_precision",
+        "torch.manual_seed", "torch.seed", "torch.initial_seed", "torch.random.manual_seed", "torch.get_rng_state", "torch.set_rng_state",
+        "torch.use_deterministic_algorithms", "torch.backends.cudnn.flags", "torch.cuda.synchronize", "torch.cuda.set_device", "torch.cpu.synchronize",
+        "torch.mps.empty_cache", "torch.xpu.synchronize", "torch.accelerator.set_device_index", "torch.overrides.wrap_torch_function", "torch._C._jit_init",
+        "torch.autograd.set_detect_anomaly", "torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline", "torch.utils.dlpack.from_dlpack",
+        "torch.profiler.profile", "torch.testing.assert_close",
+    ],
+    MEMORY: [
+        "Tensor.storage", "Tensor.untyped_storage", "Tensor.typed_storage", "Tensor.share_memory_", "Tensor.register_hook",
+        "Tensor.register_post_accumulate_grad_hook", "Tensor.apply_", "Tensor.map_", "Tensor.map2_", "Tensor.set_", "Tensor.data_ptr", "Tensor.const_data_ptr",
+        "Tensor.pin_memory", "Tensor.record_stream", "Tensor.module_load", "Tensor.as_subclass", "Tensor.reinforce", "Tensor.storage_type",
+    ],
+    HOLDS: ["nn.Module", "nn.Container", "nn.Sequential", "nn.ModuleList", "nn.ModuleDict", "nn.ParameterList", "nn.ParameterDict"],
+    NO_TENSOR: [
+        "os.system", "os.remove", "sys.exit", "subprocess.run", "subprocess.Popen", "shutil.rmtree", "socket.socket", "pathlib.Path", "importlib.import_module",
+        "pickle.loads", "io.open", "ctypes.CDLL", "urllib.request", "requests.get", "tempfile.mktemp", "builtins.eval", "posix.system",
+    ],
+    CODE: [
+        "builtin.eval", "builtin.exec", "builtin.open", "builtin.compile", "builtin.getattr", "builtin.setattr", "builtin.delattr", "builtin.vars",
+        "builtin.globals", "builtin.locals", "builtin.input", "builtin.breakpoint", "builtin.type", "builtin.object", "builtin.super", "builtin.memoryview",
+        "builtin.help", "builtin.exit", "builtin.quit",
+    ],
+    ATTRIBUTES: ["operator.attrgetter", "operator.methodcaller", "operator.itemgetter", "operator.setattr"],
+    NUMPY: [
+        "numpy.from_dlpack", "numpy.lib.format.open_memmap", "numpy.lib.stride_tricks.as_strided", "numpy.ctypeslib.load_library", "numpy.core.records",
+        "numpy.testing.rundocs", "numpy.f2py.compile", "numpy.distutils.core", "numpy.vectorize", "numpy.frompyfunc", "numpy.seterr", "numpy.seterrcall",
+        "numpy.setbufsize", "numpy.random.seed",
+    ],
+    DUNDER: [
+        "builtin.__import__", "Tensor.__reduce_ex__", "Tensor.__class__", "Tensor.__dict__", "Tensor.__init_subclass__", "Tensor.__torch_function__", "torch.__dict__",
+        "torch.__loader__.load_module", "nn.__builtins__", "F.__dict__", "aten.__getattr__", "operator.__builtins__", "numpy.__config__.show", "self.__class__",
+        "self.__dict__", "custom.__class__.__init__", "custom.a.__class__", "custom.load_library.__call__", "prims.__loader__", "aten.add.__class__", "Tensor.__add__",
+    ],
+    UNKNOWN: [
+        "torch.from_dlpack", "torch.frombuffer", "torch.is_storage", "torch.storage", "torch.UntypedStorage", "torch.Generator", "torch.Tensor.apply_", "torch.typename",
+        "Tensor.foo", "Tensor.grad.x", "F.foo", "nn.Linear.to", "nn.Foo", "aten.nothing", "aten._print", "aten.set_data", "prims.nothing", "operator.sub_class",
+        "builtin.id", "builtin.hash", "builtin.callable", "builtin.iter", "builtin.next", "builtin.map", "builtin.filter", "builtin.dir", "builtin.repr", "builtin.bytes",
+        "builtin.staticmethod", "builtin.property", "numpy.ndarray", "numpy.frombuffer", "numpy.fromiter", "numpy.fromstring", "numpy.apply_along_axis", "numpy.piecewise",
+        "numpy.errstate", "numpy.show_config", "numpy.info", "numpy.source", "numpy.safe_eval", "numpy.recarray", "numpy.record", "numpy.void", "numpy.object_", "numpy.char",
+        "torch.distributions.register_kl", "torch.nn.attention.flex_attention.GetAttrKey", "torch.nn.attention.flex_attention.tree_unflatten",
+        "F.handle_torch_function", "F.boolean_dispatch", "torch.nn.utils.clip_grad_norm_", "torch.nested.Device", "nn.utils.parametrize.register_parametrization",
+        "torch.autograd.Function", "torch.autograd.backward", "torch.optim.SGD",
+    ],
+    KEYWORD: ["aten.random.from", "custom.a.class", "custom.a.b.None", "self.lambda"],
+    NO_CUSTOM: [
+        "custom.aten.add", "custom.prims.add", "custom.prim.Print", "custom.c10d.allreduce_", "custom.profiler._record_function_enter", "custom.inductor.resize_storage_bytes_",
+        "custom.debugprims.load_tensor", "custom.symm_mem.one_shot", "custom.higher_order.cond", "custom.load_library.x", "custom.import_module.x",
+        "custom.loaded_libraries.add", "custom.x", "custom.a.b.c.d", "custom._c10d_functional.all_reduce", "custom.a b.c", "custom.a.b\n", "custom.a.b(1)",
+        "custom.classes.x",
+    ],
+    NO_OPERATOR: [
+        "relu", "", "tｏrch.load", "custom.aｔen.fｒom_file", "custom.my.ｏp", "self.cｏmpile", "Tensor.ａdd", "torch", "torch.add\n", "torch.float16", "torch.nan",
+    ],
+    NO_NAMESPACE: ["tf.relu", "Torch.relu", "jax.numpy.add", "np.add", "module.forward", "math.sqrt", "print.x", ".x", " torch.add", "getattr.x"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "name"), [(reason, name) for reason, names in REFUSED.items() for name in names])
+def test_refused(reason: str, name: str) -> None:
+    found = resolve(name)
+    assert isinstance(found, Refusal), found
+    if reason is UNKNOWN:
+        assert UNKNOWN in found.message or "has a shorter spelling" in found.message
+    elif reason is NO_OPERATOR:
+        assert any(words in found.message for words in (NO_OPERATOR, "is a constant, not an operator", UNKNOWN))
+    else:
+        assert reason in found.message
+
+
+def test_the_table_is_long_enough() -> None:
+    names = [name for listed in REFUSED.values() for name in listed]
+    assert len(names) == len(set(names)) >= 60
+
+
+@pytest.mark.parametrize("name", ["torch.load", "os.system", "builtin.eval", "Tensor.storage"])
+def test_a_refusal_says_what_to_do(name: str) -> None:
+    found = resolve(name)
+    assert (
+        isinstance(found, Refusal)
+        and found.message.startswith(f"{name!r} is refused: ")
+        and "--allow-python" in found.hint
+    )
+
+
+ALLOWED = {
+    "nn.Linear": ("module", "nn.Linear"), "F.relu": ("function", "F.relu"), "torch.add": ("function", "torch.add"), "torch.special.erf": ("function", "torch.special.erf"),
+    "torch.linalg.svd": ("function", "torch.linalg.svd"), "torch.fft.rfft": ("function", "torch.fft.rfft"), "torch.func.grad": ("function", "torch.func.grad"),
+    "torch.nn.utils.rnn.pack_sequence": ("function", "torch.nn.utils.rnn.pack_sequence"), "torch.signal.windows.hann": ("function", "torch.signal.windows.hann"),
+    "torch.distributions.Normal": ("function", "torch.distributions.Normal"), "torch.cond": ("function", "torch.cond"), "torch.vmap": ("function", "torch.vmap"),
+    "torch._foreach_add": ("function", "torch._foreach_add"), "Tensor.view": ("method", "view"), "Tensor.add_": ("method", "add_"), "Tensor.shape": ("attribute", "shape"),
+    "Tensor.T": ("attribute", "T"), "Tensor.numpy": ("method", "numpy"), "Tensor.tolist": ("method", "tolist"), "Tensor.item": ("method", "item"),
+    "Tensor.requires_grad_": ("method", "requires_grad_"), "aten.mm": ("function", "torch.ops.aten.mm"), "aten.mm.default": ("function", "torch.ops.aten.mm.default"),
+    "prims.add": ("function", "torch.ops.prims.add"), "operator.iadd": ("operator", "iadd"), "operator.getitem": ("operator", "getitem"), "operator.call": ("operator", "call"),
+    "builtin.len": ("function", "len"), "builtin.print": ("function", "print"), "numpy.add": ("function", "numpy.add"), "self.first": ("submodule", "self.first"),
+    "custom.mine.op": ("function", "torch.ops.mine.op"), "custom.mine.op.default": ("function", "torch.ops.mine.op.default"),
+    "torch.utils.checkpoint.checkpoint": ("function", "torch.utils.checkpoint.checkpoint"), "torch._dynamo.graph_break": ("function", "torch._dynamo.graph_break"),
+    "torch.autograd.grad": ("function", "torch.autograd.grad"), "nn.MultiheadAttention": ("module", "nn.MultiheadAttention"), "torch.randn": ("function", "torch.randn"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_operators(name: str) -> None:
+    assert resolve(name) == Operator(name, *ALLOWED[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("torch.rleu", "did you mean 'torch.relu'?"), ("nn.Liner", "did you mean 'nn.Linear'?"), ("Tensor.veiw", "did you mean 'Tensor.view'?"),
+        ("F.sofmax", "did you mean 'F.softmax'?"), ("aten.mmm", "did you mean 'aten.mm'?"), ("operator.setitm", "did you mean 'operator.setitem'?"),
+        ("torch.linalg.svdd", "did you mean 'torch.linalg.svd'?"), ("builtin.lenn", "did you mean 'builtin.len'?"), ("numpy.concat", "did you mean 'numpy.concatenate'?"),
+        ("Torch.relu", "did you mean 'torch'?"), ("tensor.view", "did you mean 'Tensor'?"), ("relu", "did you mean 'F.relu'?"), ("Linear", "did you mean 'nn.Linear'?"),
+        ("tf.relu", "namespaces: nn, F, torch, Tensor, aten, prims, operator, builtin, numpy, self, custom"), ("zzz", "namespaces: nn, F"),
+        ("torch.nn.functional.relu", "write F.relu"), ("torch.nn.Linear", "write nn.Linear"), ("torch.float16", "it can be an argument"),
+        ("torch.no_grad", "write it in a block: - with: [{torch.no_grad: ...}]"), ("aten.mm.foo", "overloads: default, "),
+    ],
+)  # fmt: skip
+def test_hints(name: str, hint: str) -> None:
+    found = resolve(name)
+    assert isinstance(found, Refusal) and found.hint.startswith(hint)
+
+
+def test_contexts() -> None:
+    for name in operators.CONTEXTS:
+        assert context(name) == Operator(name, "context", name)
+    for name in (
+        "torch.profiler.profile",
+        "torch.add",
+        "open",
+        "torch.autograd.set_detect_anomaly",
+        "torch.cuda.device",
+    ):
+        assert isinstance(context(name), Refusal)
+    assert context("torch.nograd") == Refusal(
+        "'torch.nograd' is no context that a case may enter", "did you mean 'torch.no_grad'?"
+    )
+
+
+def test_nothing_in_the_inventory_escapes_the_refusals() -> None:
+    lists = inventory()
+    names = [f"{space}.{n}" for space in ("nn", "F", "torch", "Tensor", "numpy", "aten", "prims") for n in lists[space]]
+    names += [f"torch.{space}.{n}" for space in operators.SUBNAMESPACES for n in lists[space]]
+    allowed = [name for name in names if isinstance(resolve(name), Operator)]
+    assert len(allowed) > 3000
+    words = {
+        "file",
+        "load",
+        "save",
+        "dump",
+        "hook",
+        "ptr",
+        "hub",
+        "url",
+        "pickle",
+        "compile",
+        "script",
+        "exec",
+        "subprocess",
+        "socket",
+        "dlpack",
+        "attr",
+        "seterr",
+    }
+    assert [
+        name for name in allowed if words & set(re.split(r"[._]", name.lower())) or "__" in name.split(".")[-1][:2]
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("torch.rleu: $x", "4:5: unknown operator 'torch.rleu' | did you mean 'torch.relu'?"),
+        (
+            "torch.load: [a.pt]",
+            "4:5: 'torch.load' is refused: it reads or writes files | a model in Python goes in with module: and --allow-python",
+        ),
+        ("numpy.load: [a.npy]", "4:5: 'numpy.load' is refused: it reads or writes files"),
+        ("builtin.open: [a]", "4:5: 'builtin.open' is refused: it runs code, opens files"),
+        ("triton.kernel: [$x]", "4:5: 'triton.kernel' is refused: Triton kernels cannot be declared in this version"),
+        ("torch.no_grad: []", "4:5: 'torch.no_grad' is a context | write it in a block"),
+    ],
+)
+def test_places(built: Built, step: str, message: str) -> None:
+    found = built.problems(f"chain:\n- {step}\n- torch.abs: $x")
+    assert [f[: len(message)] for f in found] == [message.replace("4:5", "4:7")]

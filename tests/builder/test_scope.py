@@ -1,0 +1,111 @@
+"""``runner.builder.scope``: names while a chain is written out."""
+
+from __future__ import annotations
+
+import keyword
+
+import pytest
+
+from runner.builder.operators import BUILTINS
+from runner.builder.scope import Scope, python_name, temporary
+from runner.diagnostics import Span
+from runner.spec.problems import Problems
+
+SPAN = Span("a.yaml", 3, 5)
+
+
+def scope(**fields: object) -> Scope:
+    return Scope(Problems([]), {"n": 2, "s": "it's"}, set(), **fields)  # type: ignore[arg-type]
+
+
+def found(made: Scope) -> list[str]:
+    return [d.message + (f" | {d.hint}" if d.hint else "") for d in made.problems.found]
+
+
+def test_names_of_builtins_get_an_underscore() -> None:
+    assert [python_name(n) for n in ("x", "len", "print", "match", "_x", "_", "lens", "torch_")] == [
+        "x",
+        "len_",
+        "print_",
+        "match_",
+        "_x",
+        "_",
+        "lens",
+        "torch_",
+    ]
+
+
+def test_no_two_names_become_the_same_variable() -> None:
+    names = [stem + "_" * count for stem in (*BUILTINS, *keyword.softkwlist, "x") if stem != "_" for count in range(4)]
+    made = [python_name(n) for n in names]
+    assert len(set(made)) == len(names) and not set(made) & set(BUILTINS)
+
+
+def test_temporaries_are_names_that_the_case_does_not_use() -> None:
+    assert temporary([]) == "y" and temporary(["y", "t"]) == "h"
+    taken: set[str] = set()
+    for _ in range(20):
+        name = temporary(taken)
+        assert name not in taken and name.isidentifier()
+        taken.add(name)
+
+
+def test_defined_names_are_found_and_used() -> None:
+    made = scope()
+    assert made.define("len", SPAN) == "len_" and made.look_up("len", SPAN) == "len_"
+    assert made.used == {"len"} and made.made == {"len": SPAN} and found(made) == []
+
+
+def test_params_are_written_as_their_values() -> None:
+    made = scope()
+    assert made.look_up("n", SPAN) == "2" and made.look_up("s", SPAN) == '"it\'s"' and made.used_params == {"n", "s"}
+    made.define("n")
+    assert made.look_up("n", SPAN) == "n"
+
+
+def test_the_previous_value() -> None:
+    made = scope()
+    assert made.look_up("_", SPAN) == "None" and found(made) == [
+        "$_ has no value here: there is no input and no step before"
+    ]
+    made = scope(previous="x", previous_name="x")
+    assert made.look_up("_", SPAN) == "x" and made.used == {"x"} and found(made) == []
+
+
+def test_what_is_not_there() -> None:
+    made = scope(later={"b": Span("a.yaml", 9, 1)})
+    made.define("alpha")
+    assert [made.look_up(n, SPAN) for n in ("alpa", "b", "zzz")] == ["None"] * 3
+    assert found(made) == [
+        "nothing is called 'alpa' | did you mean 'alpha'?",
+        "$b is used before it is made | line 9 makes it",
+        "nothing is called 'zzz'",
+    ]
+
+
+def test_self_belongs_to_the_chain() -> None:
+    assert scope().look_up("self", SPAN) == "self"
+    made = scope(in_forward=False)
+    made.look_up("self", SPAN)
+    assert found(made) == ["$self has no meaning outside the chain"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("t",), ("h",), ("y", "h"), ("t", "v", "h")])
+@pytest.mark.parametrize("names", [(), ("h",), ("t", "y"), ("v", "z", "r")])
+def test_a_functions_temporary_is_nobody_elses_name(arguments: tuple[str, ...], names: tuple[str, ...]) -> None:
+    outer = scope()
+    inner = outer.nested(arguments, names)
+    innermost = inner.nested(("w",))
+    assert inner.temporary not in {outer.temporary, *arguments, *names}
+    assert innermost.temporary not in {inner.temporary, *arguments, *names, "w"}
+
+
+def test_a_function_sees_the_names_around_it() -> None:
+    outer = scope()
+    outer.define("x")
+    inner = outer.nested(("t",))
+    assert inner.look_up("x", SPAN) == "x" and outer.used == {"x"} and "t" not in outer.variables
+    inner.outer = frozenset(outer.variables)
+    inner.define("fine", SPAN)
+    inner.define("x", SPAN)
+    assert found(outer) == ["$x belongs to the chain around this function | give it a name of its own, or return it"]

@@ -1,0 +1,250 @@
+"""``runner.builder.tensors``: how inputs and state are made."""
+
+from __future__ import annotations
+
+import pytest
+from built import Built
+
+from runner.spec.limits import Limits
+
+
+def made(built: Built, item: str, rest: str = "") -> list[str]:
+    """The statements that make input ``x``, which is all that the chain uses."""
+    return built.part(f"{rest}\ninputs: {{x: {item}}}\nchain:\n- builtin.print: $x", "make_inputs")[:-1]
+
+
+def one(built: Built, item: str, rest: str = "") -> str:
+    (line,) = made(built, item, rest)
+    return line.removeprefix("x = ")
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ("[2, 3]", "torch.randn(2, 3)"), ("[]", "torch.randn(())"), ("[0]", "torch.randn(0)"), ("{shape: [2], init: normal}", "torch.randn(2)"),
+        ("{shape: [2], init: zeros}", "torch.zeros((2,))"), ("{shape: [2, 3], init: ones}", "torch.ones((2, 3))"), ("{shape: [], init: zeros}", "torch.zeros(())"),
+        ("{shape: [2], init: {full: 7}}", "torch.full((2,), 7, dtype=torch.float32)"), ("{shape: [2], init: {full: -.inf}}", 'torch.full((2,), float("-inf"), dtype=torch.float32)'),
+        ("{shape: [2], init: uniform}", "torch.rand((2,))"), ("{shape: [2], init: {uniform: [0, 1]}}", "torch.rand((2,))"),
+        ("{shape: [2], init: {uniform: [-1, 2.5]}}", "torch.empty((2,)).uniform_(-1, 2.5)"), ("{shape: [2, 3], init: eye}", "torch.eye(2, 3)"),
+        ("{shape: [6], init: {arange: [0, 1]}}", "torch.arange(6, dtype=torch.float32)"), ("{shape: [2, 3], init: {arange: [0, 1]}}", "torch.arange(6, dtype=torch.float32).reshape(2, 3)"),
+        ("{shape: [6], init: {arange: [1, -2]}}", "(torch.arange(6, dtype=torch.float32) * -2 + 1)"),
+        ("{shape: [2, 3], init: {arange: [1, 1]}}", "(torch.arange(6, dtype=torch.float32) + 1).reshape(2, 3)"),
+        ("{shape: [5], init: {linspace: [-1, 1]}}", "torch.linspace(-1, 1, 5)"), ("{shape: [2, 3], init: {linspace: [0, 1]}}", "torch.linspace(0, 1, 6).reshape(2, 3)"),
+        ("{shape: [2], init: integer}", "torch.randint(-8, 9, (2,)).to(torch.float32)"),
+        ("{shape: [2], dtype: int64}", "torch.randint(0, 10, (2,))"), ("{shape: [2], dtype: int32}", "torch.randint(0, 10, (2,), dtype=torch.int32)"),
+        ("{shape: [2], dtype: bool}", "torch.randint(0, 2, (2,), dtype=torch.bool)"), ("{shape: [2], dtype: uint16}", "torch.randint(0, 10, (2,)).to(torch.uint16)"),
+        ("{shape: [2], dtype: int8, init: {randint: [-3, 4]}}", "torch.randint(-3, 4, (2,), dtype=torch.int8)"),
+        ("{shape: [2], init: {randint: [0, 4]}}", "torch.randint(0, 4, (2,), dtype=torch.float32)"),
+        ("{shape: [2], dtype: bfloat16}", "torch.randn(2, dtype=torch.bfloat16)"), ("{shape: [2], dtype: torch.complex64}", "torch.randn(2, dtype=torch.complex64)"),
+        ("{shape: [2], dtype: float8_e4m3fn}", "torch.randn(2).to(torch.float8_e4m3fn)"), ("{shape: [2], dtype: complex32}", "torch.randn(2, dtype=torch.complex64).to(torch.complex32)"),
+        ("{shape: [2], requires_grad: true}", "torch.randn(2).requires_grad_()"), ("{shape: [2], device: meta}", 'torch.randn(2).to("meta")'),
+        ("{values: 3}", "torch.tensor(3)"), ("{values: [1.5, 2]}", "torch.tensor([1.5, 2])"), ("{values: [true]}", "torch.tensor([True])"),
+        ("{values: [1], dtype: float32}", "torch.tensor([1], dtype=torch.float32)"), ("{values: [.nan], dtype: float64}", 'torch.tensor([float("nan")], dtype=torch.float64)'),
+        ("{values: []}", "torch.tensor([])"), ("{values: [[1, 2], [3, 4]], shape: [4]}", "torch.tensor([[1, 2], [3, 4]]).reshape(4)"), ("{values: [7], shape: []}", "torch.tensor([7]).reshape(())"),
+        ("{values: [1.0, 2.0], tile: 6}", "torch.tensor([1.0, 2.0]).repeat(3)"), ("{values: [1.0, 2.0], tile: 5}", "torch.tensor([1.0, 2.0]).repeat(3)[:5]"),
+        ("{values: [1.0, 2.0], tile: 6, shape: [2, 3]}", "torch.tensor([1.0, 2.0]).repeat(3).reshape(2, 3)"),
+        ("{python: 3}", "3"), ("{python: {a: [1, null], 'b c': text}}", '{"a": [1, None], "b c": "text"}'), ("{python: null}", "None"), ("{python: torch.float16}", "torch.float16"),
+    ],
+)  # fmt: skip
+def test_expressions(built: Built, item: str, text: str) -> None:
+    assert one(built, item) == text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "item", "text"),
+    [
+        ("bfloat16", "[2]", "torch.randn(2, dtype=torch.bfloat16)"), ("int64", "[2]", "torch.randint(0, 10, (2,))"), ("float16", "{values: [1.5]}", "torch.tensor([1.5], dtype=torch.float16)"),
+        ("float16", "{values: [1]}", "torch.tensor([1])"), ("bool", "{shape: [2], init: zeros}", "torch.zeros((2,), dtype=torch.bool)"),
+        ("float64", "{shape: [2], dtype: float32}", "torch.randn(2)"), ("float64", "{shape: [3], init: {linspace: [0, 1]}}", "torch.linspace(0, 1, 3, dtype=torch.float64)"),
+    ],
+)  # fmt: skip
+def test_the_axis_of_dtypes(built: Built, dtype: str, item: str, text: str) -> None:
+    assert one(built, item, f"dtypes: [{dtype}]") == text
+
+
+def test_the_axis_of_devices(built: Built) -> None:
+    assert (
+        one(built, "{shape: [2], requires_grad: true}", "devices: [cuda]")
+        == 'torch.randn(2).to("cuda").requires_grad_()'
+    )
+    assert one(built, "{shape: [2], device: cpu}", "devices: [cuda]") == "torch.randn(2)"
+
+
+def test_special_values(built: Built) -> None:
+    text = one(built, "{shape: [4], init: special}")
+    assert text == (
+        "torch.randn(4, dtype=torch.float32).index_put((torch.tensor([0, 2], dtype=torch.int64),), "
+        'torch.tensor([float("nan"), float("inf")], dtype=torch.float32)).reshape(4)'
+    )
+    text = one(built, "{shape: [30], init: special, dtype: complex128}")
+    assert (
+        "[0, 2, 4, 6, 8, 10, 12, 14, 16]" in text
+        and "torch.finfo(torch.float64).smallest_normal / 2" in text
+        and "-0.0, 0.0" in text
+    )
+    assert "torch.tensor([], dtype=torch.int64)" in one(built, "{shape: [0], init: special}")
+
+
+def test_sizes_are_arithmetic_over_params(built: Built) -> None:
+    assert one(built, "['${n}', '${n * 2 - 1}', '${max(n, 4)}']", "params: {n: [3]}") == "torch.randn(3, 5, 4)"
+    assert (
+        one(built, "{shape: ['${n}'], init: {full: '${n + 1}'}}", "params: {n: [3]}")
+        == "torch.full((3,), 4, dtype=torch.float32)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "lines"),
+    [
+        ("[{Tensor.transpose: [$_, 0, 1]}]", ["x = torch.randn(2, 3)", "x = x.transpose(0, 1)"]),
+        ("[{Tensor.contiguous: {'*': [$_], memory_format: torch.channels_last}}]", ["x = torch.randn(2, 3)", "x = x.contiguous(memory_format=torch.channels_last)"]),
+        ("[Tensor.t, {operator.getitem: [$_, '[::2]']}]", ["x = torch.randn(2, 3)", "x = x.t()", "x = x[::2]"]),
+        ("[{torch.split: [$_, 1], out: [a, b]}, {torch.cat: [[$b, $a]]}]", ["x = torch.randn(2, 3)", "a, b = torch.split(x, 1)", "x = torch.cat([b, a])"]),
+        ("[{torch.split: [$_, 1], out: [_, b]}]", ["x = torch.randn(2, 3)", "x, b = torch.split(x, 1)"]),
+        ("[{operator.setitem: [$_, 0, 1]}]", ["x = torch.randn(2, 3)", "x[0] = 1"]),
+    ],
+)  # fmt: skip
+def test_layouts(built: Built, layout: str, lines: list[str]) -> None:
+    assert made(built, f"{{shape: [2, 3], layout: {layout}}}") == lines
+
+
+def test_a_leaf_requires_its_gradient_before_its_layout(built: Built) -> None:
+    assert made(built, "{shape: [2, 3], requires_grad: true, layout: [Tensor.t]}") == [
+        "x = torch.randn(2, 3).requires_grad_()",
+        "x = x.t()",
+    ]
+
+
+def test_views_and_hidden_inputs(built: Built) -> None:
+    keys = """
+        inputs:
+          base: {shape: [4], hidden: true}
+          a: {view_of: base}
+          b: {view_of: base, layout: [{Tensor.view: [$_, 2, 2]}]}
+          c: {view_of: a, requires_grad: true}
+        chain:
+          - builtin.print: [$a, $b, $c]
+    """
+    assert built.part(keys, "make_inputs") == [
+        "base = torch.randn(4)",
+        "a = base",
+        "b = base.view(2, 2)",
+        "c = a",
+        "c.requires_grad_()",
+        "return [a, b, c]",
+    ]
+    assert "def forward(self, a, b, c):" in built.source(keys)
+
+
+def test_lists(built: Built) -> None:
+    assert built.part("inputs: {x: {list: [[2], {values: [1]}, {python: 5}]}}\nchain:\n- torch.cat: $x", "make_inputs") == [
+        "x_0 = torch.randn(2)", "x_1 = torch.tensor([1])", "x_2 = 5", "x = [x_0, x_1, x_2]", "return [x]",
+    ]  # fmt: skip
+
+
+def test_state(built: Built) -> None:
+    keys = """
+        dtypes: [bfloat16]
+        state:
+          buffer: [2]
+          weight: {shape: [2], requires_grad: true}
+          plain: {python: {a: 1}}
+          turned: {shape: [2, 3], layout: [Tensor.t]}
+          several: {list: [[2], [3]]}
+          seen: {view_of: turned, layout: [{operator.getitem: [$_, 0]}]}
+        chain:
+          - builtin.print: [$self.buffer, $self.weight, $self.plain, $self.several, $self.seen, $x]
+          - torch.abs: $x
+            out: self.buffer
+    """
+    assert built.part(keys, "__init__") == [
+        "super().__init__()",
+        'self.register_buffer("buffer", torch.randn(2, dtype=torch.bfloat16))',
+        "self.weight = torch.nn.Parameter(torch.randn(2, dtype=torch.bfloat16))",
+        'self.plain = {"a": 1}',
+        "turned = torch.randn(2, 3, dtype=torch.bfloat16)",
+        "turned = turned.t()",
+        'self.register_buffer("turned", turned)',
+        "several_0 = torch.randn(2, dtype=torch.bfloat16)",
+        "several_1 = torch.randn(3, dtype=torch.bfloat16)",
+        "several = [several_0, several_1]",
+        "self.several = several",
+        "seen = self.turned[0]",
+        'self.register_buffer("seen", seen)',
+    ]
+    assert built.part(keys)[-2:] == ["self.buffer = torch.abs(x)", "return self.buffer"]
+
+
+# --- limits ---
+
+
+def problems(built: Built, item: str, rest: str = "", limits: Limits | None = None) -> list[str]:
+    return built.problems(f"inputs: {{x: {item}}}\n{rest}\nchain: [F.relu]", limits)
+
+
+def test_a_shape_of_a_million_million_elements(built: Built) -> None:
+    found = problems(built, "[1000000, 1000000]")
+    assert found == [
+        "3:14: input 'x' of shape [1000000, 1000000] takes 3.638 TiB, more than 4 GiB | raise the limit with --limit tensor_bytes=SIZE"
+    ]
+    assert problems(built, "[1000000, 1000000]", limits=Limits(tensor_bytes=4 * 10**12)) == []
+    assert problems(built, "[1000000, 1000000]", limits=Limits(tensor_bytes=4 * 10**12 - 1)) != []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        ("float64", 8),
+        ("complex128", 16),
+        ("bfloat16", 2),
+        ("bool", 1),
+        ("float32", 4),
+        ("int64", 8),
+        ("complex64", 8),
+        ("uint16", 2),
+    ],
+)
+def test_the_limit_counts_bytes(built: Built, dtype: str, size: int) -> None:
+    item = f"{{shape: [100], dtype: {dtype}}}"
+    assert problems(built, item, limits=Limits(tensor_bytes=100 * size)) == []
+    (found,) = problems(built, item, limits=Limits(tensor_bytes=100 * size - 1))
+    assert found.startswith("3:14: input 'x' of shape [100] takes")
+
+
+def test_the_limit_counts_the_axis_of_dtypes(built: Built) -> None:
+    assert len(problems(built, "[100]", "dtypes: [float32, float64, float16]", Limits(tensor_bytes=400))) == 1
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["[1" + "0" * 400 + "]", "['${10 ** 30}', '${10 ** 30}']", "{values: [1.0], tile: 1" + "0" * 400 + "}", "{values: [1.0], tile: 10000000000}",
+     "{shape: [100000, 100000], init: eye}", "{shape: [10000000000], init: special}", "{list: [[2], [10000000000]]}"],
+)  # fmt: skip
+def test_no_tensor_is_too_large_to_be_refused(built: Built, item: str) -> None:
+    (found,) = problems(built, item)
+    assert found.startswith("3:14: input 'x") and "more than 4 GiB" in found
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("['${n}']", "3:14: size -2 of 'x' is negative"), ("['${n / 2}']", "3:14: size -1.0 of 'x' is no integer over params alone"),
+        ("['${n > 1}']", "3:14: size False of 'x' is no integer over params alone"), ("['${s}']", "3:14: size 'abc' of 'x' is no integer over params alone"),
+        ("['${k}']", "3:19: nothing is called 'k'"), ("['${1 // (n + 2)}']", "3:19: in ${1 // (n + 2)}: division by zero"), ("['${x.shape[0]}']", "3:14: size x.shape[0] of 'x' is no integer over params alone"),
+        ("{shape: [2], init: eye}", "3:14: init eye makes a matrix: the shape has two sizes"), ("{view_of: z}", "3:14: 'x' is a view of 'z', which is not an input before it"),
+        ("{python: {$fn: {args: [t], chain: [torch.sin]}}}", "3:32: a function has no place in an input"), ("{shape: [2], layout: [{nn.Linear: [2, 2]}]}", "3:40: nn.Linear is a module; only functions make a layout"),
+        ("{shape: [2], layout: [torch.load]}", "3:39: 'torch.load' is refused"), ("{shape: [2], layout: [{torch.add: [$_, $self.c]}]}", "3:56: $self has no meaning outside the chain"),
+    ],
+)  # fmt: skip
+def test_problems(built: Built, item: str, message: str) -> None:
+    found = built.problems(
+        f"inputs: {{x: {item}}}\nparams: {{n: [-2], s: [abc]}}\nchain: [F.relu, {{torch.add: [$_, $n]}}, {{builtin.print: $s}}]"
+    )
+    assert found[0].startswith(message)
+
+
+def test_a_function_has_no_place_in_state(built: Built) -> None:
+    found = built.problems(
+        "state: {c: {python: {$fn: {args: [t], chain: [torch.sin]}}}}\nchain:\n- operator.call: [$self.c, $x]"
+    )
+    assert found == ["3:31: a function has no place in an input"]
