@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")
 os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
 import torch
-from torch._dynamo.debug_utils import cast_to_fp64
 from torch._dynamo.utils import same
+from torch.utils._pytree import tree_map
 
 from runner.builder.source import build
 from runner.load import load
@@ -50,14 +51,24 @@ def values_alone(task: dict[str, Any]) -> None:
                 torch.manual_seed(task["seed"] + number)
                 args = make()
                 if way == "float64":
-                    model, args = cast_to_fp64(model, args)
+                    model, args = model.double(), tree_map(widened, args)
                 torch.manual_seed(task["seed"] + number)
-                results.append(model(*args))
+                try:
+                    with torch.set_grad_enabled(task["grad"]["mode"] != "off"):
+                        results.append(model(*args))
+                except RuntimeError:  # autocast and modules of a dtype of their own do not run in float64
+                    assert way == "float64"
+                    results.append(results[number])
         third = len(results) // 3
         for eager, wide, compiled in zip(
             results[:third], results[third : 2 * third], results[2 * third :], strict=True
         ):
             same(eager, compiled, wide)
+
+
+def widened(value: Any) -> Any:
+    """A floating tensor in float64."""
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def seconds(run: Any, task: dict[str, Any]) -> float:
@@ -67,12 +78,16 @@ def seconds(run: Any, task: dict[str, Any]) -> float:
     if pid == 0:
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
+        status = 1
         try:
             run(task)
+            status = 0
+        except Exception:  # noqa: BLE001  said, and then told by the exit status
+            traceback.print_exc()
         finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
+            os._exit(status)
+    if os.waitpid(pid, 0)[1]:
+        raise RuntimeError(f"{task['id']} failed in {run}")
     return time.monotonic() - began
 
 

@@ -101,7 +101,9 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _selection(parser)
     _environment(parser)
     parser.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of models, inputs and random operators (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of models, inputs and random operators (default: 0)"
+    )
     parser.add_argument("--no-known", action="store_true", help="ignore the ledger: known failures are failures")
     parser.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",

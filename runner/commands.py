@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from runner import exits
-from runner.diagnostics import Diagnostic, InputError
+from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.load import Loaded, load
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
@@ -19,6 +19,10 @@ from runner.spec.select import parse as parse_selection
 
 if TYPE_CHECKING:
     from runner.ledger import Run
+
+
+DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta", "ipu", "maia", "privateuseone", "vulkan")
+"""Types of device that torch names itself."""
 
 
 class UsageError(Exception):
@@ -178,6 +182,12 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 
 def _load(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
     limits = _limits(arguments)
+    for device in getattr(arguments, "device", ()):
+        # A typo must not turn every variant into a green SKIP; what an imported module adds is not known here.
+        if device.partition(":")[0] not in DEVICES and not getattr(arguments, "imports", ()):
+            raise UsageError(
+                f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
+            )
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
         return load(

@@ -50,7 +50,7 @@ def load(
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
     diagnostics += _python(suites, allow_python, backends)
-    variants = expand(suites, backends, devices, limits)
+    variants = expand(suites, backends, devices, limits, diagnostics)
     bad = _check(variants, limits, everything, diagnostics)
     good = [v for v in variants if id(v.case) not in bad and _wanted(v, nodes, suites)]
     # Refused means that it does not run, even beside cases that do.

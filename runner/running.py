@@ -201,7 +201,7 @@ class _Reports:
             journal.close()
         self._tell()
         self.reporter.close()
-        return any(junit.problem for junit in self.junits[1:])
+        return any(junit.problem for junit in self.junits[1:]) or any(journal.lost for journal in self.journals[1:])
 
 
 @contextlib.contextmanager

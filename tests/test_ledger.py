@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from runner.cli import main
 from runner.engine.events import Event, RunFinished, VariantPlanned
 from runner.engine.journal import Journal
-from runner.ledger import Entry, entries_of, is_due, read_run, review, stale_notices
+from runner.ledger import entries_of, is_due, read_run, review, stale_notices
 from runner.report.ledger import render_ledger
 from runner.spec.model import Variant
 from tests.handmade import Answer, finding, loaded, played, variants, written
@@ -84,7 +85,7 @@ def test_outside_its_range_an_entry_is_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "state", "detail"),
     [
-        ("{platform: beos, oracle: [value], reason: r}", "elsewhere", "the run was on linux"),
+        ("{platform: beos, oracle: [value], reason: r}", "elsewhere", f"the run was on {sys.platform}"),
         ("{backend: toy, oracle: [value], reason: r}", "elsewhere", "the run had no backend toy"),
         ("{stage: backend, oracle: [value], reason: r}", "elsewhere", "no backend of the run has stage backend"),
         ("{device: cuda, oracle: [value], reason: r}", "elsewhere", "the run had no device cuda"),
@@ -212,13 +213,6 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.splitlines()[-1] == "2 entries: 1 fixed, 1 elsewhere, review due for 1"
     plain = render_ledger(review(chosen), False)
     assert "state" not in plain and plain.splitlines()[-1] == "2 entries: review due for 1"
-
-
-def test_totals_of_one() -> None:
-    from runner.diagnostics import Span
-    from runner.spec.model import Known
-
-    assert render_ledger([Entry(Known(Span("a", 1, 1)))], False).splitlines()[-1] == "1 entry"
 
 
 # --- the command ---

@@ -38,7 +38,7 @@ class Held:
 
 
 def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
 
 
 class Meter:

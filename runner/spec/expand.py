@@ -28,12 +28,14 @@ def expand(
     backends: Sequence[str] = (),
     devices: Sequence[str] = (),
     limits: Limits | None = None,
+    refused: list[Diagnostic] | None = None,
 ) -> list[Variant]:
     """Every variant of every suite, each once; one that several suites ask for names them all.
 
     ``backends`` replaces the suites' own (a name that a suite configures keeps its configuration), ``devices`` narrows
-    the axis of cases that declare one and replaces it for the others. Raises InputError when the axes multiply beyond
-    the limit, or when two suites mean different things by one id.
+    the axis of cases that declare one and replaces it for the others. A case whose axes multiply beyond
+    the limit goes into ``refused`` and is left out. Raises InputError for it where there is no such list, when all
+    variants together pass the limit, and when two suites mean different things by one id.
     """
     suites = list(suites)
     limits = limits or Limits()
@@ -41,9 +43,15 @@ def expand(
     found: dict[str, Variant] = {}
     for suite in suites:
         wanted = parse_selection(suite.select) if suite.select else None
-        chosen = _chosen(suite, backends)
+        chosen = _chosen(suite, suites, backends)
         for case in suite.cases:
-            for variant in _case_variants(case, suite, chosen, devices, shown[case.file], limits):
+            too_many = _too_many_axes(case, limits)
+            if too_many is not None:
+                if refused is None:
+                    raise InputError([too_many])
+                refused.append(too_many)
+                continue
+            for variant in _case_variants(case, suite, chosen, devices, shown[case.file]):
                 if wanted is not None and not wanted(variant):
                     continue
                 other = found.get(variant.id)
@@ -71,15 +79,27 @@ def _too_many(limits: Limits) -> str:
     return f"more than {limits.variants} variants"
 
 
-def _chosen(suite: Suite, names: Sequence[str]) -> tuple[Backend, ...]:
+def _too_many_axes(case: Case, limits: Limits) -> Diagnostic | None:
+    """What is wrong with a case whose own axes multiply beyond the limit."""
+    count = len(case.devices) * len(case.dtypes)
+    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
+        count *= len(values)
+    if count <= limits.variants:
+        return None
+    message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
+    return Diagnostic(case.span, message, "raise the limit with --limit variants=N")
+
+
+def _chosen(suite: Suite, suites: Sequence[Suite], names: Sequence[str]) -> tuple[Backend, ...]:
+    """The backends of a suite, or those named: as it configures them, else as another suite does, else torch's own."""
     if not names:
         return suite.backends
-    own = {backend.name: backend for backend in suite.backends}
-    return tuple(own.get(name, Backend(name, name)) for name in dict.fromkeys(names))
+    known = {backend.name: backend for other in (*suites, suite) for backend in other.backends}
+    return tuple(known.get(name, Backend(name, name)) for name in dict.fromkeys(names))
 
 
 def _case_variants(
-    case: Case, suite: Suite, backends: Sequence[Backend], devices: Sequence[str], where: str, limits: Limits
+    case: Case, suite: Suite, backends: Sequence[Backend], devices: Sequence[str], where: str
 ) -> Iterable[Variant]:
     own_devices = case.devices
     if devices:
@@ -88,12 +108,6 @@ def _case_variants(
     if suite.devices:
         own_devices = tuple(d for d in own_devices if d in suite.devices)
     dtypes = tuple(d for d in case.dtypes if d in suite.dtypes) if suite.dtypes else case.dtypes
-    count = len(own_devices) * len(dtypes) * len(backends)
-    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
-        count *= len(values)
-    if count > limits.variants:
-        message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
-        raise InputError([Diagnostic(case.span, message, "raise the limit with --limit variants=N")])
     names = [axis for axis in case.axes if axis != "devices"]
     names += [axis for axis in (*case.params, *MODE_AXES) if axis not in names]
     columns = [case.params[n] if n in case.params else getattr(case, n) for n in names]

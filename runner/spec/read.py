@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,7 +165,7 @@ class Reader:
         if node is not None:
             violations = schema.validate(node, kind, lines)
             problems.found += violations
-            bad = {_case_at(node, d.span) for d in violations}
+            bad = {_case_at(node, d.span) for d in (*found, *violations) if d.severity == "error"}
         if node is None or problems.errors:
             self._keep(problems)
         return node, problems, bad
@@ -198,6 +199,8 @@ def discover(paths: Iterable[str | Path]) -> list[Path]:
             raise PathError(f"no such file or directory: {given}")
         elif not path.name.endswith((SPEC, SUITE)):
             raise PathError(f"{given}: cases end in {SPEC}, suites in {SUITE}")
+        elif not path.is_file():
+            raise PathError(f"{given} is no regular file")
         else:
             files = [path]
         found.update((file.resolve(), None) for file in files)
@@ -226,9 +229,12 @@ def _matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def _below(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Files below a folder, hidden folders and environments left out, in a stable order."""
-    files = (file for ending in endings for file in path.rglob("*" + ending))
-    return sorted(f for f in files if not any(part.startswith(".") for part in f.relative_to(path).parts))
+    """Regular files below a folder, hidden folders and environments left out, in a stable order."""
+    files = []
+    for folder, inner, names in os.walk(path):  # links to folders are not followed: they may lead in a circle
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        files += [Path(folder, name) for name in names if name.endswith(endings) and not name.startswith(".")]
+    return sorted(file for file in files if file.is_file())
 
 
 def _case_at(node: Node, span: Span) -> int | None:

@@ -111,7 +111,6 @@ def test_what_is_valid_beside_it_is_listed(listed: Result, validated: Result) ->
     assert re.match(r"\d valid cases, \d variants, \d\d errors, 0 warnings$", validated.out.strip())
 
 
-@pytest.mark.xfail(strict=True, reason="runner/spec/read.py: errors that load() finds do not mark their case as bad")
 def test_nothing_that_is_broken_is_listed(listed: Result) -> None:
     assert set(listed.out.splitlines()) == {
         "beside.spec.yaml::good[float32,cpu]@inductor",
@@ -231,7 +230,6 @@ def test_odd_files_do_not_hide_their_neighbours(tmp_path: Path) -> None:
     assert named.out == "a::b/two words.spec.yaml::good[float32,cpu]@inductor\n"
 
 
-@pytest.mark.xfail(strict=True, reason="runner/spec/read.py: _below takes folders, pipes and broken links for files")
 @pytest.mark.parametrize("command", ["list", "validate"])
 def test_what_is_no_file_does_not_hide_its_neighbours(command: str, tmp_path: Path) -> None:
     write(tmp_path, {"good.spec.yaml": spec(GOOD)})
@@ -243,7 +241,6 @@ def test_what_is_no_file_does_not_hide_its_neighbours(command: str, tmp_path: Pa
     assert ("good.spec.yaml::good" if command == "list" else "1 valid case") in done.out
 
 
-@pytest.mark.xfail(strict=True, reason="runner/spec/expand.py: one case with too many variants refuses every case")
 def test_too_many_variants_do_not_hide_their_neighbours(tmp_path: Path) -> None:
     digits = ", ".join(map(str, range(1, 11)))
     axes = "name: axes\nparams: {" + ", ".join(f"{name}: [{digits}]" for name in "abcdef") + "}\n"

@@ -325,7 +325,6 @@ def test_a_suites_backend_can_be_asked_for_by_its_name(suites: Path) -> None:
     assert "77 s" in shown
 
 
-@pytest.mark.xfail(strict=True, reason="runner/spec/expand.py: _chosen knows only the suite's own backends")
 def test_a_backend_that_only_one_of_the_suites_configures(suites: Path) -> None:
     done = run_in(suites, "list", "suites", "--backend", "made_dynamic", "-k", "quick")
     assert done.code == 0, done.err
