@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from runner.diagnostics import Span
+from runner.spec.source import load
 from runner.spec.syntax import resolve
 
 ORDER = (
@@ -77,7 +78,7 @@ def edited(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple[Change
             body = file.changed(change)
         except Unfit as error:
             refused.append((change, str(error)))
-    if _without_ledger(body) != _without_ledger(old):
+    if body != old and _without_ledger(body) != _without_ledger(old):
         raise Unfit("the edit would change more than the ledger")
     return mark + body, refused
 
@@ -181,15 +182,30 @@ class _File:
         place = ledger.value.index(item)
         if len(ledger.value) == 1:
             if len(parent.value) > 1:
-                return self._key_removed(parent, key)
+                return self._ledger_removed(parent, key, ledger)
             start = ledger.start_mark.index if ledger.flow_style else key.end_mark.index + 1
             return self._cut(start, _end(self.text, ledger), "[]" if ledger.flow_style else " []")
         if ledger.flow_style:
             return self._item_removed([(i.start_mark.index, _end(self.text, i)) for i in ledger.value], place)
+        return _without_lines(self.text, self._dash(item), _end(self.text, item))
+
+    def _ledger_removed(self, parent: MappingNode, key: ScalarNode, ledger: SequenceNode) -> str:
+        """A case without its last entry. Comments on lines between ``known:`` and the entry stay."""
+        if ledger.flow_style or self._before(key.start_mark.index).strip():
+            return self._key_removed(parent, key)
+        item = ledger.value[0]
+        rest = _without_lines(self.text, self._dash(item), _end(self.text, item))
+        return _without_lines(rest, key.start_mark.index, key.end_mark.index + 1)
+
+    def _dash(self, item: Node) -> int:
         dash = re.search(r"-[ \t]+$", self.text[: item.start_mark.index])
         if dash is None:
             raise Unfit("the entry does not stand beside its dash")
-        return self._lines_removed(dash.start(), _end(self.text, item))
+        return dash.start()
+
+    def _before(self, place: int) -> str:
+        """What stands on its line before a place."""
+        return self.text[:place].rpartition("\n")[2]
 
     # --- keys ---
 
@@ -227,9 +243,9 @@ class _File:
         spans = [(k.start_mark.index, _pair_end(self.text, k, v)) for k, v in pairs]
         if mapping.flow_style:
             return self._item_removed(spans, place)
-        if place == 0 and self.text[: spans[0][0]].rpartition("\n")[2].strip():  # behind a dash
+        if place == 0 and self._before(spans[0][0]).strip():  # behind a dash
             return self._cut(spans[0][0], spans[1][0], "")
-        return self._lines_removed(*spans[place])
+        return _without_lines(self.text, *spans[place])
 
     # --- cuts ---
 
@@ -239,33 +255,34 @@ class _File:
             return self._cut(spans[place - 1][1], spans[place][1], "")
         return self._cut(spans[0][0], spans[1][0], "")
 
-    def _lines_removed(self, start: int, end: int) -> str:
-        """Whole lines, with the comment behind the last. Comments on lines of their own stay."""
-        begin = self.text.rfind("\n", 0, start) + 1
-        stop = self._line_end(end)
-        if self.text[begin:start].strip():
-            raise Unfit("something else stands on the same line")
-        after = self.text.find("\n", stop) + 1
-        if not after:  # the last line of a file that does not end in a newline
-            begin, after = max(begin - len(self.newline), 0), len(self.text)
-        return self._cut(begin, after, "")
-
     def _line_after(self, end: int, line: str) -> str:
-        stop = self._line_end(end)
+        stop = _line_end(self.text, end)
         return self._cut(stop, stop, self.newline + line)
-
-    def _line_end(self, end: int) -> int:
-        """Where the line of ``end`` ends; only a comment may follow there."""
-        stop = self.text.find("\n", end)
-        stop = len(self.text) if stop < 0 else stop
-        stop -= self.text[end:stop].endswith("\r")
-        rest = self.text[end:stop].strip()
-        if rest and not rest.startswith("#"):
-            raise Unfit("something else stands on the same line")
-        return stop
 
     def _cut(self, start: int, end: int, new: str) -> str:
         return self.text[:start] + new + self.text[end:]
+
+
+def _without_lines(text: str, start: int, end: int) -> str:
+    """Without whole lines, and the comment behind the last. Comments on lines of their own stay."""
+    begin = text.rfind("\n", 0, start) + 1
+    if text[begin:start].strip():
+        raise Unfit("something else stands on the same line")
+    after = text.find("\n", _line_end(text, end)) + 1
+    if after:
+        return text[:begin] + text[after:]
+    return text[:begin].removesuffix("\n").removesuffix("\r")  # the last line of a file that does not end in a newline
+
+
+def _line_end(text: str, end: int) -> int:
+    """Where the line of ``end`` ends; only a comment may follow there."""
+    stop = text.find("\n", end)
+    stop = len(text) if stop < 0 else stop
+    stop -= text[end:stop].endswith("\r")
+    rest = text[end:stop].strip()
+    if rest and not rest.startswith("#"):
+        raise Unfit("something else stands on the same line")
+    return stop
 
 
 def _mappings(node: Node | None, seen: set[int] | None = None) -> Iterator[MappingNode]:
@@ -322,7 +339,7 @@ def _without_ledger(text: str) -> str:
             return {key: strip(item) for key, item in value.items() if key != "known"}
         return [strip(item) for item in value] if isinstance(value, list) else value
 
-    try:
-        return repr(strip(YAML(typ="safe", pure=True).load(text)))
-    except YAMLError as error:
-        raise Unfit(f"the edit would break the file: {str(error).splitlines()[0]}") from None
+    node, problems = load("", text)
+    if node is None or problems:
+        raise Unfit(f"the edit would break the file: {problems[0].message if problems else 'nothing is left'}")
+    return repr(strip(node.plain()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,20 +31,22 @@ def written(folder: Path, text: str, name: str = "a.spec.yaml") -> Path:
 def loaded(*paths: Path, **options: Any) -> Loaded:
     """Files that load without an error."""
     found = load([str(path) for path in paths], **options)
-    assert [d.render() for d in found.errors] == []
+    assert not found.errors, [d.render() for d in found.errors]
     return found
 
 
 def variants(folder: Path, keys: str, name: str = "a.spec.yaml", **options: Any) -> list[Variant]:
     """The variants of a case ``a``; ``keys`` are its further keys, from line 5 on. Params ``n`` and ``k`` may be used."""
     keys = textwrap.dedent(keys).strip("\n")
-    shape = "[2, " + ", ".join(f"'${{{name}}}'" for name in "nk" if f"{name}: [" in keys) + "]"
+    shape = "[2, " + ", ".join(f"'${{{name}}}'" for name in "nk" if re.search(rf"\b{name}: \[", keys)) + "]"
     body = textwrap.indent(keys, "    ")
-    text = f"cases:\n  - name: a\n    inputs: {{x: {shape}}}\n    chain: [F.relu]\n{body}\n"
+    text = f"cases:\n  - name: a\n    inputs: {{x: {shape}}}\n    chain: [F.relu]\n" + (f"{body}\n" if keys else "")
     return [*loaded(written(folder, text, name), **options).variants]
 
 
-def finding(oracle: str = "value", stage: str | None = "inductor", *chain: str, message: str = "it differs", **more: Any) -> Finding:
+def finding(
+    oracle: str = "value", stage: str | None = "inductor", *chain: str, message: str = "it differs", **more: Any
+) -> Finding:
     """A finding; ``chain`` are the classes of its exception, outermost first."""
     error = {"type": chain[0], "message": message, "chain": [*chain], "trace": ""} if chain else None
     return Finding(oracle, message, "call 0, output", stage, error=error, **more)
@@ -54,7 +57,9 @@ def played(
 ) -> list[Event]:  # fmt: skip
     """The events of a run. ``answer`` says what becomes of a variant; None is a variant that never finished."""
     environments = tuple({"python": f"/venvs/{t}/bin/python", "torch": t, "version": "3.11.2"} for t in torches)
-    events: list[Event] = [RunStarted("r", "0.1.0", ("runner",), "2026-01-02T03:04:05", "box", "runs/r", environments, full)]
+    events: list[Event] = [
+        RunStarted("r", "0.1.0", ("runner",), "2026-01-02T03:04:05", "box", "runs/r", environments, full)
+    ]
     plan = [planned_event(Planned(v, environment(t))) for v in chosen for t in torches]
     events += plan
     by_id = {v.id: v for v in chosen}

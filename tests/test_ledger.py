@@ -63,7 +63,9 @@ def test_what_has_become_of_an_entry(
 def test_a_run_may_be_read_in_the_light_of_a_later_ledger(tmp_path: Path) -> None:
     before = variants(tmp_path, "")
     events = played(before, TWO, value)  # as with --no-known
-    after = case(tmp_path, '{torch: "<=2.6", oracle: [value], reason: r}', '{torch: "==2.13", oracle: [grad], reason: r}')
+    after = case(
+        tmp_path, '{torch: "<=2.6", oracle: [value], reason: r}', '{torch: "==2.13", oracle: [grad], reason: r}'
+    )
     assert [state for state, _ in told(after, events)] == ["matched", "changed"]
 
 
@@ -153,7 +155,10 @@ def test_a_run_under_a_backend_that_the_command_line_named(tmp_path: Path) -> No
     events = played(named, ["2.13.0"], lambda v, t: finding("value", "dynamo"), full=False)
     (entry,) = review(chosen, read_run(chosen, events))
     assert entry.state == "matched"
-    assert [s.judged.variant.id.rpartition("::")[2] for s in entry.sightings] == ["a[n=1,float32,cuda]@eager", "a[n=2,float32,cuda]@eager"]
+    assert [s.judged.variant.id.rpartition("::")[2] for s in entry.sightings] == [
+        "a[n=1,float32,cuda]@eager",
+        "a[n=2,float32,cuda]@eager",
+    ]
 
 
 def test_a_run_made_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +187,8 @@ def test_an_entry_that_several_cases_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("review_", "due"), [("2026-01-01", True), ("2026-06-01", False), ("2027-01-01", False), ("noise", False), (None, False)]
+    ("review_", "due"),
+    [("2026-01-01", True), ("2026-06-01", False), ("2027-01-01", False), ("noise", False), (None, False)],
 )
 def test_reviews(tmp_path: Path, review_: str | None, due: bool) -> None:
     chosen = case(tmp_path, f"{{oracle: [value], reason: r{f', review: {review_}' if review_ else ''}}}")
@@ -208,7 +214,20 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = render_ledger(review(chosen, read_run(chosen, played(chosen, ["2.13.0"], passes))), True)
     rows = [line.split() for line in text.splitlines()]
     assert rows[2] == ["fixed", "a.spec.yaml:6", "a", "<=2.13", "inductor", "value", "grad", "pytorch/pytorch#7"]
-    assert rows[3] == ["elsewhere", "a.spec.yaml:7", "a", ">=2.14", "any", "any", "Bang|Boom", "noise:", "in", "time", "2020-01-01", "due"]
+    assert rows[3] == [
+        "elsewhere",
+        "a.spec.yaml:7",
+        "a",
+        ">=2.14",
+        "any",
+        "any",
+        "Bang|Boom",
+        "noise:",
+        "in",
+        "time",
+        "2020-01-01",
+        "due",
+    ]
     assert "a.spec.yaml:6:9: fixed: passes under torch 2.13.0" in text
     assert text.splitlines()[-1] == "2 entries: 1 fixed, 1 elsewhere, review due for 1"
     plain = render_ledger(review(chosen), False)
@@ -234,7 +253,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("answer", "code"), [(value, 0), (passes, 1), (lambda v, t: finding("grad"), 1)])
-def test_the_exit_code(here: Path, answer: Callable[[Variant, str], Answer], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code(
+    here: Path, answer: Callable[[Variant, str], Answer], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     chosen = case(here, OLD)
     path = kept(here, played(chosen, ["2.6.0"], answer))
     assert main(["ledger", "a.spec.yaml", "--run", str(path)]) == code
@@ -271,7 +292,9 @@ def test_the_latest_run_is_taken(here: Path, capsys: pytest.CaptureFixture[str])
         (["plain.spec.yaml::b"], 4, "no case matches 'b'"),
     ],
 )
-def test_what_cannot_be_done(here: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_done(
+    here: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "empty").mkdir()
     variants(here, "", "plain.spec.yaml")
     written(here, "cases:\n  - name: a\n    chian: [F.relu]\n", "bad.spec.yaml")

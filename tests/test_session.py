@@ -157,7 +157,13 @@ def test_the_ledger_pins_the_stage_that_was_located(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["signal", "timeout", "memory", "no-result"])
 @pytest.mark.parametrize(
     ("phase", "verdict", "ladder"),
-    [("load", "INVALID", 0), ("eager", "INVALID", 0), ("eager-again", "FLAKY", 0), ("backend", "ERROR", 3), ("judge", "ERROR", 3)],
+    [
+        ("load", "INVALID", 0),
+        ("eager", "INVALID", 0),
+        ("eager-again", "FLAKY", 0),
+        ("backend", "ERROR", 3),
+        ("judge", "ERROR", 3),
+    ],
 )
 def test_whose_fault_a_death_is(one: list[Variant], how: str, phase: str, verdict: str, ladder: int) -> None:
     code, engine, events = run(one, only("main", ended=how, phase=phase, signal="SIGSEGV" if how == "signal" else None))
@@ -197,7 +203,10 @@ def test_a_death_of_the_reference_on_the_ladder_alone_blames_no_stage(one: list[
         return {"ended": "signal", "phase": "float64", "signal": "SIGSEGV"} if job.float64 else {}
 
     _, engine, events = run(one, script)
-    assert [(purpose(job), job.float64) for job in engine.jobs if purpose(job) == "dynamo"] == [("dynamo", True), ("dynamo", False)]
+    assert [(purpose(job), job.float64) for job in engine.jobs if purpose(job) == "dynamo"] == [
+        ("dynamo", True),
+        ("dynamo", False),
+    ]
     (event,) = verdicts(events)
     assert (event.stage, event.notes) == ("inductor", ())
 

@@ -57,7 +57,9 @@ def with_ledger(folder: Path, *entries: str, keys: str = "") -> Variant:
         ({"stage": "backend"}, False),
     ],
 )
-def test_an_entry_applies_when_all_that_it_names_matches(variant: Variant, selectors: dict[str, Any], applying: bool) -> None:
+def test_an_entry_applies_when_all_that_it_names_matches(
+    variant: Variant, selectors: dict[str, Any], applying: bool
+) -> None:
     assert applies(known(**selectors), variant, "2.13.0") is applying
 
 
@@ -128,7 +130,9 @@ def test_a_device_means_each_of_its_kind(tmp_path: Path) -> None:
     ],
 )
 def test_what_an_entry_pins_must_be_what_was_found(pinned: dict[str, Any], explaining: bool) -> None:
-    found = finding("compile-error", "inductor", "BackendCompilerFailed", "CppCompileError", message="no member named x")
+    found = finding(
+        "compile-error", "inductor", "BackendCompilerFailed", "CppCompileError", message="no member named x"
+    )
     assert explains(known(**pinned), found) is explaining
 
 
@@ -188,7 +192,9 @@ def test_a_wrong_answer_fails_and_no_answer_is_an_error(variant: Variant) -> Non
 
 
 def test_a_failure_as_the_ledger_says(tmp_path: Path) -> None:
-    variant = with_ledger(tmp_path, '{torch: "<=2.13", stage: inductor, oracle: [value], issue: "https://example.org/1"}')
+    variant = with_ledger(
+        tmp_path, '{torch: "<=2.13", stage: inductor, oracle: [value], issue: "https://example.org/1"}'
+    )
     verdict = decide(variant, "2.13.0", [finding("value")], None)
     entry = variant.case.known[0]
     assert verdict == Verdict("XFAIL", "https://example.org/1", "https://example.org/1", entry.span)

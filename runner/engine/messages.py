@@ -44,7 +44,9 @@ class Job:
     paths: tuple[str, ...] = ()  # appended to sys.path
     timeout: float = 60.0
     memory: int | None = None
-    task: str = "judge"  # or "build": only make the model and its inputs and call it, on the meta device where that can be
+    task: str = (
+        "judge"  # or "build": only make the model and its inputs and call it, on the meta device where that can be
+    )
 
 
 @dataclass(frozen=True, slots=True)

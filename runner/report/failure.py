@@ -155,7 +155,7 @@ def layout(numbers: Mapping[str, Any]) -> list[str]:
 
     The names are those of the worker's comparison: ``mismatched`` of ``elements``; at ``worst_index`` the values
     ``eager``, ``compiled`` and ``reference`` (float64); ``abs_error`` and ``rel_error`` there, with ``atol`` and
-    ``rtol``; errors against float64, ``eager_error_max``, ``compiled_error_max``, ``eager_error_rmse``,
+    ``rtol``; ``abs_error_max`` anywhere and eager's largest element, ``scale``; errors against float64, ``eager_error_max``, ``compiled_error_max``, ``eager_error_rmse``,
     ``compiled_error_rmse``; the ``multiplier`` that would pass; and what ``same`` says.
     """
     left = {name: value for name, value in numbers.items() if value is not None}
@@ -169,6 +169,7 @@ def layout(numbers: Mapping[str, Any]) -> list[str]:
             take("worst_index"), {"eager": take("eager"), "compiled": take("compiled"), "float64": take("reference")}
         ),
         _difference(take("abs_error"), take("rel_error"), take("atol"), take("rtol")),
+        _largest(take("abs_error_max"), take("scale")),
         _errors("worst element", take("eager_error_max"), take("compiled_error_max")),
         _errors("RMSE", take("eager_error_rmse"), take("compiled_error_rmse")),
         _multiplier(take("multiplier")),
@@ -204,6 +205,12 @@ def _difference(absolute: Any, relative: Any, atol: Any, rtol: Any) -> str:
     bounds = [f"{name} {number(value)}" for name, value in (("atol", atol), ("rtol", rtol)) if value is not None]
     allowed = f" (allowed: {', '.join(bounds)})" if bounds else ""
     return f"difference there: {' · '.join(parts)}{allowed}" if parts else allowed[2:-1]
+
+
+def _largest(difference: Any, scale: Any) -> str:
+    if difference is None or scale is None:
+        return ""
+    return f"largest difference anywhere: {number(difference)}, in a tensor that reaches {number(scale)}"
 
 
 def _errors(kind: str, eager: Any, compiled: Any) -> str:

@@ -60,7 +60,7 @@ def _checked(parts: Iterable[str], keep: Sequence[str], out: Sequence[str]) -> s
     low = next((p[2:] for p in text.split(",") if p.startswith(">=")), None)
     if low is not None and f"<={low}" in text.split(","):
         text = ",".join([f"=={low}", *(p for p in text.split(",") if p not in (f">={low}", f"<={low}"))])
-    if not all(matches(text, v) for v in keep) or any(matches(text, v) for v in out):
+    if not text or not all(matches(text, v) for v in keep) or any(matches(text, v) for v in out):
         raise ValueError(f"the numbers of torch {', '.join(keep)} and {', '.join(out)} do not tell them apart")
     return text if keep or not _is_empty(text) else ""
 

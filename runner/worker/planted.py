@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx import GraphModule as Graph
 
-Graph = torch.fx.GraphModule
 Function = Callable[..., Any]
 Backend = Callable[[Graph, list[Any]], Function]
 
@@ -72,7 +72,7 @@ def _padded(out: torch.Tensor) -> torch.Tensor:
     return wide[..., :-1]
 
 
-class _Scaled(torch.autograd.Function):
+class _Scaled(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         return x.clone()

@@ -17,7 +17,9 @@ def small(oracle: str = "value", ulps: float = 3, scale: float = 2.0) -> Finding
     return finding(oracle, None, numbers={"abs_error_max": ulps * HALF * scale, "scale": scale})
 
 
-def flags(found: list[Finding], dtype: str = "float16", stage: str = "inductor", source: str = "", **config: Any) -> list[str]:
+def flags(
+    found: list[Finding], dtype: str = "float16", stage: str = "inductor", source: str = "", **config: Any
+) -> list[str]:
     return candidates(found, stage, source, dtype, {k.replace("__", "."): v for k, v in config.items()})
 
 

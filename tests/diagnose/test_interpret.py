@@ -20,7 +20,10 @@ def ended(how: str, phase: str = "backend", **more: Any) -> Outcome:
 
 
 def test_a_result_is_taken_as_it_is() -> None:
-    record = {"findings": [{"oracle": "value", "message": "m", "path": "p", "numbers": {"n": 1}}], "trust": {"verdict": "FLAKY"}}
+    record = {
+        "findings": [{"oracle": "value", "message": "m", "path": "p", "numbers": {"n": 1}}],
+        "trust": {"verdict": "FLAKY"},
+    }
     found, trust = read(ended("result", result=record), SOURCE)
     assert (found[0].oracle, found[0].message, found[0].path, found[0].numbers) == ("value", "m", "p", {"n": 1})
     assert (found[0].stage, found[0].error, found[0].place) == (None, None, None)

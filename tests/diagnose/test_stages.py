@@ -32,7 +32,11 @@ def test_what_is_tried_for_a_failure() -> None:
 
 
 def test_a_backend_contains_the_stages_below_its_own() -> None:
-    assert [stage for stage in STAGES if contains("aot_eager_decomp_partition", stage)] == ["dynamo", "aot", "decomposition"]
+    assert [stage for stage in STAGES if contains("aot_eager_decomp_partition", stage)] == [
+        "dynamo",
+        "aot",
+        "decomposition",
+    ]
     assert contains("pkg:mine", "backend") and contains("pkg:mine", "dynamo")
     assert not contains("pkg:mine", "aot") and not contains("inductor", "backend")
 

@@ -56,9 +56,9 @@ def test_a_job_that_calls_itself_a_compiler_is_none() -> None:
 
 def test_only_what_passes_the_limit_is_reported() -> None:
     assert Held(512 * MIB, COMPILERS).over(512 * MIB) == ""
-    assert Held(1024 * MIB, 0).over(512 * MIB) == "resident set 1.0 GiB passed the limit of 0.5 GiB"
+    assert Held(1024 * MIB, 0).over(512 * MIB) == "resident set 1.0 GiB passed the limit of 512 MiB"
     assert Held(256 * MIB, COMPILERS + 512 * MIB).over(512 * MIB) == (
-        "resident set 0.2 GiB and compilers 0.5 GiB beyond their 2.0 GiB passed the limit of 0.5 GiB"
+        "resident set 200 MiB and compilers 500 MiB beyond their 2.0 GiB passed the limit of 512 MiB"
     )
 
 
