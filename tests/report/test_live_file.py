@@ -32,6 +32,12 @@ class Clock:
         return self.now
 
 
+def begin(report: JUnitFile) -> None:
+    """A run with one variant, up to the moment when the plan is written."""
+    for event in (started(), planned("a"), VariantStarted("a", "2.13.0")):
+        report.handle(event)
+
+
 def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
     path, clock = tmp_path / "new" / "junit.xml", Clock()
     report = JUnitFile(path, "strict", clock=clock)
@@ -41,9 +47,10 @@ def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
     for event in events:
         clock.now += 1
         report.handle(event)
-        SCHEMA.validate(path.read_text(encoding="utf-8"))
-        plan_done = plan_done or type(event).__name__ == "VariantFinished"
+        plan_done = plan_done or type(event).__name__ in ("VariantStarted", "VariantFinished")
+        assert path.exists() == plan_done  # before the plan is whole there is none, lest half a plan pass for a report
         if plan_done:
+            SCHEMA.validate(path.read_text(encoding="utf-8"))
             assert len(list(ElementTree.parse(path).iter("testcase"))) == cases
     report.close()
     assert path.read_text(encoding="utf-8") == render(events, "strict")
@@ -51,11 +58,16 @@ def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
     assert report.problem is None
 
 
-def test_an_old_report_is_replaced_when_the_run_starts(tmp_path: Path) -> None:
+def test_an_old_report_stays_until_the_plan_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text("old")
-    JUnitFile(path).handle(started())
-    assert ElementTree.parse(path).getroot().get("tests") == "0"
+    report = JUnitFile(path, clock=Clock())
+    for event in (started(), planned("a")):
+        report.handle(event)
+        report.tick()
+        assert path.read_text() == "old"
+    report.handle(VariantStarted("a", "2.13.0"))
+    assert ElementTree.parse(path).getroot().get("tests") == "1"
 
 
 def test_the_whole_plan_is_on_disk_before_anything_ends(tmp_path: Path) -> None:
@@ -152,7 +164,7 @@ def test_a_killed_process_leaves_a_whole_file(tmp_path: Path) -> None:
 def test_a_folder_that_vanished_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "out" / "junit.xml"
     report = JUnitFile(path)
-    report.handle(started())
+    begin(report)
     path.unlink()
     path.parent.rmdir()
     report.close()
@@ -171,14 +183,14 @@ def test_a_folder_that_cannot_be_made_is_told_once(tmp_path: Path) -> None:
 
 def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
     said: list[str] = []
-    JUnitFile(tmp_path, on_problem=said.append).handle(started())
-    JUnitFile("/dev/null", on_problem=said.append).handle(started())
+    begin(JUnitFile(tmp_path, on_problem=said.append))
+    begin(JUnitFile("/dev/null", on_problem=said.append))
     assert len(said) == 2 and all("not a regular file" in message for message in said)
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.xml").symlink_to(tmp_path / "real.xml")
-    JUnitFile(tmp_path / "link.xml").handle(started())
+    begin(JUnitFile(tmp_path / "link.xml"))
     assert (tmp_path / "link.xml").is_symlink() and (tmp_path / "real.xml").is_file()
 
 

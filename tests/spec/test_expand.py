@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spec_files import Files
 
-from runner.diagnostics import InputError
+from runner.diagnostics import Diagnostic, InputError
 from runner.spec.expand import expand
 from runner.spec.limits import Limits
 from runner.spec.model import Grad
@@ -245,8 +245,19 @@ def test_the_limit_counts_modes_dtypes_devices_and_backends(files: Files) -> Non
     files.case("params: {n: [1, 2]}\ntrain: [true, false]\ndtypes: [bool, int8]\ndevices: [cpu, cuda]")
     suites = files.suites("a.spec.yaml")
     assert len(expand(suites, backends=["a", "b"], limits=Limits(variants=32))) == 32
-    with pytest.raises(InputError, match="multiply to 32 variants, more than 31"):
+    with pytest.raises(InputError, match="more than 31 variants"):
         expand(suites, backends=["a", "b"], limits=Limits(variants=31))
+    with pytest.raises(InputError, match="multiply to 16 variants, more than 15"):
+        expand(suites, backends=["a", "b"], limits=Limits(variants=15))
+
+
+def test_a_case_with_too_many_axes_is_left_out_where_others_can_go_on(files: Files) -> None:
+    wide = case("wide", "params: {n: [1, 2, 3]}, dtypes: [bool, int8]")
+    files.write("a.spec.yaml", "cases:\n" + wide + case("narrow"))
+    refused: list[Diagnostic] = []
+    found = expand(files.suites("a.spec.yaml"), limits=Limits(variants=4), refused=refused)
+    assert [v.case.name for v in found] == ["narrow"]
+    assert len(refused) == 1 and "'wide' multiply to 6 variants, more than 4" in refused[0].message
 
 
 def test_the_limit_holds_for_all_cases_together(files: Files) -> None:
