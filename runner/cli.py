@@ -211,7 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exits.USAGE
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return int(getattr(commands, arguments.command)(arguments, words))
+        code = int(getattr(commands, arguments.command)(arguments, words))
+        sys.stdout.flush()  # here, where a reader that went away is no error; at Python's own exit it would be
+        return code
     except InputError as error:
         return commands.refuse(error.diagnostics)
     except commands.UsageError as error:

@@ -61,7 +61,8 @@ class Reporter:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._stream = sys.stdout if stream is None else stream
-        self._colour, self._live = modes(self._stream, os.environ if environ is None else environ)
+        self._environ = os.environ if environ is None else environ
+        self._colour, self._live = modes(self._stream, self._environ)
         self._width = width  # None: as wide as the terminal is at that moment
         self._reports = tuple(reports)
         self._events: list[Event] = []  # what the table is made of
@@ -204,7 +205,17 @@ class Reporter:
             from rich.live import Live
 
             # No refresh thread: the engine ticks, and a thread would make forked workers less safe.
-            console = Console(file=self._stream, force_terminal=True, width=self._width, markup=False, highlight=False)
+            # What the person asked for is known already; rich would ask the environment again.
+            console = Console(
+                file=self._stream,
+                force_terminal=True,
+                width=self._width,
+                markup=False,
+                highlight=False,
+                color_system="standard" if self._colour else None,
+                no_color=not self._colour,
+                _environ=self._environ,
+            )
             self._status = Live(
                 console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
             )
