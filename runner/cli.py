@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except InputError as error:
         return commands.refuse(error.diagnostics)
-    except commands.UsageError as error:
+    except exits.UsageError as error:
         print(f"runner: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:

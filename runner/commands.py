@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner import exits
 from runner.diagnostics import Diagnostic, InputError, nearest
+from runner.exits import UsageError
 from runner.load import Loaded, load
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta", "ipu", "maia", "privateuseone", "vulkan")
 """Types of device that torch names itself."""
-
-
-class UsageError(Exception):
-    """What was asked for cannot be done; ``code`` is the exit code."""
-
-    def __init__(self, message: str, code: int = exits.USAGE) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
@@ -96,7 +89,7 @@ def show(arguments: argparse.Namespace, words: Sequence[str]) -> int:
 
 def repro(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner repro``."""
-    from runner.builder.repro import script
+    from runner.diagnose.repro import script
 
     chosen, others = _one(arguments)
     if others:

@@ -1,4 +1,6 @@
-"""Exit codes: pytest's, so that the glue around it keeps working. Append-only."""
+"""Exit codes: pytest's, so that the glue around it keeps working. Append-only. And the error that carries one."""
+
+from __future__ import annotations
 
 OK = 0
 FAILED = 1
@@ -11,3 +13,11 @@ USAGE = 4
 """A bad argument, or files that cannot be used; nothing ran."""
 NOTHING = 5
 """Nothing was selected."""
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done; ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = USAGE) -> None:
+        super().__init__(message)
+        self.code = code

@@ -15,12 +15,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from runner import __version__, exits
-from runner.commands import UsageError
 from runner.engine.events import Event, Notice, RunFinished, RunStarted
 from runner.engine.journal import Journal
 from runner.engine.journal import read as read_journal
 from runner.engine.local import LocalEngine
 from runner.engine.process import find_python, probe
+from runner.exits import UsageError
 from runner.ledger import stale_notices
 from runner.load import Loaded, names_nodes
 from runner.plan import Environment, plan, warmth
