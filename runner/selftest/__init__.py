@@ -42,6 +42,11 @@ def _inductor(bug: str, case: str, oracle: str, flag: str, value: str) -> Plante
     return Planted(bug, case, "inductor", (oracle,), "inductor", {_CPP + flag: value}, "inductor")
 
 
+def _flag(bug: str, case: str, backend: str, oracle: str, flag: str, value: Any) -> Planted:
+    stage = {"eager": "dynamo"}.get(backend, backend)
+    return Planted(bug, case, backend, (oracle,), stage, {flag: value}, backend)
+
+
 def _torch(bug: str, *oracles: str) -> Planted:
     return Planted(bug, "relu", bug, oracles)
 
@@ -73,6 +78,33 @@ BUGS: tuple[Planted, ...] = (
     _inductor("inductor_relu_runtime_error", "relu", "runtime-error", "inject_relu_bug_TESTING_ONLY", "runtime_error"),
     _inductor("inductor_log1p_accuracy", "log1p", "value", "inject_log1p_bug_TESTING_ONLY", "accuracy"),
     Planted("inductor_no_lowering", "foobar", "inductor", ("compile-error",), "inductor", twin="aot_eager"),
+    _flag(
+        "inductor_compile_sleeps",
+        "two_outputs",
+        "inductor",
+        "timeout",
+        "torch._inductor.config.sleep_sec_TESTING_ONLY",
+        3600,
+    ),
+    _flag(
+        "dynamo_no_sets",
+        "set_of_sizes",
+        "eager",
+        "graph-break",
+        "torch._dynamo.config.inject_BUILD_SET_unimplemented_TESTING_ONLY",
+        True,
+    ),
+    _flag(
+        "guards_flip_equality",
+        "shape_branch",
+        "eager",
+        "compile-error",
+        "torch.fx.experimental._config.inject_EVALUATE_EXPR_flip_equality_TESTING_ONLY",
+        True,
+    ),
+    Planted(
+        "non_leaf_compile_error_TESTING_ONLY", "not_a_leaf", "non_leaf_compile_error_TESTING_ONLY", ("compile-error",)
+    ),
 )
 """Every bug that torch offers to testers on a CPU, and the project's own broken backends."""
 
@@ -114,11 +146,13 @@ def variants(bugs: Sequence[Planted] = BUGS) -> list[Variant]:
     made: dict[str, Variant] = {}
     for bug in bugs:
         base = plain[bug.case]
-        if bug.bug == "hangs":
-            base = replace(base, case=replace(base.case, timeout=TIMEOUT))
-        for backend in (Backend(bug.bug, bug.backend, config=bug.config), Backend(bug.twin, bug.twin)):
+        hasty = replace(base, case=replace(base.case, timeout=TIMEOUT)) if "timeout" in bug.oracles else base
+        for variant, backend in (
+            (hasty, Backend(bug.bug, bug.backend, config=bug.config)),
+            (base, Backend(bug.twin, bug.twin)),
+        ):
             id_ = f"selftest::{bug.case}@{backend.name}"
-            made.setdefault(id_, replace(base, id=id_, backend=backend, where="selftest"))
+            made.setdefault(id_, replace(variant, id=id_, backend=backend, where="selftest"))
     return list(made.values())
 
 
