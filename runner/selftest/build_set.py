@@ -3,7 +3,7 @@
 import torch
 
 
-class SetOfSizes(torch.nn.Module):
+class SetOfSizes(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     """Adds the number of different sizes to a sine."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

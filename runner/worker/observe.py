@@ -14,6 +14,7 @@ from torch._dynamo.utils import clear_compilation_metrics, counters, get_compila
 from runner.worker.errors import Raised, describe
 from runner.worker.load import Loaded, seed_all
 from runner.worker.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
+from runner.worker.writes import reached
 
 REASON_LENGTH = 300  # characters of one graph break's reason
 RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
@@ -175,6 +176,7 @@ def _run_call(
     record.mutated = versions != [_version(tensor) for _, tensor in held]
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
+    record.aliases = _with_writes(record.aliases, _tensors(outputs), held)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     structure, state = _state(loaded.model, module)
     record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
@@ -238,10 +240,21 @@ def _aliases(outputs: list[tuple[str, Any]], held: list[tuple[str, torch.Tensor]
             if tensor is output and output.numel():
                 found.add(f"is {other}")
             elif key is not None and key == its_key:
-                found.add(f"shares storage with {other}")
+                found.add(f"shares memory with {other}")
         relations[path] = frozenset(found)
         known.append((path, output, key))
     return relations
+
+
+def _with_writes(
+    relations: dict[str, frozenset[str]], outputs: list[tuple[str, torch.Tensor]], held: list[tuple[str, torch.Tensor]]
+) -> dict[str, frozenset[str]]:
+    """The relations and those that only a write shows: to a user it is the same whether a storage or memory is shared."""
+    found = dict(relations)
+    for (path, _), paths in zip(outputs, reached([tensor for _, tensor in outputs], held)):  # noqa: B905
+        more = {f"shares memory with {other}" for other in paths if f"is {other}" not in relations[path]}
+        found[path] = relations[path] | more
+    return found
 
 
 def _backward(

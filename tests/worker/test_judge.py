@@ -288,3 +288,30 @@ def test_a_round_trip_through_less_precision_does_not_blunt_the_reference():
 def test_reading_bits_as_another_dtype_stays_so_in_the_reference():
     text = source("return x.view(torch.int32).view(torch.float32) + 0.1")
     assert passes(run(text)) and oracles(run(text, "planted:wrong_element")) == ["value"]
+
+
+def test_memory_shared_below_the_storage_shows_by_a_write():
+    text = source("return torch.from_numpy(x.numpy())")  # another storage over the input's memory
+    assert passes(run(text, "planted:clean", grad={"mode": "off"}))
+    (finding,) = run(text, "planted:copied", grad={"mode": "off"})["findings"]
+    assert finding["oracle"] == "alias" and "shares memory with input x" in finding["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.expand(3, 4, 5)",
+        "return x.unfold(1, 3, 1)",
+        "return x > 0",
+        "return x[:0]",
+        "return x.conj()",
+    ],
+)
+def test_outputs_that_nobody_can_write_into_are_left_alone(body):
+    assert passes(run(source(body), "planted:clean", grad={"mode": "off"}))
+
+
+def test_a_write_is_put_back():
+    text = source("y = x.view(-1)\nreturn y, y.sum()", more="CALLS = [make_inputs, make_inputs]")
+    assert passes(run(text, "planted:clean"))
+    assert oracles(run(text, "planted:dropped_mutation")) == ["alias", "alias"]

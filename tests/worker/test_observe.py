@@ -73,10 +73,10 @@ def test_aliases(tmp_path):
     )
     assert {path: set(found) for path, found in call.aliases.items()} == {
         "output[0]": {"is input x"},
-        "output[1]": {"shares storage with input x", "shares storage with output[0]"},
+        "output[1]": {"shares memory with input x", "shares memory with output[0]"},
         "output[2]": set(),
-        "output[3]": {"shares storage with output[2]"},
-        "output[4]": {"shares storage with parameter w"},
+        "output[3]": {"shares memory with output[2]"},
+        "output[4]": {"shares memory with parameter w"},
         "output[5]": set(),
     }
 

@@ -1,0 +1,76 @@
+"""Aliases by their effect: write into an output, and look which inputs and what state change with it.
+
+Storage identity says most of it, but memory can be shared below the storage (NumPy's arrays, tensors made over foreign memory), and
+then only a write shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+LARGEST = 1 << 20
+"""Elements of inputs and state together beyond which nothing is tried: each write compares them all."""
+
+
+def reached(outputs: Sequence[torch.Tensor], held: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
+    """For each output the paths of ``held`` in which a write into its first element shows. Everything is put back.
+
+    An output into which nobody can safely write (empty, not strided, overlapping itself, a grad-less view of inference
+    mode, on the meta device) reaches nothing.
+    """
+    watched = [(path, tensor) for path, tensor in held if _is_plain(tensor)]
+    if sum(tensor.numel() for _, tensor in watched) > LARGEST:
+        return [frozenset() for _ in outputs]
+    return [_one(output, watched) for output in outputs]
+
+
+def _one(output: torch.Tensor, watched: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
+    if not _is_plain(output) or _overlaps(output):
+        return frozenset()
+    first = output.detach()[(0,) * output.dim()]
+    before = [tensor.detach().clone() for _, tensor in watched]
+    kept = first.clone()
+    try:
+        first.copy_(_other(kept))
+    except RuntimeError:  # memory that may not be written to, such as an expanded or read-only one
+        return frozenset()
+    changed = [
+        path
+        for (path, tensor), was in zip(watched, before, strict=True)
+        if not torch.equal(_bits(tensor.detach()), _bits(was))
+    ]
+    first.copy_(kept)
+    return frozenset(changed)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    kind = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    strided = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
+    return kind and strided and tensor.numel() > 0 and tensor.device.type != "meta" and not tensor.is_inference()
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two of its elements may be one place in memory: then a write would be seen twice."""
+    reach = 1
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if step < reach:
+                return True
+            reach = step * (size - 1) + reach
+    return False
+
+
+def _other(value: torch.Tensor) -> torch.Tensor:
+    """A value of the same dtype that is certainly another."""
+    if value.dtype == torch.bool:
+        return ~value
+    return torch.where(value == 1, torch.zeros_like(value), torch.ones_like(value))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Elements as integers where a NaN would never equal itself."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    return torch.view_as_real(tensor.resolve_conj()).nan_to_num() if tensor.is_complex() else tensor.nan_to_num()
