@@ -3,7 +3,8 @@
     python bench/oracles.py [-k EXPR]
 
 "Values alone" is what people write by hand: eager, float64 eager, compiled, ``torch._dynamo.utils.same``. "All oracles" is the
-runner's own job. Each way runs in a forked child of one warm process, the order alternating; prints the sums and the ratio.
+runner's own job. Each way runs in a forked child of one warm process with a kernel cache of its own, the order alternating by
+pairs of variants; prints the sums and the ratio.
 """
 
 from __future__ import annotations
@@ -71,11 +72,12 @@ def widened(value: Any) -> Any:
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def seconds(run: Any, task: dict[str, Any]) -> float:
-    """Wall seconds of a forked child that does it; its outcome does not matter here."""
+def seconds(run: Any, task: dict[str, Any], cache: str) -> float:
+    """Wall seconds of a forked child that does it, its kernels kept in ``cache``. Raises RuntimeError if it failed."""
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         status = 1
@@ -102,11 +104,12 @@ def main() -> None:
     variants = [v for v in load([str(SUITES / "smoke.suite.yaml")]).variants if wanted(v)]
     here = Environment("0", "", torch.__version__, torch.__version__, "")
     sums = {"values alone": 0.0, "all oracles": 0.0}
-    for number, variant in enumerate(variants):
-        task = json.loads(json.dumps(dataclasses.asdict(job(Planned(variant, here), build(variant)))))
-        ways = [("values alone", values_alone), ("all oracles", lambda task: run_job(task, lambda message: None))]
-        for name, run in ways if number % 2 else ways[::-1]:
-            sums[name] += seconds(run, task)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, variant in enumerate(variants):
+            task = json.loads(json.dumps(dataclasses.asdict(job(Planned(variant, here), build(variant)))))
+            ways = [("values alone", values_alone), ("all oracles", lambda task: run_job(task, lambda message: None))]
+            for name, run in ways if number // 2 % 2 else ways[::-1]:  # backends alternate too, so by pairs
+                sums[name] += seconds(run, task, os.path.join(folder, name.replace(" ", "-")))
     for name, total in sums.items():
         print(f"{name:<14} {total:7.1f} s for {len(variants)} variants, {total / len(variants):.2f} s each")
     print(f"ratio {sums['all oracles'] / sums['values alone']:.2f}")
