@@ -55,6 +55,7 @@ def job_settings(variant: Variant, text: str) -> dict[str, str]:
         "TOLERANCE": "{" + pairs + "}",
         "EXACT": str(made.tolerance["exact"]),
         "RAISES": literal(raises),
+        "IGNORE": literal(list(made.ignore)),
         "BUDGETS": literal({k: made.expect[k] for k in ("graphs", "graph_breaks") if made.expect[k] is not None}),
         "TIMEOUT": f"{made.timeout or TIMEOUT:g}",
     }

@@ -174,3 +174,22 @@ def test_a_case_beside_a_broken_one_is_exported(folder: Path) -> None:
     assert bad.code == 4
     assert "unknown operator 'torch.nge'" in bad.err
     assert bad.out == ""
+
+
+@pytest.mark.parametrize(("ignored", "code"), [("value: the backend adds one to it", 0), ("stride: of no interest", 1)])
+def test_a_script_leaves_out_what_its_case_ignores(ignored: str, code: int, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"a.spec.yaml": spec(f"name: off\ninputs: {{x: [4]}}\nchain: [torch.relu]\ngrad: off\nignore: {{{ignored}}}")},
+    )
+    text = run_in(tmp_path, "repro", "a.spec.yaml::off", "--backend", PLANTED).out
+    (tmp_path / "script.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-I", "script.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
