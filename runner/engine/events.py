@@ -52,6 +52,19 @@ class RunStarted:
     folder: str
     environments: tuple[Mapping[str, Any], ...] = ()
     full: bool = False
+    cwd: str = ""  # where the command ran: ``resume`` and ``rerun`` go back there
+    plan: str = ""  # a hash of what is planned, all shards together
+    shard: str = ""  # such as 2/4
+    engine: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """A runner took up a run that had ended before its end; ``finished`` verdicts stood already."""
+
+    run: str
+    started: str
+    finished: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +137,9 @@ class VariantFinished:
     output: str = ""
     repro: str = ""
     place: str | None = None  # file:line:column that an INVALID verdict is about, where known
+    cached: str | None = None  # the run whose result this is; nothing ran
+    attempts: int = 1  # how often it ran, with --retries or --stress
+    host: str | None = None  # the cluster's node that ran it
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +159,11 @@ class RunFinished:
     interrupted: bool = False
 
 
-Event = RunStarted | VariantPlanned | VariantStarted | VariantFinished | Notice | RunFinished
+Event = RunStarted | RunResumed | VariantPlanned | VariantStarted | VariantFinished | Notice | RunFinished
 
 _CLASSES: dict[str, type] = {
     "run-started": RunStarted,
+    "run-resumed": RunResumed,
     "variant-planned": VariantPlanned,
     "variant-started": VariantStarted,
     "variant-finished": VariantFinished,

@@ -13,6 +13,10 @@ from typing import Any
 PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
 """The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
 
+ISOLATION = ("fork", "fresh", "living")
+"""Where a job runs: in a process forked from one that is warm (imports done, one graph compiled), in one forked from a
+process that has imported torch and nothing more, or in one that lives on and takes the next job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -47,6 +51,8 @@ class Job:
     task: str = (
         "judge"  # or "build": only make the model and its inputs and call it, on the meta device where that can be
     )
+    isolation: str = "fork"  # one of ISOLATION
+    alone: bool = False  # nothing else may run on this machine meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,10 @@ class Outcome:
     stack: str = ""  # faulthandler's, for a signal or a timeout
     output: str = ""  # the last of stdout and stderr
     detail: str = ""
+    before: tuple[str, ...] = ()  # ids of the jobs that the same process had run before, oldest first (living workers)
+    host: str = ""  # the node, when it was not this machine
+    lost: int = 0  # how many nodes went away while they ran it, before this one
+    cached: str = ""  # the run that this outcome comes from, when nothing was run
 
 
 RESULT_KEYS = """
