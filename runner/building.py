@@ -11,9 +11,9 @@ from runner.diagnose.interpret import describe
 from runner.diagnostics import Diagnostic, Span, source_line
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
+from runner.environments import find_environments
 from runner.load import Loaded
 from runner.plan import Planned, job, skip_reason
-from runner.running import find_environments
 from runner.spec.model import Variant
 
 

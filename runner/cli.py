@@ -9,9 +9,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from runner import __version__, exits
 from runner.diagnostics import InputError
+
+if TYPE_CHECKING:
+    from runner.shards import Shard
 
 _EXAMPLES = """\
 examples:
@@ -38,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"runner {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _run(commands)
+    _again(commands)
     _list(commands)
     _validate(commands)
     _look(commands)
@@ -100,17 +105,92 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _paths(parser)
     _selection(parser)
     _environment(parser)
-    parser.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of models, inputs and random operators (default: 0)"
     )
     parser.add_argument("--no-known", action="store_true", help="ignore the ledger: known failures are failures")
-    parser.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
-    parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",
-                        help="extended adds file, line and properties to testcases; strict passes junit-10.xsd")  # fmt: skip
-    parser.add_argument(
+    _which(parser.add_argument_group("what runs, and when"))
+    _where(parser.add_argument_group("where it runs"))
+    reports = parser.add_argument_group("reports")
+    reports.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
+    reports.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",
+                         help="extended adds file, line and properties to testcases; strict passes junit-10.xsd")  # fmt: skip
+    reports.add_argument(
         "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
     )
+    reports.add_argument("--slow", type=_seconds, default=60.0, metavar="TIME",
+                         help="say so when a variant runs longer than this, and label it (default: 60s)")  # fmt: skip
+
+
+def _which(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
+    group.add_argument("--max-fail", "--maxfail", type=_positive, metavar="N", help="stop after N failures")
+    group.add_argument("--lf", "--last-failed", dest="last_failed", action="store_true",
+                       help="only what failed the last time it ran here; everything if nothing did")  # fmt: skip
+    group.add_argument("--ff", "--failed-first", dest="failed_first", action="store_true",
+                       help="everything, what failed the last time first")  # fmt: skip
+    group.add_argument("--order", choices=("plan", "smart"), default="plan",
+                       help="smart: failed first, then the longest first by what earlier runs took")  # fmt: skip
+    group.add_argument("--retries", type=_count, default=0, metavar="N",
+                       help="run a red variant again up to N times; one that then does otherwise is FLAKY, which is red")  # fmt: skip
+    group.add_argument("--stress", type=_positive, default=1, metavar="N",
+                       help="run every variant N times; one that does not always do the same is FLAKY")  # fmt: skip
+    group.add_argument("--confirm", action=argparse.BooleanOptionalAction, default=True,
+                       help="run what fails once more, alone in a fresh process, before it is reported (default: yes)")  # fmt: skip
+    group.add_argument("--shard", type=_shard, metavar="M/N", help="only the M-th of N parts; runner merge joins them")
+    group.add_argument("--durations", metavar="RUN",
+                       help="make shards take equally long by the times of this run (the same file for all shards)")  # fmt: skip
+    group.add_argument("--budget", type=_seconds, metavar="TIME",
+                       help="end after this long, such as 10m, with exit code 2; runner resume goes on")  # fmt: skip
+    group.add_argument("--cached", action="store_true",
+                       help="take results from earlier --cached runs where nothing has changed, and say so")  # fmt: skip
+
+
+def _where(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--isolation", choices=("auto", "fork", "fresh", "living"), default="auto",
+                       help="a process forked from a warm one for each variant; from a cold one; or processes that live on "
+                            "(auto: fork on the CPU, living on accelerators)")  # fmt: skip
+    group.add_argument("--kernel-cache", choices=("shared", "private"), default="shared",
+                       help="compiled kernels are kept for later runs, or for this run alone")  # fmt: skip
+    group.add_argument("--engine", choices=("local", "ray"), default="local",
+                       help="this machine, or a Ray cluster (a local one unless --address names another)")  # fmt: skip
+    group.add_argument("--address", metavar="ADDRESS", help="with --engine ray: the cluster, as ray.init takes it")
+
+
+def _again(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "resume",
+        help="finish a run that was interrupted or killed",
+        description="Run what has no verdict yet, by the command line that began the run, into its folder and reports.",
+    )
+    _past_run(parser)
+    parser = commands.add_parser(
+        "rerun",
+        help="repeat a run, or what failed in it",
+        description="A new run by the command line of an earlier one. Options after -- are added to it.",
+        usage="runner rerun [-h] [--failed] [RUN] [-- OPTION ...]",
+        epilog="example: runner rerun --failed -- --stress 20 -j 1",
+    )
+    _past_run(parser)
+    parser.add_argument("--failed", action="store_true", help="only what has no good verdict in it")
+    parser = commands.add_parser(
+        "merge",
+        help="join the runs of all shards into one",
+        description="One event log, table and JUnit file from the runs of --shard 1/N to N/N. Refuses missing, doubled and foreign shards.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder or its event log, one for each shard")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="write events.jsonl and junit.xml here (default: a new run's folder)"
+    )
+    parser.add_argument("--junit", metavar="FILE", help="JUnit XML here too")
+    parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended")
+
+
+def _past_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
+    )
+    parser.set_defaults(parse=lambda words: build_parser().parse_args(words))
 
 
 def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -196,10 +276,48 @@ def _positive(text: str) -> int:
     return number
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("at least 0")
+    return number
+
+
+def _seconds(text: str) -> float:
+    from runner.spec.cases import duration
+
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not seconds or seconds <= 0:
+        raise argparse.ArgumentTypeError("longer than nothing")
+    return seconds
+
+
+def _shard(text: str) -> Shard:
+    from runner.shards import parse
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The command line, and what follows ``--`` in a ``rerun``: argparse would take that for its own options."""
+    if words[:1] != ["rerun"] or "--" not in words:
+        return words, []
+    cut = words.index("--")
+    return words[:cut], words[cut + 1 :]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    words, more = _split(list(sys.argv[1:] if argv is None else argv))
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = build_parser().parse_args(words)
+        arguments.more = more
     except SystemExit as done:  # argparse exits with 2, which is pytest's "interrupted"
         return exits.USAGE if done.code == 2 else int(done.code or 0)
     from runner import commands  # after parsing: `--version` and `--help` need none of it
@@ -209,7 +327,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _has_folder():
         print("runner: the current folder is gone", file=sys.stderr)
         return exits.USAGE
-    words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = int(getattr(commands, arguments.command)(arguments, words))
         sys.stdout.flush()  # here, where a reader that went away is no error; at Python's own exit it would be

@@ -20,25 +20,52 @@ from runner.spec.select import parse as parse_selection
 
 if TYPE_CHECKING:
     from runner.ledger import Run
+    from runner.running import Past
 
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta", "ipu", "maia", "privateuseone", "vulkan")
 """Types of device that torch names itself."""
 
 
-def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+def run(
+    arguments: argparse.Namespace,
+    words: Sequence[str],
+    only: frozenset[tuple[str, str]] | None = None,
+    past: Past | None = None,
+) -> int:
     """``runner run``: broken cases beside valid ones do not keep these from running, and the exit code tells."""
     from runner.running import run_variants
 
     loaded = _load(arguments)
     if loaded.errors and not loaded.variants:
         return refuse(loaded.diagnostics)
-    code = run_variants(arguments, words, loaded, _selected(arguments, loaded))
+    code = run_variants(arguments, words, loaded, _selected(arguments, loaded), only, past)
     if not loaded.errors:
         return code
     # What is valid ran; what is not is said last, where it is read, and decides the exit code.
     refuse(loaded.errors)
     return code if code in (exits.INTERRUPTED, exits.INTERNAL) else exits.USAGE
+
+
+def resume(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner resume``."""
+    from runner import again
+
+    return again.resume(arguments, run)
+
+
+def rerun(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner rerun``."""
+    from runner import again
+
+    return again.rerun(arguments, run)
+
+
+def merge(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner merge``."""
+    from runner.merging import merge_runs
+
+    return merge_runs(arguments)
 
 
 def list(arguments: argparse.Namespace, words: Sequence[str]) -> int:
@@ -116,7 +143,7 @@ def ledger(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner ledger``: the entries by state; with ``--update`` rewritten from a run first."""
     from runner.ledger import RED_STATES, read_run, review
     from runner.report.ledger import render_ledger
-    from runner.running import has_latest, read_events
+    from runner.runs import has_latest, read_events
 
     if (arguments.add or arguments.dry_run) and not arguments.update:
         raise UsageError("--add and --dry-run go with --update RUN")

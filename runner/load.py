@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,11 @@ from runner.spec.expand import expand
 from runner.spec.limits import Limits
 from runner.spec.model import Backend, Case, Suite, Variant
 from runner.spec.read import Reader
+from runner.spec.select import Predicate
 from runner.spec.source import split_lines
+
+_COMPARED = 5000
+"""Ids that a misspelt one is compared with: each takes 20 microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +57,19 @@ def load(
     diagnostics += _python(suites, allow_python, backends)
     variants = expand(suites, backends, devices, limits, diagnostics)
     bad = _check(variants, limits, everything, diagnostics)
-    good = [v for v in variants if id(v.case) not in bad and _wanted(v, nodes, suites)]
+    wanted = _wanted(nodes, suites)
+    refused = {id(backend) for suite in suites for backend in suite.backends if _refused(backend, backends)}
     # Refused means that it does not run, even beside cases that do.
-    good = [v for v in good if allow_python or v.case.module is None]
-    good = [v for v in good if not _refused(v.backend, backends)]
+    good = [
+        v
+        for v in variants
+        if id(v.case) not in bad
+        and wanted(v)
+        and (allow_python or v.case.module is None)
+        and id(v.backend) not in refused
+    ]
     if not any(d.severity == "error" for d in diagnostics):  # else it may be among those
-        for name in (node for chosen in nodes.values() for node in chosen):
-            if not any(_named(v, name) for v in good):
-                near = nearest(name, [v.case.name for v in variants]) or nearest(
-                    name, [v.id.rpartition("::")[2] for v in variants]
-                )
-                raise InputError(
-                    [Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else []
-                )
+        _all_named([node for chosen in nodes.values() for node in chosen], good, variants)
     return Loaded(tuple(suites), tuple(good), tuple(dict.fromkeys(diagnostics)))
 
 
@@ -95,19 +100,50 @@ def _split(paths: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     return [*files], {file: [] if file in whole else chosen for file, chosen in nodes.items()}
 
 
-def _wanted(variant: Variant, nodes: dict[str, list[str]], suites: Sequence[Suite]) -> bool:
+def _wanted(nodes: dict[str, list[str]], suites: Sequence[Suite]) -> Predicate:
     """Whether a variant is among the node ids given for the file (or suite) that brought it."""
-    sources = {suite.file for suite in suites if suite.name in variant.suites} | {variant.case.file}
-    asked = [chosen for file, chosen in nodes.items() if file in sources]
-    if not asked:  # it came with a folder
-        return True
-    return any(not chosen or any(_named(variant, node) for node in chosen) for chosen in asked)
+    chosen = {file: frozenset(names) for file, names in nodes.items()}
+    asked: dict[tuple[tuple[str, ...], str], list[frozenset[str]]] = {}  # for the suites and the file of a variant
+
+    def wanted(variant: Variant) -> bool:
+        brought = variant.suites, variant.case.file
+        if brought not in asked:
+            sources = {suite.file for suite in suites if suite.name in variant.suites} | {variant.case.file}
+            asked[brought] = [names for file, names in chosen.items() if file in sources]
+        lists = asked[brought]
+        # None: it came with a folder. An empty one: its file was named as a whole.
+        return not lists or not all(lists) or any(name in names for name in _names(variant) for names in lists)
+
+    return wanted
 
 
-def _named(variant: Variant, node: str) -> bool:
-    """Whether a node id (the case, with or without its axes and its backend) names this variant."""
-    own = variant.id.rpartition("::")[2]
-    return own == node or own.startswith((node + "[", node + "@"))
+def _names(variant: Variant) -> Iterator[str]:
+    """Every node id that names this variant: the case, with or without its axes and its backend."""
+    own = _own(variant)
+    yield own
+    for match in re.finditer(r"[\[@]", own):
+        yield own[: match.start()]
+
+
+def _own(variant: Variant) -> str:
+    """The id after its file. A param's value may hold a ``::`` of its own."""
+    return variant.id[len(variant.where) + 2 :]
+
+
+def _all_named(nodes: Sequence[str], good: Sequence[Variant], variants: Sequence[Variant]) -> None:
+    """Raises InputError for a node id that names none of the variants."""
+    missing = set(nodes)
+    for variant in good if missing else ():
+        missing.difference_update(_names(variant))
+        if not missing:
+            return
+    for name in nodes:
+        if name not in missing:
+            continue
+        case = name.partition("[")[0]
+        ids = [_own(v) for v in variants if v.case.name == case] or [_own(v) for v in variants]
+        near = nearest(name, dict.fromkeys(v.case.name for v in variants)) or nearest(name, ids[:_COMPARED])
+        raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
 
 
 def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> list[Diagnostic]:
@@ -150,8 +186,10 @@ def _check(variants: Sequence[Variant], limits: Limits, thorough: bool, diagnost
     bad = set()
     for key, group in by_case.items():
         case = group[0].case
-        found = check(case, group if thorough else group[:1], lines.setdefault(case.file, _lines(case.file)), limits)
-        diagnostics += [d for d in found if d not in diagnostics]
+        if case.file not in lines:
+            lines[case.file] = _lines(case.file)
+        found = check(case, group if thorough else group[:1], lines[case.file], limits)
+        diagnostics += found
         if any(d.severity == "error" for d in found):
             bad.add(key)
     return bad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class Planned:
 
     variant: Variant
     environment: Environment
+    number: int = 0  # its place in the plan, from 1; a shard keeps it
 
     @property
     def key(self) -> str:
@@ -51,7 +53,10 @@ def plan(
 ) -> list[Planned]:
     """Selected variants in report order, each under every environment."""
     chosen = [v for v in variants if wanted is None or wanted(v)]
-    return [Planned(v, e) for v in chosen for e in environments]
+    return [
+        Planned(variant, environment, number)
+        for number, (variant, environment) in enumerate(itertools.product(chosen, environments), start=1)
+    ]
 
 
 def skip_reason(planned: Planned) -> str:
@@ -112,6 +117,7 @@ def job(
         paths=tuple(paths),
         timeout=case.timeout or TIMEOUT,
         memory=case.memory,
+        cacheable=case.module is None,
     )
 
 

@@ -1,129 +1,255 @@
-"""Around a session: environments, the run's folder, reports, interruption."""
+"""Around a session: environments, the engine, the run's folder, reports, interruption."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import platform
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Protocol
 
-from runner import __version__, exits
-from runner.engine.events import Event, Notice, RunFinished, RunStarted
-from runner.engine.journal import Journal
-from runner.engine.journal import read as read_journal
-from runner.engine.local import LocalEngine
-from runner.engine.process import find_python, probe
+from runner import __version__, exits, history, shards
+from runner.engine.events import (
+    RED,
+    Event,
+    Notice,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+)
+from runner.environments import find_environments
 from runner.exits import UsageError
+from runner.follow import planned_event
 from runner.ledger import stale_notices
 from runner.load import Loaded, names_nodes
-from runner.plan import Environment, plan, warmth
-from runner.report.junit import JUnitFile
+from runner.plan import Environment, Planned, plan, warmth
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
-from runner.session import Options, Session
+from runner.reports import Reports
+from runner.runs import FOLDER, make_latest, new_folder, read_events, settled, started_of
+from runner.session import Engine, Options, Session
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
 
-FOLDER = ".runner"
-"""Where runs are kept, in the current directory, as pytest keeps its cache."""
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A run that is taken up again: its folder and its events so far."""
+
+    folder: Path
+    events: list[Event]
+
+
+class _Closable(Engine, Protocol):
+    def close(self) -> None: ...
 
 
 def run_variants(
-    arguments: argparse.Namespace, words: Sequence[str], loaded: Loaded, variants: Sequence[Variant]
+    arguments: argparse.Namespace,
+    words: Sequence[str],
+    loaded: Loaded,
+    variants: Sequence[Variant],
+    only: frozenset[history.Key] | None = None,
+    past: Past | None = None,
 ) -> int:
-    """Run them, with every report; the exit code."""
+    """Run them, with every report; the exit code.
+
+    ``only`` leaves out what has another key. ``past`` is a run to go on with. Raises UsageError, among others when
+    the files say something else than they did for ``past``.
+    """
     environments = find_environments(arguments.python)
-    with _folder() as (folder, warning):
-        reports = _Reports.open(arguments, folder)
-        begun = time.monotonic()
-        code, interrupted = exits.INTERNAL, False
-        planned = plan(variants, environments)
-        engine = LocalEngine(
-            {e.key: e.python for e in environments},
-            arguments.jobs,
-            warm={e.key: warmth(variants) for e in environments},
-            log_folder=folder / "logs",
-        )
-        options = Options(
-            use_known=not arguments.no_known,
-            fail_fast=arguments.exitfirst,
-            imports=tuple(arguments.imports),
-            paths=worker_paths(arguments),
-            slots=arguments.jobs,
-            seed=arguments.seed,
-            files={suite.name: suite.file for suite in loaded.suites},
-            default_python=environments[0].python if not arguments.python else "",
-            flags=_flags(arguments),
-            names_backend=bool(arguments.backend),
-            names_device=bool(arguments.device),
-            limits=Limits.from_environment().with_overrides(arguments.limit),
-        )
-        seen: list[Event] = []
-        session = Session(planned, engine, [reports.handle, seen.append], options, reports.tick)
-        full = not (arguments.select or arguments.backend or arguments.device or names_nodes(arguments.paths))
-        begin = _started(words, folder, environments, full)
-        seen.append(begin)
-        reports.handle(begin)
-        try:
-            session.announce()
-            for text in (warning, _warnings(loaded)):
-                if text:
-                    reports.handle(Notice(text, "info" if text is not warning else "warning"))
-            code = session.run()
-            for notice in stale_notices(variants, seen) if options.use_known else ():
-                reports.handle(notice)
-        except KeyboardInterrupt:
+    _refuse_contradictions(arguments)
+    everything = plan(variants, environments)
+    digest = shards.plan_hash(
+        everything, f"seed {arguments.seed}", f"known {not arguments.no_known}", *arguments.imports
+    )
+    if past is not None and started_of(past.events).plan != digest:
+        raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
+                         "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
+    known = history.read()
+    chosen, remark = [one for one in everything if only is None or history.key_of(one) in only], ""
+    if past is None:
+        chosen, remark = _selected(arguments, chosen, known)
+    folder, warning = (past.folder, "") if past else new_folder()
+    engine = _engine(arguments, environments, variants, folder)
+    stamp = {"plan": digest, "shard": str(arguments.shard or "")}
+    reports = Reports.open(
+        arguments, folder, {key: text for key, text in stamp.items() if text}, again=past is not None
+    )
+    begun = time.monotonic()
+    full = not (arguments.select or arguments.backend or arguments.device or arguments.last_failed)
+    full = full and only is None and not arguments.shard and not names_nodes(arguments.paths)
+    begin = _started(arguments, words, folder, environments, full, digest, len(chosen), len(everything))
+    seen: list[Event] = [*past.events] if past else []
+    code, interrupted, failed = exits.INTERNAL, False, False
+
+    def tell(event: Event) -> None:
+        seen.append(event)
+        reports.handle(event)
+
+    try:
+        finished = _announce(begin, chosen, past, reports, tell)
+        make_latest(folder)
+        for text, severity in ((warning, "warning"), (_warnings(loaded), "info"), (remark, "info")):
+            if text:
+                tell(Notice(text, severity))
+        options = _options(arguments, loaded, environments, begun)
+        queue = [
+            one for one in history.ordered(chosen, known, _order(arguments)) if history.key_of(one) not in finished
+        ]
+        session = Session(queue, engine, [tell], options, reports.tick)
+        code = session.run() if chosen else exits.NOTHING  # a shard may be empty, and is one all the same
+        if code == exits.OK and any(event.verdict in RED for event in finished.values()):
+            code = exits.FAILED
+        if session.late:
             code, interrupted = exits.INTERRUPTED, True
-        finally:
-            # The processes go first: reports may take a moment, and nothing should run on meanwhile.
-            engine.close()
-            reports.handle(RunFinished(code, round(time.monotonic() - begun, 3), interrupted))
-            failed = reports.close()
+            left = len(chosen) - sum(isinstance(event, VariantFinished) for event in seen)
+            tell(Notice(f"the budget of {arguments.budget:g} s is used up: {left} of {len(chosen)} without a verdict; "
+                        "runner resume goes on", "error"))  # fmt: skip
+        for notice in stale_notices(variants, seen) if options.use_known else ():
+            tell(notice)
+        for notice in _cache_notices(engine) if arguments.cached else ():
+            tell(notice)
+    except KeyboardInterrupt:
+        code, interrupted = exits.INTERRUPTED, True
+    finally:
+        # The processes go first: reports may take a moment, and nothing should run on meanwhile.
+        engine.close()
+        reports.handle(RunFinished(code, round(time.monotonic() - begun, 3), interrupted))
+        failed = reports.close()
+        history.update()
     return exits.INTERNAL if failed and code in (exits.OK, exits.FAILED) else code
 
 
-def find_environments(pythons: Sequence[str]) -> list[Environment]:
-    """The interpreters of ``--python``, or this one. Raises UsageError for one that cannot serve."""
-    found: list[Environment] = []
-    for number, python in enumerate(pythons or [sys.executable]):
-        facts = probe(python)
-        if "error" in facts:
-            hint = "" if pythons else "; give one that has torch with --python PATH"
-            raise UsageError(f"--python {python}: {facts['error']}{hint}" if pythons else facts["error"] + hint)
-        path = find_python(python) or python
-        same = [e for e in found if e.torch == facts["torch"]]
-        if any(e.python == path for e in same):
-            continue
-        # one name a column: the build tells two of one version apart
-        shown = facts["torch"] if not same else f"{facts['build']} ({python})"
-        found.append(Environment(str(number), path, shown, facts["build"], facts["python"]))
+def _announce(
+    begin: RunStarted, chosen: Sequence[Planned], past: Past | None, reports: Reports, tell: Callable[[Event], None]
+) -> dict[history.Key, VariantFinished]:
+    """Say what is planned, so that every report knows each variant before anything runs; the verdicts that stand already."""
+    announced: set[history.Key] = set()
+    finished: dict[history.Key, VariantFinished] = {}
+    if past is None:
+        tell(begin)
+    else:
+        events = settled(past.events)
+        reports.replay([event for event in events if not isinstance(event, RunFinished)])
+        announced = {(e.id, e.torch) for e in events if isinstance(e, VariantPlanned)}
+        finished = {(e.id, e.torch): e for e in events if isinstance(e, VariantFinished)}
+        tell(RunResumed(started_of(events).run, _now(), len(finished)))
+    for one in chosen:
+        if history.key_of(one) not in announced:
+            tell(planned_event(one))
+    return finished
+
+
+def _selected(
+    arguments: argparse.Namespace, chosen: list[Planned], known: history.History
+) -> tuple[list[Planned], str]:
+    """What ``--shard`` and ``--lf`` leave, and a remark. Raises UsageError when nothing is left."""
+    if arguments.shard:
+        seconds = None
+        if arguments.durations:
+            seconds = history.seconds_of(read_events(arguments.durations))
+        chosen = shards.chosen(chosen, arguments.shard, seconds)
+    if not arguments.last_failed:
+        return chosen, ""
+    red = [one for one in chosen if (last := known.get(history.key_of(one))) is not None and last.red]
+    if red:
+        return red, f"--lf: {len(red)} of {len(chosen)} variants, which failed the last time"
+    return chosen, "--lf: nothing here failed the last time, so all of it runs"
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for options that undo each other."""
+    for wanted, why in (
+        (arguments.stress > 1, "--stress runs everything"),
+        (arguments.kernel_cache == "private", "--kernel-cache private starts from nothing"),
+        (arguments.engine != "local", f"results of --engine {arguments.engine} are not kept"),
+    ):
+        if arguments.cached and wanted:
+            raise UsageError(f"--cached takes what earlier runs have found, and {why}: leave one of them out")
+    if arguments.address and arguments.engine != "ray":
+        raise UsageError("--address names a Ray cluster: add --engine ray")
+    if arguments.durations and not arguments.shard:
+        raise UsageError("--durations says how to cut shards: add --shard M/N")
+
+
+def _cache_notices(engine: object) -> list[Notice]:
+    """What a person should know of the result cache after a run."""
+    from runner.engine.cached import CachedEngine
+
+    if not isinstance(engine, CachedEngine):
+        return []
+    dirty = sorted({facts.dirty for facts in engine.facts.values() if facts.dirty})
+    found = [Notice(f"--cached: nothing is taken or kept: {text}") for text in dirty]
+    found += [Notice(f"--cached: {engine.problem}")] if engine.problem else []
     return found
 
 
-def has_latest() -> bool:
-    """Whether a run is kept here."""
-    return Path(FOLDER, "latest", "events.jsonl").is_file()
+def _order(arguments: argparse.Namespace) -> str:
+    return "failed-first" if arguments.failed_first and arguments.order == "plan" else str(arguments.order)
 
 
-def read_events(run: str) -> list[Event]:
-    """The events of a run: its folder, its event log, or ``latest``. Raises UsageError."""
-    path = Path(FOLDER, "latest") if run == "latest" else Path(run)
-    journal = path / "events.jsonl" if path.is_dir() else path
-    if not journal.is_file():
-        raise UsageError(f"no event log at {journal}; a run's folder holds events.jsonl")
-    events, unreadable = read_journal(journal)
-    if not any(isinstance(e, RunStarted) for e in events):
-        raise UsageError(f"{journal} is no event log")
-    if unreadable:
-        print(f"runner: {unreadable} lines of {journal} could not be read", file=sys.stderr)
-    return events
+def _engine(
+    arguments: argparse.Namespace, environments: Sequence[Environment], variants: Sequence[Variant], folder: Path
+) -> _Closable:
+    pythons = {e.key: e.python for e in environments}
+    warm = {e.key: warmth(variants) for e in environments}
+    if arguments.engine == "ray":
+        from runner.engine.ray import RayEngine
+
+        builds = {e.key: e.build for e in environments}
+        made: _Closable = RayEngine(
+            pythons, arguments.jobs, address=arguments.address, warm=warm, log_folder=folder / "logs", expected=builds
+        )
+    else:
+        from runner.engine.local import LocalEngine
+
+        made = LocalEngine(
+            pythons,
+            arguments.jobs,
+            warm=warm,
+            log_folder=folder / "logs",
+            **({"kernel_cache": arguments.kernel_cache} if arguments.kernel_cache == "private" else {}),
+        )
+    if not arguments.cached:
+        return made
+    from runner.engine.cached import CachedEngine
+    from runner.engine.fingerprint import facts_of
+
+    found = facts_of(pythons.values())
+    facts = {key: found[python] for key, python in pythons.items()}
+    return CachedEngine(made, Path(FOLDER, "results"), facts, folder.name)
+
+
+def _options(
+    arguments: argparse.Namespace, loaded: Loaded, environments: Sequence[Environment], begun: float
+) -> Options:
+    return Options(
+        use_known=not arguments.no_known,
+        max_fail=1 if arguments.exitfirst else arguments.max_fail,
+        retries=arguments.retries,
+        stress=arguments.stress,
+        isolation=arguments.isolation,
+        confirm=arguments.confirm,
+        deadline=begun + arguments.budget if arguments.budget else None,
+        slow=arguments.slow,
+        imports=tuple(arguments.imports),
+        paths=worker_paths(arguments),
+        slots=arguments.jobs,
+        seed=arguments.seed,
+        files={suite.name: suite.file for suite in loaded.suites},
+        default_python=environments[0].python if not arguments.python else "",
+        flags=_flags(arguments),
+        names_backend=bool(arguments.backend),
+        names_device=bool(arguments.device),
+        limits=Limits.from_environment().with_overrides(arguments.limit),
+    )
 
 
 def report_again(arguments: argparse.Namespace) -> int:
@@ -148,101 +274,43 @@ def report_again(arguments: argparse.Namespace) -> int:
     return exits.OK
 
 
-@dataclass(slots=True)
-class _Reports:
-    """Every consumer of a run's events."""
-
-    reporter: Reporter
-    junits: list[JUnitFile]
-    journals: list[Journal]
-    problems: list[str]
-
-    @classmethod
-    def open(cls, arguments: argparse.Namespace, folder: Path) -> _Reports:
-        problems: list[str] = []
-        junits = [folder / "junit.xml"] + ([Path(arguments.junit)] if arguments.junit else [])
-        journals = [folder / "events.jsonl"] + ([Path(arguments.events)] if arguments.events else [])
-        if arguments.events and os.path.isfile(arguments.events):  # never a device: --events /dev/stdout must stay one
-            with contextlib.suppress(OSError):  # the journal will say what is wrong
-                os.truncate(arguments.events, 0)  # a log is of one run
-        shown = [str(path) for path in (*junits, *journals)]
-        reporter = Reporter(reports=shown)
-        told: Callable[[str], None] = problems.append
-        return cls(
-            reporter,
-            [JUnitFile(path, arguments.junit_dialect, told) for path in junits],
-            [Journal(path, told) for path in journals],
-            problems,
-        )
-
-    def handle(self, event: Event) -> None:
-        for journal in self.journals:
-            journal.write(event)
-        for junit in self.junits:
-            junit.handle(event)
-        self.reporter.handle(event)
-        self._tell()
-
-    def tick(self, running: list[tuple[str, float, str]]) -> None:
-        for junit in self.junits:
-            junit.tick()
-        self.reporter.tick(running)
-        self._tell()
-
-    def _tell(self) -> None:
-        while self.problems:
-            self.reporter.handle(Notice(self.problems.pop(0)))
-
-    def close(self) -> bool:
-        """Whether a report that was asked for is not whole."""
-        for junit in self.junits:
-            junit.close()
-        for journal in self.journals:
-            journal.close()
-        self._tell()
-        self.reporter.close()
-        return any(junit.problem for junit in self.junits[1:]) or any(journal.lost for journal in self.journals[1:])
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[tuple[Path, str]]:
-    """A new folder for this run and, when it is not where it should be, why."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-") + str(os.getpid())
-    base = Path(FOLDER)
-    try:
-        folder = base / "runs" / stamp
-        (folder / "logs").mkdir(parents=True)
-        if not (base / ".gitignore").exists():
-            (base / ".gitignore").write_text("*\n")
-        latest = base / f"latest.{os.getpid()}"
-        latest.symlink_to(Path("runs") / stamp)
-        latest.replace(base / "latest")
-        why = ""
-    except OSError as error:  # full, read-only, somebody's own file of that name
-        folder = Path(tempfile.mkdtemp(prefix="runner-"))
-        (folder / "logs").mkdir()
-        why = f"cannot keep runs here ({error.strerror}); this one is in {folder}"
-    yield folder, why  # not inside the try: an error of the run is none of the folder
-
-
 def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
     named = any(":" in backend for backend in getattr(arguments, "backend", ())) or arguments.imports
     return (os.getcwd(),) if named else ()
 
 
-def _started(words: Sequence[str], folder: Path, environments: Sequence[Environment], full: bool) -> RunStarted:
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _started(
+    arguments: argparse.Namespace,
+    words: Sequence[str],
+    folder: Path,
+    environments: Sequence[Environment],
+    full: bool,
+    digest: str,
+    planned: int,
+    total: int,
+) -> RunStarted:
     return RunStarted(
         run=folder.name,
         version=__version__,
         argv=("runner", *words),
-        started=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S"),
+        started=_now(),
         host=platform.node(),
         folder=str(folder),
         environments=tuple(
             {"python": e.python, "torch": e.torch, "build": e.build, "version": e.version} for e in environments
         ),
         full=full,
+        cwd=os.getcwd(),
+        plan=digest,
+        shard=str(arguments.shard or ""),
+        planned=planned,
+        total=total,
+        engine=arguments.engine,
     )
 
 

@@ -1,23 +1,25 @@
 """One run: plans become jobs, outcomes become verdicts, and every step an event.
 
 The session owns no process and no file. It submits jobs to an engine, follows each variant until its verdict stands
-(the ladder for a failure, a probe for a difference that a policy may explain), and hands events to its consumers.
+(the ladder for a failure, a probe for a difference that a policy may explain, a fresh process for what is red), and
+hands events to its consumers.
 """
 
 from __future__ import annotations
 
-import shlex
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from runner.builder.source import Source, build
+from runner import attempts
+from runner.builder.source import build
 from runner.diagnose import explain, interpret
 from runner.diagnose.stages import STAGES, below, locate, stage_of
-from runner.diagnostics import shown_path
-from runner.engine.events import RED, Event, Finding, Notice, VariantFinished, VariantPlanned, VariantStarted
+from runner.engine.events import RED, Event, Finding, Notice, VariantFinished, VariantStarted
 from runner.engine.messages import Job, Outcome
+from runner.follow import Follow
 from runner.plan import Planned, job, skip_reason
 from runner.spec.limits import Limits
 from runner.verdict import Verdict, decide, headline, ranked
@@ -38,6 +40,9 @@ class Engine(Protocol):
     def running(self) -> list[tuple[Job, float, str]]:
         """Jobs that run now, with their seconds and phase."""
 
+    def cancel_all(self) -> list[Job]:
+        """End what runs and drop what waits."""
+
 
 Handler = Callable[[Event], None]
 Ticker = Callable[[list[tuple[str, float, str]]], None]
@@ -45,10 +50,20 @@ Ticker = Callable[[list[tuple[str, float, str]]], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a run differs from the plain one. ``files`` maps a suite's name to its file, ``default_python`` needs no ``--python``."""
+    """How a run differs from the plain one. ``files`` maps a suite's name to its file, ``default_python`` needs no ``--python``.
+
+    ``isolation`` is one of the engine's, or ``auto``: processes that live on for accelerators, a forked one a variant else.
+    ``deadline`` is on ``time.monotonic``'s clock.
+    """
 
     use_known: bool = True
-    fail_fast: bool = False
+    max_fail: int | None = None
+    retries: int = 0
+    stress: int = 1
+    isolation: str = "auto"
+    confirm: bool = False
+    deadline: float | None = None
+    slow: float = 60.0  # seconds of one process after which a variant is labelled
     imports: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     slots: int = 1
@@ -59,22 +74,6 @@ class Options:
     names_backend: bool = False  # backends, and devices, were named on the command line
     names_device: bool = False
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(slots=True)
-class _Follow:
-    """A variant on its way to a verdict. ``waiting`` holds the keys of jobs not yet back."""
-
-    planned: Planned
-    source: Source
-    main: Outcome | None = None
-    findings: list[Finding] = field(default_factory=list)
-    trust: Mapping[str, Any] | None = None
-    seen: dict[str, list[Finding]] = field(default_factory=dict)
-    explained: list[str] = field(default_factory=list)
-    waiting: dict[str, str] = field(default_factory=dict)  # job key -> what it is for
-    notes: list[str] = field(default_factory=list)
-    float64: bool = True  # until a process dies of it; then no further one is asked for it
 
 
 class Session:
@@ -88,21 +87,21 @@ class Session:
         options: Options,
         tick: Ticker | None = None,
     ) -> None:
-        self.planned, self.engine, self.handlers, self.options, self.tick = planned, engine, handlers, options, tick
+        self.engine, self.handlers, self.options, self.tick = engine, handlers, options, tick
         self.queue = deque(planned)
-        self.active: dict[str, _Follow] = {}
-        self.owner: dict[str, _Follow] = {}  # job key -> whose it is
+        self.active: dict[str, Follow] = {}
+        self.owner: dict[str, Follow] = {}  # job key -> whose it is
         self.red = 0
         self.broken = 0
-
-    def announce(self) -> None:
-        """The plan, so that every report knows each variant before anything runs."""
-        for planned in self.planned:
-            self._emit(planned_event(planned))
+        self.late = False  # the deadline passed and something was left
 
     def run(self) -> int:
-        """Run everything; pytest's exit code: 0, 1 for red verdicts, 3 when the harness failed somewhere."""
-        window = 3 * self.options.slots
+        """Run everything; pytest's exit code: 0, 1 for red verdicts, 3 when the harness failed somewhere.
+
+        When the deadline passes, what runs is ended and stays without a verdict: see ``late``.
+        """
+        # Ahead of the slots, so that none waits for work; unless a failure is to stop what has not begun.
+        window = self.options.slots * (3 if self.options.max_fail is None else 1)
         while (self.queue and not self._stopping()) or self.active:
             while self.queue and len(self.active) < window and not self._stopping():
                 self._start(self.queue.popleft())
@@ -110,10 +109,18 @@ class Session:
                 self._advance(outcome)
             if self.tick is not None:
                 self.tick([(j.id, seconds, phase) for j, seconds, phase in self.engine.running()])
+            if self._time_is_up() and (self.queue or self.active):
+                self.late = True
+                self.engine.cancel_all()
+                self.active.clear()
+        self.late = self.late or (self._time_is_up() and bool(self.queue))
         return 3 if self.broken else 1 if self.red else 0
 
+    def _time_is_up(self) -> bool:
+        return self.options.deadline is not None and time.monotonic() >= self.options.deadline
+
     def _stopping(self) -> bool:
-        return self.options.fail_fast and self.red > 0
+        return self._time_is_up() or (self.options.max_fail is not None and self.red >= self.options.max_fail)
 
     def _emit(self, event: Event) -> None:
         for handler in self.handlers:
@@ -121,10 +128,11 @@ class Session:
 
     # --- one variant ---
 
-    def _start(self, planned: Planned) -> None:
-        self._emit(VariantStarted(planned.variant.id, planned.environment.torch))
+    def _start(self, planned: Planned, earlier: tuple[VariantFinished, ...] = (), afresh: bool = False) -> None:
+        if not earlier and not afresh:
+            self._emit(VariantStarted(planned.variant.id, planned.environment.torch))
         source = build(planned.variant, limits=self.options.limits)
-        follow = _Follow(planned, source)
+        follow = Follow(planned, source, earlier=earlier, afresh=afresh)
         reason = skip_reason(planned)
         errors = [d for d in source.diagnostics if d.severity == "error"]
         if reason:
@@ -133,9 +141,14 @@ class Session:
             self._finish(follow, Verdict("INVALID", f"{errors[0].message} ({errors[0].span})"))
         else:
             self.active[planned.key] = follow
-            self._submit(follow, "main")
+            self._submit(follow, "main", self._isolation(planned))
 
-    def _submit(self, follow: _Follow, purpose: str, **changes: Any) -> None:
+    def _isolation(self, planned: Planned) -> str:
+        if self.options.isolation != "auto":
+            return self.options.isolation
+        return "fork" if planned.variant.device in ("cpu", "meta") else "living"
+
+    def _submit(self, follow: Follow, purpose: str, isolation: str, alone: bool = False, **changes: Any) -> None:
         made = job(
             follow.planned,
             follow.source,
@@ -146,9 +159,10 @@ class Session:
             seed=self.options.seed,
             **changes,
         )
+        made = replace(made, isolation=isolation, alone=alone, cacheable=made.cacheable and not follow.afresh)
         self._send(follow, purpose, made)
 
-    def _send(self, follow: _Follow, purpose: str, made: Job) -> None:
+    def _send(self, follow: Follow, purpose: str, made: Job) -> None:
         follow.waiting[made.key] = purpose
         self.owner[made.key] = follow
         self.engine.submit(made)
@@ -156,11 +170,15 @@ class Session:
     def _advance(self, outcome: Outcome) -> None:
         follow = self.owner.pop(outcome.job.key)
         purpose = follow.waiting.pop(outcome.job.key)
+        follow.account(outcome)
         if interpret.died_in_float64(outcome) and outcome.job.float64:
             if purpose == "main":
                 follow.notes.append(f"float64 reference dropped: {interpret.describe(outcome)} while it ran")
             follow.float64 = False
             self._send(follow, purpose, replace(outcome.job, float64=False))
+            return
+        if purpose == "confirm":
+            self._confirm(follow, outcome)
             return
         findings, trust = interpret.read(outcome, follow.source)
         if purpose == "main":
@@ -173,22 +191,33 @@ class Session:
         if not follow.waiting:
             self._conclude(follow)
 
-    def _main(
-        self, follow: _Follow, outcome: Outcome, findings: list[Finding], trust: Mapping[str, Any] | None
-    ) -> None:
+    def _main(self, follow: Follow, outcome: Outcome, findings: list[Finding], trust: Mapping[str, Any] | None) -> None:
+        doubt = (trust or {}).get("verdict")
+        if outcome.job.isolation == "living" and (findings or doubt not in (None, "SKIP", "BROKEN")):
+            # What ran before it in that process may be to blame: only a process of its own is believed.
+            follow.first = outcome
+            self._submit(follow, "main", self._apart(follow.planned), alone=attempts.machine_made(outcome))
+            return
+        if follow.first is not None and not attempts.alike(follow.first, outcome):
+            follow.labels.append(attempts.ORDER_DEPENDENT)
+            follow.notes.append(attempts.order_note(follow.first, outcome))
         follow.main, follow.findings, follow.trust = outcome, findings, trust
-        if not findings or (trust or {}).get("verdict") == "INVALID":
+        if not findings or doubt == "INVALID":
             return
         variant = follow.planned.variant
+        isolation = outcome.job.isolation
         for stage, backend in below(variant.backend.backend):
-            self._submit(follow, stage, backend=backend)
+            self._submit(follow, stage, isolation, backend=backend)
         config = {**variant.case.config, **variant.backend.config}
         stage = stage_of(variant.backend.backend)
         for flag in explain.candidates(findings, stage, follow.source.text, variant.dtype, config):
-            self._submit(follow, flag, config={flag: True})
+            self._submit(follow, flag, isolation, config={flag: True})
 
-    def _conclude(self, follow: _Follow) -> None:
-        del self.active[follow.planned.key]
+    def _apart(self, planned: Planned) -> str:
+        """Isolation that shares nothing. On accelerators the forked processes' parent has only imported torch."""
+        return "fresh" if planned.variant.device in ("cpu", "meta") else "fork"
+
+    def _conclude(self, follow: Follow) -> None:
         trust = follow.trust
         if trust and trust.get("verdict") == "BROKEN":
             self.broken += 1
@@ -202,82 +231,43 @@ class Session:
         if follow.explained:
             follow.notes += [f"{headline(f)} (passes under {', '.join(follow.explained)})" for f in follow.findings]
             follow.findings = []
-        self._finish(
-            follow, decide(variant, follow.planned.environment.torch, follow.findings, trust, self.options.use_known)
+        verdict = decide(variant, follow.planned.environment.torch, follow.findings, trust, self.options.use_known)
+        if verdict.word in RED and follow.main is not None and follow.main.cached:
+            self._start(follow.planned, follow.earlier, afresh=True)  # what is red is never an old result
+            return
+        unconfirmed = (
+            self.options.confirm and follow.first is None and attempts.wants_confirmation(verdict.word, follow.main)
         )
+        if unconfirmed and follow.main is not None:
+            follow.confirming = verdict
+            alone = attempts.machine_made(follow.main)
+            self._submit(follow, "confirm", self._apart(follow.planned), alone)
+        else:
+            self._finish(follow, verdict)
 
-    def _finish(self, follow: _Follow, verdict: Verdict) -> None:
-        self.red += verdict.word in RED
-        self._emit(self._event(follow, verdict))
+    def _confirm(self, follow: Follow, alone: Outcome) -> None:
+        """A fresh process has answered too."""
+        main, verdict = follow.main, follow.confirming
+        assert main is not None and verdict is not None
+        if alone.ended == "broken" or attempts.alike(main, alone):
+            self._finish(follow, verdict)
+        elif attempts.machine_made(main):  # too slow or too big beside others: what it does alone counts
+            follow.first, follow.seen, follow.explained = main, {}, []
+            self._main(follow, alone, *interpret.read(alone, follow.source))
+            if not follow.waiting:
+                self._conclude(follow)
+        else:
+            follow.notes.append(attempts.order_note(main, alone))
+            follow.labels.append(attempts.ORDER_DEPENDENT)
+            reason = f"run again in a fresh process: {attempts.told(alone)}; at first: {verdict.reason}"
+            self._finish(follow, replace(verdict, word="FLAKY", reason=reason))
 
-    def _event(self, follow: _Follow, verdict: Verdict) -> VariantFinished:
-        plain = planned_event(follow.planned)
-        main = follow.main
-        record = main.result if main is not None else {}
-        labels = [*record.get("labels", ()), *(explain.label(flag) for flag in follow.explained)]
-        return VariantFinished(
-            **{name: getattr(plain, name) for name in VariantPlanned.__dataclass_fields__},
-            verdict=verdict.word,
-            seconds=round(main.seconds, 3) if main else 0.0,
-            params=dict(follow.planned.variant.params),
-            stage=follow.findings[0].stage if follow.findings else None,
-            oracles=tuple(dict.fromkeys(f.oracle for f in follow.findings)),
-            findings=tuple(follow.findings),
-            labels=tuple(dict.fromkeys(labels)),
-            notes=(*record.get("notes", ()), *follow.notes),
-            reason=verdict.reason,
-            stages=_strip(follow),
-            graphs=record.get("graphs"),
-            graph_breaks=record.get("graph_breaks"),
-            break_reasons=tuple(record.get("break_reasons", ())),
-            recompiles=record.get("recompiles"),
-            comparisons=record.get("comparisons", 0),
-            known=verdict.known,
-            entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
-            signal=main.signal if main else None,
-            stack=main.stack if main else "",
-            output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
-            repro=self._repro(follow.planned) if verdict.word in RED else "",
-            place=interpret.place_of((follow.trust or {}).get("error"), follow.source)
-            if verdict.word == "INVALID"
-            else None,
-        )
-
-    def _repro(self, planned: Planned) -> str:
-        """The command that runs this variant alone."""
-        variant = planned.variant
-        file = self.options.files.get(variant.suites[0], variant.case.file)
-        words = ["runner", "run", f"{shown_path(file)}::{variant.id.rpartition('::')[2]}", *self.options.flags]
-        words += ["--backend", variant.backend.name] if self.options.names_backend else []
-        words += ["--device", variant.device] if self.options.names_device else []
-        if planned.environment.python != self.options.default_python:
-            words += ["--python", planned.environment.python]
-        return shlex.join(words)
-
-
-def planned_event(planned: Planned) -> VariantPlanned:
-    """The event that announces a planned variant."""
-    variant = planned.variant
-    return VariantPlanned(
-        id=variant.id,
-        case=variant.case_id,
-        suite=variant.suites[0],
-        suites=variant.suites,
-        backend=variant.backend.name,
-        torch=planned.environment.torch,
-        python=planned.environment.python,
-        device=variant.device,
-        dtype=variant.dtype,
-        label=variant.label,
-        file=variant.case.file,
-        line=variant.case.span.line,
-        column=variant.case.span.column,
-    )
-
-
-def _strip(follow: _Follow) -> dict[str, str]:
-    """The ladder as words: each stage ``ok`` or its oracles."""
-    if not follow.seen:
-        return {}
-    seen = {**follow.seen, stage_of(follow.planned.variant.backend.backend): follow.findings}
-    return {stage: " ".join(dict.fromkeys(f.oracle for f in found)) or "ok" for stage, found in seen.items()}
+    def _finish(self, follow: Follow, verdict: Verdict) -> None:
+        self.active.pop(follow.planned.key, None)
+        results = (*follow.earlier, follow.event(verdict, self.options))
+        if attempts.again(results, self.options.retries, self.options.stress) and not self._time_is_up():
+            self._start(follow.planned, results)
+            return
+        final = attempts.combined(results)
+        self.red += final.verdict in RED
+        self._emit(final)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.engine.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.follow import planned_event
 from runner.load import Loaded, load
 from runner.plan import Environment, Planned
-from runner.session import planned_event
 from runner.spec.model import Variant
 
 Answer = str | Finding

@@ -11,6 +11,7 @@ import pytest
 from runner.diagnose.explain import PRECISION
 from runner.engine.events import Event, Notice, VariantFinished, VariantPlanned, VariantStarted
 from runner.engine.messages import Job, Outcome
+from runner.follow import planned_event
 from runner.plan import plan
 from runner.session import Options, Session
 from runner.spec.model import Variant
@@ -53,9 +54,9 @@ def run(
     chosen: list[Variant], script: Script, torches: tuple[str, ...] = ("2.13.0",), **options: Any
 ) -> tuple[int, FakeEngine, list[Event]]:
     engine, events = FakeEngine(script), []  # type: ignore[var-annotated]
-    session = Session(plan(chosen, [environment(t) for t in torches]), engine, [events.append], Options(**options))
-    session.announce()
-    return session.run(), engine, events
+    planned = plan(chosen, [environment(t) for t in torches])
+    events.extend(planned_event(one) for one in planned)
+    return Session(planned, engine, [events.append], Options(**options)).run(), engine, events
 
 
 def verdicts(events: list[Event]) -> list[VariantFinished]:
@@ -286,12 +287,138 @@ def test_doubt_is_red_and_climbs_no_ladder(one: list[Variant], doubt: str) -> No
 def test_fail_fast_starts_nothing_after_the_first_failure(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "params: {n: [1, 2, 3, 4, 5, 6, 7, 8]}")
     fails: Script = lambda job, what: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
-    code, engine, events = run(chosen, fails, fail_fast=True)
+    code, engine, events = run(chosen, fails, max_fail=1)
     assert code == 1
-    # What had started by then comes to its verdict; the rest is not started.
-    assert len(verdicts(events)) == len(engine.jobs) == 3
+    assert len(verdicts(events)) == len(engine.jobs) == 1
     assert sum(isinstance(e, VariantPlanned) for e in events) == 8
     assert len(verdicts(run(chosen, fails)[2])) == 8
+
+
+@pytest.mark.parametrize(("most", "slots", "ran"), [(3, 1, 3), (1, 4, 4), (99, 1, 8)])
+def test_a_number_of_failures_stops_the_run(tmp_path: Path, most: int, slots: int, ran: int) -> None:
+    chosen = variants(tmp_path, "params: {n: [1, 2, 3, 4, 5, 6, 7, 8]}")
+    fails: Script = lambda job, what: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
+    _, _, events = run(chosen, fails, max_fail=most, slots=slots)
+    assert len(verdicts(events)) == ran  # what had started by then comes to its verdict
+
+
+def test_a_deadline_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "params: {n: [1, 2, 3]}")
+    engine, events = FakeEngine(passes), []  # type: ignore[var-annotated]
+    session = Session(plan(chosen, [environment()]), engine, [events.append], Options(deadline=0.0))
+    assert session.run() == 0 and session.late
+    assert engine.jobs == [] and events == []
+
+
+# --- once more, in a fresh process ---
+
+
+def test_a_failure_is_confirmed_in_a_fresh_process(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", "confirm", **wrong()), confirm=True)
+    assert (code, engine.asked()[-1], len(engine.jobs)) == (1, ("confirm", "inductor"), 5)
+    assert [job.isolation for job in engine.jobs] == ["fork"] * 4 + ["fresh"]
+    (event,) = verdicts(events)
+    assert (event.verdict, event.labels, event.notes) == ("FAIL", (), ())
+
+
+def test_a_failure_that_a_fresh_process_does_not_show_is_flaky(one: list[Variant]) -> None:
+    code, _, events = run(one, only("main", **wrong()), confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (1, "FLAKY", ("order-dependent",))
+    assert event.reason.startswith("run again in a fresh process: passes; at first: value at call 0")
+    assert event.findings and event.notes[0].startswith("order-dependent: beside other jobs: value; alone in a fresh")
+
+
+def test_another_exception_in_the_fresh_process_is_a_disagreement(one: list[Variant]) -> None:
+    def error(name: str) -> dict[str, Any]:
+        return {"findings": [{"oracle": "compile-error", "message": "m", "error": {"type": name, "message": "m"}}]}
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return error("A") if what == "main" else error("B") if what == "confirm" else {}
+
+    assert verdicts(run(one, script, confirm=True)[2])[0].verdict == "FLAKY"
+
+
+@pytest.mark.parametrize("answer", [{}, {"trust": {"verdict": "SKIP", "reason": "why"}}])
+def test_what_does_not_fail_is_not_confirmed(one: list[Variant], answer: dict[str, Any]) -> None:
+    assert len(run(one, only("main", **answer), confirm=True)[1].jobs) == 1
+
+
+def test_a_known_failure_is_not_confirmed(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "known:\n  - {oracle: [value], reason: known}")
+    code, engine, events = run(chosen, only("main", **wrong()), confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (0, "XFAIL")
+    assert "confirm" not in [purpose for purpose, _ in engine.asked()]
+
+
+@pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}, {"ended": "signal", "signal": "SIGKILL"}])
+def test_what_a_busy_machine_may_have_done_counts_alone(one: list[Variant], how: dict[str, Any]) -> None:
+    code, engine, events = run(one, only("main", phase="backend", **how), confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (0, "PASS", ("order-dependent",))
+    assert [job.alone for job in engine.jobs if purpose(job) == "confirm"] == [True]
+    code, engine, events = run(one, only("main", "confirm", phase="backend", **how), confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (1, "ERROR")
+    assert [purpose(job) for job in engine.jobs].count("confirm") == 1
+
+
+def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return {**wrong(), "before": ("x", "y")} if job.isolation == "living" else {}
+
+    code, engine, events = run(one, script, isolation="living", confirm=True)
+    assert (code, [(purpose(job), job.isolation) for job in engine.jobs]) == (
+        0,
+        [("main", "living"), ("main", "fresh")],
+    )
+    (event,) = verdicts(events)
+    assert (event.verdict, event.labels) == ("PASS", ("order-dependent",))
+    assert event.notes == ("order-dependent: in one process after x, y: value; alone in a fresh process: passes",)
+
+
+def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", **wrong()), isolation="living", confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.stage, event.labels) == (1, "FAIL", "inductor", ())
+    assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh", "fresh"]
+
+
+# --- more than once ---
+
+
+def test_a_red_variant_is_retried_until_it_does_otherwise(one: list[Variant]) -> None:
+    answers = iter([wrong(), wrong(), {}])
+    script: Script = lambda job, what: next(answers) if what == "main" else {}  # noqa: E731
+    code, _, events = run(one, script, retries=5)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.attempts) == (1, "FLAKY", 3)
+    assert event.reason.startswith("3 runs disagree: 2 FAIL, 1 PASS; run 1: value at call 0")
+    assert sum(isinstance(e, VariantStarted) for e in events) == 1
+
+
+def test_retries_have_an_end_and_a_pass_needs_none(one: list[Variant]) -> None:
+    _, engine, events = run(one, only("main", **wrong()), retries=2)
+    assert (verdicts(events)[0].verdict, verdicts(events)[0].attempts) == ("FAIL", 3)
+    assert [purpose(job) for job in engine.jobs].count("main") == 3
+    assert len(run(one, passes, retries=2)[1].jobs) == 1
+
+
+def test_stress_runs_all_and_finds_the_odd_one(one: list[Variant]) -> None:
+    answers = iter([{}, {}, {}, wrong(), {}])
+    script: Script = lambda job, what: next(answers) if what == "main" else {}  # noqa: E731
+    (event,) = verdicts(run(one, script, stress=5)[2])
+    assert (event.verdict, event.attempts, event.oracles) == ("FLAKY", 5, ("value",))
+    assert event.reason.startswith("5 runs disagree: 4 PASS, 1 FAIL; run 4: value")
+    (event,) = verdicts(run(one, passes, stress=5)[2])
+    assert (event.verdict, event.attempts) == ("PASS", 5)
+
+
+def test_what_time_went_into(one: list[Variant]) -> None:
+    script: Script = lambda job, what: {"busy": 2.0}  # noqa: E731
+    (event,) = verdicts(run(one, script)[2])
+    assert event.spent["busy"] == 2.0
+    (event,) = verdicts(run(one, script, slow=0.5)[2])
+    assert event.labels == ("slow",)
 
 
 def test_ladders_of_several_variants_do_not_mix(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -110,4 +111,4 @@ def python_name(name: str) -> str:
 def temporary(taken: Iterable[str]) -> str:
     """A name for unnamed results that the case itself does not use."""
     taken = set(taken)
-    return next(n for n in (*_TEMPORARIES, *(f"y{i}" for i in range(1, 1000))) if n not in taken)
+    return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in range(1, 1000))) if n not in taken)

@@ -278,6 +278,8 @@ def _names_made(chain: Iterable[Node]) -> set[str]:
 def _prose(text: str) -> str:
     """Text for the docstring: nothing in it ends the string, escapes a letter or begins a line by itself."""
     text = text.replace("\\", "\\\\").replace('"', "'")
+    if text.isprintable():
+        return text
     return "".join(
         c if c.isprintable() or c == "\n" else " " if c in "\t\r" else ascii(c)[1:-1].replace("\\", "\\\\")
         for c in text

@@ -1,4 +1,4 @@
-"""A job's process, seen from control: what it says, the limits it is held to, and what its end means."""
+"""A job in its process, seen from control: what it says, the limits it is held to, and what its end means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from runner.engine import kin
-from runner.engine.connections import Channel
 from runner.engine.memory import Meter
 from runner.engine.messages import Job, Outcome
 from runner.engine.process import tail
@@ -39,7 +38,11 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """The process of a job, from the request to fork it on. Times are monotonic seconds, ``limit`` is in bytes."""
+    """A job, from the order to run it on. Times are monotonic seconds, ``limit`` is in bytes.
+
+    Of the process in which it runs, ``before`` holds the ids of the jobs that it had run, and ``held`` the bytes that
+    it held, where it was not forked for this job.
+    """
 
     task: Task
     limit: int
@@ -49,11 +52,12 @@ class Child:
     sent: float = field(default_factory=time.monotonic)
     began: float | None = None
     pid: int = 0
+    before: tuple[str, ...] = ()
+    held: int | None = None
     phase: str = "load"
     outcome: Mapping[str, Any] | None = None
     broken: str | None = None
     detail: str = ""
-    _channel: Channel | None = None
     _meter: Meter | None = None
     _spoke: float = math.inf  # when its last word came
     _cause: str = ""  # "timeout" or "memory", once control has decided to end it
@@ -61,7 +65,7 @@ class Child:
     _killed: float = math.inf
 
     def order(self) -> dict[str, Any]:
-        """What its server is told, to fork it."""
+        """What the worker is told of it."""
         job = self.task.job
         return {
             "ticket": self.task.ticket,
@@ -73,9 +77,8 @@ class Child:
 
     # What it says.
 
-    def begin(self, channel: Channel, pid: int) -> None:
-        """It runs, as process ``pid``, and has opened ``channel``."""
-        channel.owner, self._channel = self, channel
+    def begin(self, pid: int) -> None:
+        """It runs, in process ``pid``."""
         self.pid = pid
         self.began = time.monotonic()
 
@@ -89,16 +92,16 @@ class Child:
             elif "broken" in message:
                 self.broken, self._spoke = str(message["broken"]), time.monotonic()
 
-    def listen(self) -> None:
-        """Take what has arrived and was not read yet."""
-        if self._channel is not None:
-            for message in self._channel.receive()[0]:
-                self.take(message)
-
     @property
     def decided(self) -> bool:
         """Whether it is known how the job ends, be it by its own word or because control ends it."""
         return self.outcome is not None or self.broken is not None or bool(self._cause)
+
+    @property
+    def fine(self) -> bool:
+        """Whether it has ended, without a failure or a doubt."""
+        result = self.outcome
+        return result is not None and not self._cause and not any(map(result.get, ("findings", "trust", "error")))
 
     # Its limits.
 
@@ -127,7 +130,7 @@ class Child:
     def _check_memory(self, table: Mapping[int, kin.Process], now: float) -> None:
         """Its memory, and the disk that its log takes."""
         if self._meter is None:
-            self._meter = Meter(self.pid)
+            self._meter = Meter(self.pid, self.held)
         detail = self._meter.read(table).over(self.limit)
         if detail:
             self._cause, self.detail = "memory", detail
@@ -144,8 +147,7 @@ class Child:
     # Its end.
 
     def conclude(self, status: int | None) -> Outcome:
-        """The outcome, now that the process has ended with wait status ``status`` (None if unknown)."""
-        kin.end_family(self.pid, reaped=status is not None)  # and what outlived it
+        """The outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
         exit_status = os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
         ended, detail = self._cause, self.detail
@@ -174,14 +176,14 @@ class Child:
             stack=tail(self.stack, 1 << 16),
             output=tail(self.log),
             detail=detail,
+            before=self.before,
+            busy=now - self.sent,
         )
         self.forget()
         return outcome
 
     def forget(self) -> None:
-        """Close its connection and remove its files that nobody will read."""
-        if self._channel is not None:
-            self._channel.close()
+        """Remove its files that nobody will read."""
         with contextlib.suppress(OSError):
             self.stack.unlink(missing_ok=True)
             if not self.keep_log or self.log.stat().st_size == 0:

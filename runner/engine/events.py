@@ -7,6 +7,7 @@ An event is one JSON object a line; its key ``event`` names its class.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,8 @@ class RunStarted:
     cwd: str = ""  # where the command ran: ``resume`` and ``rerun`` go back there
     plan: str = ""  # a hash of what is planned, all shards together
     shard: str = ""  # such as 2/4
+    planned: int = 0  # how many variants are announced next
+    total: int = 0  # how many all shards together announce; 0 where nobody counted
     engine: str = "local"
 
 
@@ -84,6 +87,7 @@ class VariantPlanned:
     file: str
     line: int
     column: int = 1
+    number: int = 0  # its place in the plan, all shards together, from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class VariantFinished:
     verdict: str
     seconds: float
     column: int = 1
+    number: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
     stage: str | None = None
     oracles: tuple[str, ...] = ()
@@ -140,6 +145,7 @@ class VariantFinished:
     cached: str | None = None  # the run whose result this is; nothing ran
     attempts: int = 1  # how often it ran, with --retries or --stress
     host: str | None = None  # the cluster's node that ran it
+    spent: Mapping[str, float] = field(default_factory=dict)  # seconds over all its jobs: busy (of a slot), torch, load, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +179,19 @@ _CLASSES: dict[str, type] = {
 _NAMES = {cls: name for name, cls in _CLASSES.items()}
 
 
+_FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in (*_NAMES, Finding)}
+
+
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as a plain dict, its kind under ``event``."""
-    return {"event": _NAMES[type(event)], **dataclasses.asdict(event)}
+    """The event as a plain dict, its kind under ``event``. What it holds is the event's own, not a copy."""
+    data = {"event": _NAMES[type(event)], **_plain(event)}
+    if isinstance(event, VariantFinished):
+        data["findings"] = [_plain(finding) for finding in event.findings]
+    return data
+
+
+def _plain(value: Event | Finding) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in _FIELDS[type(value)]}
 
 
 def from_json(data: Mapping[str, Any]) -> Event | None:
@@ -183,17 +199,17 @@ def from_json(data: Mapping[str, Any]) -> Event | None:
     cls = _CLASSES.get(data.get("event", ""))
     if cls is None:
         return None
-    known = {f.name for f in dataclasses.fields(cls)}
-    values = {key: _frozen(value) for key, value in data.items() if key in known}
+    values = {key: _frozen(data[key]) for key in _FIELDS[cls] if key in data}
     if cls is VariantFinished:
         values["findings"] = tuple(_finding(f) for f in data.get("findings", ()))
     return cls(**values)  # type: ignore[no-any-return]
 
 
 def _finding(data: Mapping[str, Any]) -> Finding:
-    known = {f.name for f in dataclasses.fields(Finding)}
-    return Finding(**{key: value for key, value in data.items() if key in known})
+    return Finding(**{key: data[key] for key in _FIELDS[Finding] if key in data})
 
 
 def _frozen(value: Any) -> Any:
+    if isinstance(value, str):  # a long journal says the same ids, files and versions again and again
+        return sys.intern(value)
     return tuple(value) if isinstance(value, list) else value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -23,10 +23,17 @@ class Journal:
     Args:
         path: the file; its folder is made. An existing journal is continued.
         on_problem: takes one line for people.
+        stamp: keys that every line gets beside the event's own, which win.
     """
 
-    def __init__(self, path: str | os.PathLike[str], on_problem: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        on_problem: Callable[[str], None] | None = None,
+        stamp: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._stamp = dict(stamp or {})
         self.lost = 0
         self._on_problem = on_problem
         self._descriptor = -1
@@ -36,7 +43,7 @@ class Journal:
 
     def write(self, event: Event) -> bool:
         """Append one event and hand it to the operating system. Returns whether it is in the file."""
-        line = json.dumps(to_json(event), default=repr).encode() + b"\n"
+        line = json.dumps({**self._stamp, **to_json(event)}, default=repr).encode() + b"\n"
         if not self._open():
             self.lost += 1
             return False

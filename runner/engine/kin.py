@@ -7,12 +7,13 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PF_FORKNOEXEC = 0x40
+_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # CONFIG_PROC_CHILDREN
 _DRIVERS = "g++ gcc c++ cc clang++ clang amdclang++ amdclang icpx icx nvcc hipcc"
 _PASSES = "cc1plus cc1 lto1 cicc cudafe++ ptxas ptxas-blackwell fatbinary as"
 _LINKERS = "collect2 lto-wrapper ld ld.bfd ld.gold ld.lld ld.mold lld mold nvlink"
@@ -48,28 +49,60 @@ def signal_name(number: int) -> str:
 
 def processes() -> dict[int, Process]:
     """The process table, by id. Costs about 20 microseconds a process."""
-    table = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
+    found = (stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    return {one.pid: one for one in found if one is not None}
+
+
+def trees(roots: Iterable[int]) -> dict[int, Process]:
+    """Processes and all their descendants, by id; the whole table where the kernel does not list children."""
+    table: dict[int, Process] = {}
+    queue = list(roots)
+    while queue:
+        pid = queue.pop()
+        one = None if pid in table else stat(pid)
+        if one is None:
             continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as file:
-                start, _, rest = file.read().rpartition(b")")
-        except OSError:
-            continue  # it has just ended
-        fields = rest.split()
-        state, parent, group, session = fields[:4]
-        table[int(entry)] = Process(
-            pid=int(entry),
-            parent=int(parent),
-            group=int(group),
-            session=int(session),
-            zombie=state in b"ZX",
-            resident=int(fields[21]) * _PAGE,
-            copy=bool(int(fields[6]) & _PF_FORKNOEXEC),
-            name=start.partition(b"(")[2].decode(errors="surrogateescape"),
-        )
+        table[pid] = one
+        children = _children(pid)
+        if children is None:
+            return processes()
+        queue += children
     return table
+
+
+def _children(pid: int) -> list[int] | None:
+    """Children of all threads of a process; None if the kernel was built without such lists."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has just ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            try:
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    found += map(int, file.read().split())
+            except OSError:
+                if not _LISTS_CHILDREN:
+                    return None
+    return found
+
+
+def stat(pid: int) -> Process | None:
+    """One line of the process table; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            start, _, rest = file.read().rpartition(b")")
+    except OSError:
+        return None
+    fields = rest.split()
+    state, parent, group, session = fields[:4]
+    return Process(
+        pid=pid,
+        parent=int(parent),
+        group=int(group),
+        session=int(session),
+        zombie=state in b"ZX",
+        resident=int(fields[21]) * _PAGE,
+        copy=bool(int(fields[6]) & _PF_FORKNOEXEC),
+        name=start.partition(b"(")[2].decode(errors="surrogateescape"),
+    )
 
 
 def family(pid: int, table: Mapping[int, Process]) -> list[Process]:

@@ -1,10 +1,12 @@
-"""The engine on this machine: slots, one forked process a job, time and memory limits, and what each death means.
+"""The engine on this machine: slots, a process for each job, time and memory limits, and what each death means.
 
-Single-threaded: everything happens inside ``wait``. Each environment has at most two worker servers (see
-``runner/worker/server.py``), one for the CPU and one for jobs on accelerators, which must not compile before it forks.
+Single-threaded: everything happens inside ``wait``. Each environment has at most two warm worker servers (see
+``runner/worker/server.py``), one for the CPU and one for jobs on accelerators, which must not compile before it forks;
+and cold ones, which have imported torch and nothing more, for ``fresh`` jobs.
 
-The engine hands jobs to servers (``servers.py``), a server has a child for each job that runs (``children.py``), and
-both talk over ``connections.py``.
+The engine hands jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own, and a
+worker a child for the job that it runs (``children.py``); both talk over ``connections.py``. Which job starts next is
+decided in ``schedule.py``, which GPU it gets in ``leases.py``.
 """
 
 from __future__ import annotations
@@ -20,12 +22,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from runner.engine import kin, process
+from runner.engine import leases, process
 from runner.engine.children import Child, Task
 from runner.engine.connections import Channel, Connections, socket_folder
 from runner.engine.memory import machine_memory
 from runner.engine.messages import Job, Outcome
-from runner.engine.servers import Server
+from runner.engine.schedule import next_start
+from runner.engine.servers import Kind, Server
+from runner.engine.workers import Worker
+
+KERNEL_CACHES = ("shared", "private")
+"""Where Inductor and Triton keep what they compile."""
 
 
 class LocalEngine:
@@ -39,23 +46,35 @@ class LocalEngine:
         warm: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         log_folder: str | os.PathLike[str] | None = None,
+        kernel_cache: str = "shared",
+        living_jobs: int = 50,
     ) -> None:
         """Make the engine's folder and socket; processes are started by the first jobs.
 
         Args:
             environments: a name to the Python executable that has torch.
             slots: how many jobs run at once.
-            warm: environment to ``none``, ``import`` or ``inductor`` (for jobs that use it): what its CPU server loads.
+            warm: environment to ``none``, ``import``, ``aot`` or ``inductor`` (where jobs compile so far): what its
+                CPU server loads.
             environ: environment variables for the workers, over control's own.
             log_folder: where what jobs print is kept (one file a job, empty ones removed); nowhere if None.
+            kernel_cache: ``shared`` with other runs of the same Python, or ``private``: new, and gone when we close.
+            living_jobs: after how many jobs a living worker is replaced.
+
+        Raises:
+            ValueError: ``kernel_cache`` is something else.
         """
         self._environments = dict(environments)
+        if kernel_cache not in KERNEL_CACHES:
+            raise ValueError(f"kernel_cache is {kernel_cache!r}, not one of {', '.join(KERNEL_CACHES)}")
         self._slots = max(1, slots)
+        self._living_jobs = max(1, living_jobs)
         self._warm = dict(warm or {})
         self._environ = dict(environ or {})
         # Never less than a compile needs: with many slots, or where memory grows on demand, the share would be tiny.
         self._default_memory = max(machine_memory() * 8 // 10 // self._slots, 2 << 30)
         self._folder = socket_folder()
+        self._kernels = self._folder / "kernels" if kernel_cache == "private" else None
         self._logs = self._folder
         if log_folder is not None:
             with contextlib.suppress(OSError):  # a log is not worth a run
@@ -63,7 +82,7 @@ class LocalEngine:
             self._logs = Path(log_folder).absolute()
         self._keep_logs = log_folder is not None
         self._connections = Connections(self._folder)
-        self._servers: dict[tuple[str, bool], Server] = {}
+        self._servers: dict[tuple[str, bool, str], Server] = {}
         self._done: list[Outcome] = []
         self._tickets = 0
         self._next_look = 0.0
@@ -97,22 +116,22 @@ class LocalEngine:
 
     def pending(self) -> int:
         """How many submitted jobs ``wait`` has not returned yet."""
-        waiting = sum(len(server.queue) + len(server.children) for server in self._servers.values())
-        return waiting + len(self._done)
+        return sum(server.unfinished for server in self._servers.values()) + len(self._done)
 
     def running(self) -> list[tuple[Job, float, str]]:
         """The jobs that run now, each with its seconds so far and its phase."""
         now = time.monotonic()
         return [
             (child.task.job, now - child.began, child.phase)
-            for child in self._children()
+            for server in self._servers.values()
+            for child in server.children
             if child.began is not None and child.outcome is None
         ]
 
     def hello(self, environment: str) -> Mapping[str, Any]:
         """What the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is up."""
-        found = [server.hello for (name, _), server in self._servers.items() if name == environment and server.hello]
-        return found[0] if found else {}
+        found = (server.hello for (name, *_), server in self._servers.items() if name == environment and server.hello)
+        return next(found, {})
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """Run jobs until at least one ends, ``timeout`` seconds pass (None: no limit), or none is left.
@@ -153,30 +172,48 @@ class LocalEngine:
     # Jobs find their servers.
 
     def _server(self, job: Job) -> Server:
-        key = (job.environment, job.device != "cpu")
+        accelerated = job.device != "cpu"
+        warm = "none" if job.isolation == "fresh" else self._warm.get(job.environment, "import")
+        if accelerated and warm not in ("none", "import"):
+            warm = "import"  # compiling, even for the CPU, would spoil CUDA for forked children
+        key = (job.environment, accelerated, warm)
         if key not in self._servers:
-            python = self._environments[job.environment]
-            warm = self._warm.get(job.environment, "import")
-            if key[1] and warm == "inductor":
-                warm = "import"  # compiling, even for the CPU, would spoil CUDA for forked children
+            environ = dict(self._environ)
+            if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
+                folder = self._kernels / str(list(self._environments).index(job.environment))
+                environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
             log = self._folder / f"server-{len(self._servers)}.log"
-            self._servers[key] = Server(python, warm, self._connections.address, self._environ, log)
+            python = self._environments[job.environment]
+            self._servers[key] = Server(python, warm, self._connections.address, environ, log)
         return self._servers[key]
-
-    def _children(self) -> list[Child]:
-        return [child for server in self._servers.values() for child in server.children.values()]
 
     def _start_jobs(self) -> None:
         """Fill the slots, in the order in which jobs were submitted as far as servers are ready."""
-        for server in self._servers.values():
-            if server.failure and server.queue:
+        servers = list(self._servers.values())
+        for server in servers:
+            if server.failure:
                 self._done += server.give_up()
-        while len(self._children()) < self._slots:
-            ready = [server for server in self._servers.values() if server.ready]
-            if not ready:
-                return
-            server = min(ready, key=lambda one: one.queue[0].ticket)
-            server.run(self._child(server.queue.popleft()))
+        while (start := next_start(servers, self._slots)) is not None:
+            task = start.server.queues[start.kind].popleft()
+            if start.resting is not None:
+                start.resting.hand(self._child(task))
+            else:
+                self._fork(start.server, start.kind, task, start.slot)
+
+    def _fork(self, server: Server, kind: Kind, task: Task, slot: int) -> None:
+        environ = {"RUNNER_SLOT": str(slot)}
+        gpu, share = "", 1.0
+        if kind.leased:
+            given = self._environ.get(leases.VARIABLE, os.environ.get(leases.VARIABLE))
+            gpus = leases.visible(given, int(server.hello.get("gpus", 0)))
+            workers = [worker for one in self._servers.values() for worker in one.workers.values()]
+            gpu = leases.choose(gpus, [worker.gpu for worker in workers])
+            if gpu:
+                environ[leases.VARIABLE] = gpu
+                share = leases.share(self._slots, len(gpus))
+        growth = self._default_memory // 4 if kind.living else None
+        worker = Worker(task.ticket, slot, gpu, kind.leased, growth, self._living_jobs, self._child(task))
+        server.run(worker, environ, share if share < 1 else None)
 
     def _child(self, task: Task) -> Child:
         name = f"{task.ticket:05d}-" + re.sub(r"[^\w.-]+", "_", task.job.name)[:80]
@@ -193,10 +230,7 @@ class LocalEngine:
             return
         for server in self._servers.values():
             self._done += server.check_start(now)
-        if self._children():
-            table = kin.processes()
-            for server in self._servers.values():
-                self._done += server.check_jobs(table, now)
+            self._done += server.check_jobs(now)
         self._next_look = now + max(0.1, 20 * (time.monotonic() - now))
 
     # Messages find whom they concern.
@@ -206,8 +240,8 @@ class LocalEngine:
         for message in messages:
             if channel.owner is None:
                 self._introduce(channel, message)
-            elif isinstance(channel.owner, Child):
-                channel.owner.take(message)
+            elif isinstance(channel.owner, Worker):
+                self._done += channel.owner.take(message)
             else:
                 if "exit" in message:  # the job may have spoken without our knowing yet which connection is its own
                     for stranger in self._connections.strangers():
@@ -225,7 +259,7 @@ class LocalEngine:
             channel.close()
         elif "hello" in message:
             server.greet(channel, message["hello"])
-        elif (child := server.children.get(message.get("ticket", 0))) is not None:
-            child.begin(channel, message["pid"])
+        elif (worker := server.workers.get(message.get("ticket", 0))) is not None:
+            worker.begin(channel, message["pid"])
         else:
             channel.close()  # cancelled meanwhile

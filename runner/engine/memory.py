@@ -44,10 +44,13 @@ def _gib(size: int) -> str:
 class Meter:
     """Measures one job, again and again. It remembers what each forked process shared with its parent at first sight."""
 
-    def __init__(self, pid: int) -> None:
-        """Measure the job whose process is ``pid``, forked by its server."""
+    def __init__(self, pid: int, base: int | None = None) -> None:
+        """Measure the job whose process is ``pid``.
+
+        ``base`` is how many bytes it held before the job; if None, it was forked for it and held what its parent holds.
+        """
         self._pid = pid
-        self._shared: dict[int, int] = {}
+        self._shared: dict[int, int] = {} if base is None else {pid: base}
 
     def read(self, table: Mapping[int, kin.Process]) -> Held:
         """What the job holds according to the process table."""

@@ -53,6 +53,7 @@ class Job:
     )
     isolation: str = "fork"  # one of ISOLATION
     alone: bool = False  # nothing else may run on this machine meanwhile
+    cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Outcome:
     before: tuple[str, ...] = ()  # ids of the jobs that the same process had run before, oldest first (living workers)
     host: str = ""  # the node, when it was not this machine
     lost: int = 0  # how many nodes went away while they ran it, before this one
+    busy: float = 0.0  # seconds of a slot, from the order until the slot was free again
     cached: str = ""  # the run that this outcome comes from, when nothing was run
 
 

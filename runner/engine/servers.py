@@ -1,4 +1,4 @@
-"""A worker server, seen from control: its start and its hello, the jobs that it runs or will run, its death.
+"""A worker server, seen from control: its start and its hello, the jobs that wait for it, its workers, its death.
 
 What ends a job is returned as an ``Outcome`` by whatever method noticed it.
 """
@@ -10,20 +10,34 @@ import secrets
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.engine import children, kin, process
 from runner.engine.children import Child, Task
 from runner.engine.connections import Channel
 from runner.engine.messages import Job, Outcome
+from runner.engine.workers import Worker
 
 STARTUP = 900.0
 """Seconds that a server may take to import and warm up before it counts as hung; the first compile is slow."""
 RESTARTS = 5
 """How often a server is started again within a run."""
+
+
+class Kind(NamedTuple):
+    """What decides which worker may run a job, and when. Jobs of one kind run in the order of their tickets."""
+
+    living: bool
+    leased: bool  # wants a GPU of its own: device ``cuda`` without an index
+    alone: bool
+
+    @staticmethod
+    def of(job: Job) -> Kind:
+        """The kind of a job."""
+        return Kind(job.isolation == "living", job.device == "cuda", job.alone)
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +56,8 @@ class Server:
     channel: Channel | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
-    queue: deque[Task] = field(default_factory=deque)
-    children: dict[int, Child] = field(default_factory=dict)  # by ticket
+    queues: dict[Kind, deque[Task]] = field(default_factory=dict)
+    workers: dict[int, Worker] = field(default_factory=dict)  # by their tickets
     _popen: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
     _starts: int = 0
@@ -52,41 +66,63 @@ class Server:
 
     def add(self, task: Task) -> None:
         """Queue a job, and start if that has not happened."""
-        self.queue.append(task)
+        self._queue(task).append(task)
         if self._popen is None and not self.failure:
             self._start()
 
-    @property
-    def ready(self) -> bool:
-        """Whether it may take its next job now. A job whose server died under it runs alone the second time."""
-        if not self.queue or self.failure or self.channel is None or not self.hello:
-            return False
-        suspect = self.queue[0].deaths > 0 or any(child.task.deaths for child in self.children.values())
-        return not (suspect and self.children)
+    def _queue(self, task: Task) -> deque[Task]:
+        return self.queues.setdefault(Kind.of(task.job), deque())
 
-    def run(self, child: Child) -> None:
-        """Ask for the process of a job, which is no longer queued."""
+    @property
+    def waiting(self) -> list[Task]:
+        """The jobs that wait, oldest first."""
+        return sorted((task for queue in self.queues.values() for task in queue), key=lambda task: task.ticket)
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs wait or run."""
+        return sum(map(len, self.queues.values())) + len(self.children)
+
+    @property
+    def children(self) -> list[Child]:
+        """The jobs that run."""
+        return [worker.child for worker in self.workers.values() if worker.child is not None]
+
+    def ready(self) -> Iterator[tuple[Kind, Task]]:
+        """The next job of each kind, where it may run now. One whose server died under it runs alone the second time."""
+        if self.failure or self.channel is None or not self.hello:
+            return
+        running = self.children
+        suspect = any(child.task.deaths for child in running)
+        for kind, queue in self.queues.items():
+            if queue and not (running and (suspect or queue[0].deaths)):
+                yield kind, queue[0]
+
+    def run(self, worker: Worker, environ: Mapping[str, str], share: float | None) -> None:
+        """Ask for a process, for a job that is no longer queued."""
         assert self.channel is not None
-        self.children[child.task.ticket] = child
-        self.channel.send(child.order())  # a server that is gone is noticed when its connection is next read
+        self.workers[worker.ticket] = worker
+        self.channel.send(worker.order(environ, share))  # a server that is gone is noticed when it is next read
 
     def cancel(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
         dropped = []
-        for child in self.children.values():
-            kin.end_family(child.pid)
-            child.forget()
-            dropped.append(child.task.job)
-        dropped += [task.job for task in self.queue]
-        self.children.clear()
-        self.queue.clear()
+        for worker in list(self.workers.values()):
+            if worker.child is not None:
+                worker.kill()
+                worker.forget()
+                worker.child.forget()
+                dropped.append(worker.child.task.job)
+                del self.workers[worker.ticket]
+        dropped += [task.job for task in self.waiting]
+        self.queues.clear()
         return dropped
 
     def give_up(self) -> list[Outcome]:
         """What becomes of the jobs that wait, once it is clear that there will be no server."""
         detail = "\n".join(filter(None, (self.failure, process.tail(self.log).strip())))
-        outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.queue]
-        self.queue.clear()
+        outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.waiting]
+        self.queues.clear()
         return outcomes
 
     # What it says.
@@ -100,25 +136,44 @@ class Server:
             self.hello = hello
 
     def take(self, message: Mapping[str, Any]) -> list[Outcome]:
-        """Act on one of its messages about a job."""
-        child = self.children.get(message.get("ticket", 0))
-        if child is None:
+        """Act on one of its messages about a worker."""
+        worker = self.workers.get(message.get("ticket", 0))
+        if worker is None:
             if "forked" in message:
                 kin.end_family(message["forked"])  # cancelled before it began
         elif "forked" in message:
-            child.pid = message["forked"]
-        elif "refused" in message:
-            child.broken = f"no process could be forked: {message['refused']}"
-            return [self._finish(child, None)]
+            worker.pid = message["forked"]
+            if worker.child is not None:
+                worker.child.pid = worker.pid
+        elif "refused" in message and worker.child is not None:
+            worker.child.broken = f"no process could be forked: {message['refused']}"
+            return [self._finish(worker, None)]
         elif "exit" in message:
-            child.listen()  # its last words may still wait on its own connection
-            return [self._finish(child, message["status"])]
+            return self._ended(worker, message["status"])
         return []
 
-    def _finish(self, child: Child, status: int | None) -> Outcome:
-        outcome = child.conclude(status)
-        self.children.pop(child.task.ticket, None)
-        return outcome
+    def _ended(self, worker: Worker, status: int) -> list[Outcome]:
+        outcomes = worker.listen()  # its last words may still wait on its own connection
+        child = worker.child
+        if child is None:
+            self.workers.pop(worker.ticket, None)
+            worker.forget()
+        elif child.began is None and worker.before and not child.task.deaths:
+            self.workers.pop(worker.ticket, None)
+            worker.forget()
+            self._again(child)  # it died while it rested, before the job reached it
+        else:
+            outcomes.append(self._finish(worker, status))
+        return outcomes
+
+    def _again(self, child: Child) -> None:
+        child.task.deaths += 1
+        child.forget()
+        self._queue(child.task).appendleft(child.task)
+
+    def _finish(self, worker: Worker, status: int | None) -> Outcome:
+        self.workers.pop(worker.ticket, None)
+        return worker.conclude(status)
 
     # Limits.
 
@@ -132,15 +187,28 @@ class Server:
                 return self.died()
         return []
 
-    def check_jobs(self, table: Mapping[int, kin.Process], now: float) -> list[Outcome]:
+    def look(self) -> dict[int, kin.Process]:
+        """The process table as far as it concerns its jobs: itself, and its workers with all that they have started."""
+        table = kin.trees(worker.pid for worker in self.workers.values() if worker.child is not None and worker.pid)
+        if self._popen is not None and (own := kin.stat(self._popen.pid)) is not None:
+            table[own.pid] = own
+        return table
+
+    def check_jobs(self, now: float) -> list[Outcome]:
         """Hold its jobs to their limits."""
         outcomes = []
-        for child in list(self.children.values()):
+        table = self.look() if self.children else {}
+        for worker in list(self.workers.values()):
+            if worker.overdue(now):
+                worker.kill()
+            child = worker.child
+            if child is None:
+                continue
             if child.began is None:
                 if now - child.sent > children.UNREAPED + child.task.job.timeout and self._popen is not None:
                     kin.end_family(self._popen.pid)  # it hangs or was stopped; its death is handled elsewhere
             elif not child.check(table, now):
-                outcomes.append(self._finish(child, None))
+                outcomes.append(self._finish(worker, None))
         return outcomes
 
     # Its life.
@@ -162,23 +230,24 @@ class Server:
         how = kin.signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
         was_up, self._popen, self.channel = bool(self.hello), None, None
         outcomes = []
-        for child in reversed(list(self.children.values())):
-            child.listen()
-            kin.end_family(child.pid)
-            child.task.deaths += 1
-            if child.decided:
-                outcomes.append(self._finish(child, None))
-            elif child.task.deaths > 1:
-                child.detail = f"the worker server died twice while this job ran (the last time: {how})"
-                outcomes.append(self._finish(child, None))
+        for worker in sorted(self.workers.values(), key=Worker.age, reverse=True):  # so that the oldest waits first
+            outcomes += worker.listen()
+            worker.kill()
+            child = worker.child
+            if child is None:
+                worker.forget()
+            elif child.decided or child.task.deaths:
+                if not child.decided:
+                    child.detail = f"the worker server died twice while this job ran (the last time: {how})"
+                outcomes.append(self._finish(worker, None))
             else:
-                child.forget()
-                self.queue.appendleft(child.task)
-        self.children.clear()
+                worker.forget()
+                self._again(child)
+        self.workers.clear()
         if not self.failure and self._starts > (RESTARTS if was_up else 1):
             times = "" if was_up else " before it was up"
             self.failure = f"the worker server of {self.python} died {self._starts} times{times} (last: {how})"
-        if not self.failure and self.queue:
+        if not self.failure and any(self.queues.values()):
             self._start()
         return outcomes
 

@@ -42,12 +42,15 @@ _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "
           "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
 # Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
 
+_COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+_SUITE_ATTRIBUTES = ("name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "file")
+
 _Key = tuple[str, str]  # (variant id, torch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What a testcase says, rendered once: a file is rewritten many times."""
+    """What a testcase says."""
 
     kind: str = "skipped"
     type: str = "not-run"
@@ -59,76 +62,105 @@ class _Shown:
 
 
 @dataclass(slots=True)
-class _Group:
-    """One testsuite: what one suite runs from one file."""
+class _Suite:
+    """One testsuite: what one suite runs from one file. What is written of a testcase is kept until it changes."""
 
     file: str
     name: str
     classname: str
     cases: list[VariantPlanned | VariantFinished]
+    texts: list[bytes]
+    kinds: list[str]
+    seconds: list[float]
+    changed: set[int]  # places of testcases whose text is out of date
+    head: bytes = b""
+    tail: bytes = b""
 
 
 class _Model:
-    """The report so far. Takes events, gives XML."""
+    """The report so far. Takes events, gives XML.
 
-    def __init__(self, source: Source) -> None:
+    A run of 100,000 variants rewrites its file again and again, so nothing is rendered twice: a rewrite renders the
+    testcases that have changed and puts the texts together.
+    """
+
+    def __init__(self, dialect: Dialect, source: Source) -> None:
+        self._dialect = dialect
         self._source = source
         self._started: RunStarted | None = None
-        self._planned: dict[_Key, VariantPlanned | VariantFinished] = {}
-        self._shown: dict[_Key, _Shown] = {}
+        self._cases: dict[_Key, VariantPlanned | VariantFinished] = {}  # in the plan's order
+        self._results: dict[_Key, VariantFinished] = {}
+        self._suites: list[_Suite] | None = None  # None when the plan has changed since
+        self._places: dict[_Key, list[tuple[_Suite, int]]] = {}
+        self._several = False
 
     def add(self, event: Event) -> bool:
         """Take one event in; whether it changes the report."""
         if isinstance(event, RunStarted):
-            self._started = event
+            self._started, self._suites = event, None
         elif isinstance(event, VariantPlanned):
-            if (event.id, event.torch) in self._planned:
+            if (event.id, event.torch) in self._cases:
                 raise ValueError(f"planned twice: {event.id} (torch {event.torch})")
-            self._planned[event.id, event.torch] = event
-            self._shown[event.id, event.torch] = _Shown(properties=_properties(event))
+            self._cases[event.id, event.torch], self._suites = event, None
         elif isinstance(event, VariantFinished):
             key = (event.id, event.torch)
-            if key in self._shown and self._shown[key].type != "not-run":
+            if key in self._results and self._results[key].verdict != "NOT-RUN":
                 raise ValueError(f"finished twice: {event.id} (torch {event.torch})")
-            self._planned.setdefault(key, event)
-            self._shown[key] = _show(event, self._source)
+            self._results[key] = event
+            if key not in self._cases:
+                self._cases[key], self._suites = event, None
+            elif self._suites is not None:
+                for suite, place in self._places[key]:
+                    suite.changed.add(place)
         else:
             return False
         return True
 
-    def xml(self, dialect: Dialect) -> str:
-        """The whole document."""
-        from xml.etree import ElementTree
+    def xml(self) -> list[bytes]:
+        """The whole document, in pieces of UTF-8. ValueError when two testcases would have one name."""
+        from xml.etree.ElementTree import Element
 
-        from junit_xml import to_xml_report_string  # type: ignore[import-untyped, unused-ignore]
+        if self._suites is None:
+            self._arrange()
+        suites = self._suites or []
+        for suite in suites:
+            if suite.changed:
+                self._render(suite)
+        totals = {key: str(sum(s.kinds.count(kind) for s in suites)) for key, kind in _COUNTED[:2]}
+        spent = sum(float(f"{sum(suite.seconds):.3f}") for suite in suites)
+        root = Element("testsuites", {"name": "runner", "tests": str(sum(len(s.cases) for s in suites)), **totals,
+                                      "time": f"{spent:.3f}"})  # fmt: skip
+        head, tail = _around(root, "testsuite" if suites else "", 0)
+        pieces = [b'<?xml version="1.0" encoding="UTF-8"?>\n', head]
+        for number, suite in enumerate(suites):
+            pieces += [b"\n  " if number else b"", suite.head]
+            pieces += [piece for text in suite.texts for piece in (text, b"\n    ")]
+            pieces[-1] = suite.tail
+        return [*pieces, tail, b"\n"]
 
+    def _arrange(self) -> None:
+        """Sort the plan into suites, all of whose testcases are then to be rendered."""
         run = (self._started,) if self._started else ()
-        several = several_environments([*run, *self._planned.values()])
-        groups = list(self._groups())
-        text = to_xml_report_string(
-            [self._suite(group, several) for group in groups], prettyprint=False, encoding="utf-8"
-        )
-        root = ElementTree.fromstring(text.encode("utf-8"))
-        for suite, group in zip(root, groups, strict=True):
-            for testcase, case in zip(suite.findall("testcase"), group.cases, strict=True):
-                self._finish_case(testcase, case, group, dialect)
-            _finish_suite(suite)
-        titles = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
-        if len(set(titles)) != len(titles):
-            twice = next(title for index, title in enumerate(titles) if title in titles[:index])
-            raise ValueError(f"two testcases have the name {twice[0]} {twice[1]}")
-        totals = {key: str(sum(int(suite.get(key, "0")) for suite in root)) for key in ("tests", "failures", "errors")}
-        spent = sum(float(suite.get("time", "0")) for suite in root)
-        root.attrib = {"name": "runner", **totals, "time": f"{spent:.3f}"}
-        ElementTree.indent(root)
-        return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+        self._several = several_environments([*run, *self._cases.values()])
+        suites = list(self._groups())
+        titles: set[tuple[str, str]] = set()
+        places: dict[_Key, list[tuple[_Suite, int]]] = {}
+        for suite in suites:
+            for place, case in enumerate(suite.cases):
+                title = suite.classname, self._title(case)
+                if title in titles:
+                    raise ValueError(f"two testcases have the name {title[0]} {title[1]}")
+                titles.add(title)
+                places.setdefault((case.id, case.torch), []).append((suite, place))
+        self._suites, self._places = suites, places
 
-    def _groups(self) -> Iterator[_Group]:
+    def _groups(self) -> Iterator[_Suite]:
         """The testsuites: suites as the plan first names them, in each its files likewise, in each the plan's order."""
         members: dict[str, dict[str, list[VariantPlanned | VariantFinished]]] = {}
         runs: dict[str, set[str]] = {}  # file to the suites that run it
-        for case in self._planned.values():
-            file = shown_file(case.file)
+        shown = functools.cache(shown_file)
+        for case in self._cases.values():
+            file = shown(case.file)
             for suite in dict.fromkeys(case.suites or (case.suite,)):
                 members.setdefault(suite, {}).setdefault(file, []).append(case)
                 runs.setdefault(file, set()).add(suite)
@@ -136,77 +168,110 @@ class _Model:
         for suite, files in members.items():
             for file, cases in files.items():
                 # A spec file named on the command line is a suite of its own, and its name would only be said twice.
-                itself = shown_file(suite) == file or suite == cases[0].id.partition("::")[0]
+                itself = shown(suite) == file or suite == cases[0].id.partition("::")[0]
                 classname = _dotted(file)
                 if not itself and len(runs[file]) > 1:
                     classname = f"{_word(suite)}.{classname}"
                 # Two files may differ in nothing but separators (a/b.yaml, a_b.yaml); number the later one.
                 taken[classname] = taken.get(classname, 0) + 1
                 classname += f"-{taken[classname]}" if taken[classname] > 1 else ""
-                yield _Group(file, file if itself else f"{in_line(suite)}: {file}", classname, cases)
+                name = file if itself else f"{in_line(suite)}: {file}"
+                count = len(cases)
+                yield _Suite(
+                    file, name, classname, cases, [b""] * count, [""] * count, [0.0] * count, set(range(count))
+                )
 
-    def _suite(self, group: _Group, several: bool) -> Any:
-        from junit_xml import TestCase, TestSuite
+    def _title(self, case: VariantPlanned | VariantFinished) -> str:
+        title = case.id.partition("::")[2] or case.id
+        return in_line(title + (f" (torch {case.torch})" if self._several else ""))
 
-        cases = []
-        for case in group.cases:
-            shown = self._shown[case.id, case.torch]
-            title = case.id.partition("::")[2] or case.id
-            title += f" (torch {case.torch})" if several else ""
-            # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
-            facts = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in shown.properties)
-            entry = TestCase(in_line(title), group.classname, shown.seconds, stdout=cap(facts + shown.output))
-            if shown.kind == "failure":
-                entry.add_failure_info(shown.message, shown.body, shown.type)
-            elif shown.kind == "error":
-                entry.add_error_info(shown.message, shown.body, shown.type)
-            elif shown.kind == "skipped":
-                entry.add_skipped_info(shown.message, shown.body)
-            cases.append(entry)
+    def _render(self, suite: _Suite) -> None:
+        """Bring a suite's texts up to date."""
+        from junit_xml import TestSuite  # type: ignore[import-untyped, unused-ignore]
+
+        for place in sorted(suite.changed):
+            case = suite.cases[place]
+            result = self._results.get((case.id, case.torch))
+            shown = _show(result, self._source) if result else _Shown(properties=_properties(case))
+            suite.texts[place] = self._testcase(case, shown, suite)
+            suite.kinds[place], suite.seconds[place] = shown.kind, shown.seconds
+        suite.changed.clear()
         run = self._started
-        return TestSuite(
-            group.name,
-            cases,
+        element = TestSuite(
+            suite.name,
             hostname=in_line(run.host) if run else None,
             timestamp=_timestamp(run.started) if run else None,
             properties=_run_properties(run) if run else None,
-            file=group.file,
-        )
+            file=suite.file,
+        ).build_xml_doc()
+        # What junit-10.xsd refuses is left out, and the time is a plain number.
+        counts = {key: str(suite.kinds.count(kind)) for key, kind in _COUNTED}
+        values = {**element.attrib, "tests": str(len(suite.cases)), **counts, "time": f"{sum(suite.seconds):.3f}"}
+        element.attrib = {key: values[key] for key in _SUITE_ATTRIBUTES if key in values}
+        suite.head, suite.tail = _around(element, "testcase", 1)
 
-    def _finish_case(
-        self, testcase: Element, case: VariantPlanned | VariantFinished, group: _Group, dialect: Dialect
-    ) -> None:
-        """Attributes in one order, the types junit-xml has no word for, and what only the extended dialect says."""
-        from xml.etree.ElementTree import Element, SubElement
+    def _testcase(self, case: VariantPlanned | VariantFinished, shown: _Shown, suite: _Suite) -> bytes:
+        from xml.etree import ElementTree
 
-        shown = self._shown[case.id, case.torch]
+        from junit_xml import TestCase, TestSuite
+
+        # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
+        facts = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in shown.properties)
+        entry = TestCase(self._title(case), suite.classname, stdout=cap(facts + shown.output))
+        if shown.kind == "failure":
+            entry.add_failure_info(shown.message, shown.body, shown.type)
+        elif shown.kind == "error":
+            entry.add_error_info(shown.message, shown.body, shown.type)
+        elif shown.kind == "skipped":
+            entry.add_skipped_info(shown.message, shown.body)
+        testcase = TestSuite("", [entry]).build_xml_doc()[0]
+        # Attributes in one order, the types junit-xml has no word for, and what only the extended dialect says.
         words = testcase.attrib
         testcase.attrib = {"classname": words["classname"], "name": words["name"], "time": f"{shown.seconds:.3f}"}
         skipped = testcase.find("skipped")
         if skipped is not None:
             skipped.set("type", shown.type)
-        if dialect == "extended":
-            testcase.attrib |= {"file": group.file, "line": str(case.line)}
-            properties = Element("properties")
-            for key, value in shown.properties:
-                SubElement(properties, "property", {"name": key, "value": value})
-            testcase.insert(0, properties)
+        if self._dialect == "extended":
+            testcase.attrib |= {"file": suite.file, "line": str(case.line)}
+        ElementTree.indent(testcase, level=2)
+        text = ElementTree.tostring(testcase, encoding="unicode")
+        if self._dialect == "extended" and shown.properties:  # and so it has an output, which tells the same
+            start, end, rest = text.partition(">")  # of the first tag: in attributes ">" is written "&gt;"
+            text = start + end + _properties_xml(shown.properties) + rest
+        return text.encode("utf-8", "backslashreplace")
 
 
-def _finish_suite(suite: Element) -> None:
-    """Drop what junit-10.xsd refuses, write the time as a plain number, keep one order of attributes."""
-    spent = sum(float(testcase.get("time", "0")) for testcase in suite.findall("testcase"))
-    values = {**suite.attrib, "time": f"{spent:.3f}"}
-    order = ("name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "file")
-    suite.attrib = {key: values[key] for key in order if key in values}
+@functools.lru_cache(maxsize=4096)
+def _properties_xml(properties: tuple[tuple[str, str], ...]) -> str:
+    """A testcase's properties as they follow its first tag; thousands of testcases have the same."""
+    from xml.etree import ElementTree
+
+    element = ElementTree.Element("properties")
+    for key, value in properties:
+        ElementTree.SubElement(element, "property", {"name": key, "value": value})
+    ElementTree.indent(element, level=3)
+    return "\n      " + ElementTree.tostring(element, encoding="unicode")
+
+
+def _around(element: Element, inner: str, level: int) -> tuple[bytes, bytes]:
+    """What stands before and after the ``inner`` elements that an element is to hold; all of it and nothing if ``""``."""
+    from xml.etree import ElementTree
+
+    if inner:
+        ElementTree.SubElement(element, inner)
+    ElementTree.indent(element, level=level)
+    text = ElementTree.tostring(element, encoding="unicode").encode("utf-8", "backslashreplace")
+    # In attributes and texts "<" is written "&lt;", so this is found once.
+    head, _, tail = text.partition(f"<{inner} />".encode())
+    return head, tail
 
 
 def render(events: Sequence[Event], dialect: Dialect = "extended", *, source: Source = source_line) -> str:
     """The JUnit XML of a run, the same text for the same events. ValueError when two testcases would have one name."""
-    model = _Model(source)
+    model = _Model(dialect, source)
     for event in events:
         model.add(event)
-    return model.xml(dialect)
+    return b"".join(model.xml()).decode()
 
 
 class JUnitFile:
@@ -219,8 +284,8 @@ class JUnitFile:
         on_problem: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._model = _Model(_remembered(source_line))
-        self._file = LiveFile(path, lambda: self._model.xml(dialect), on_problem, clock)
+        self._model = _Model(dialect, _remembered(source_line))
+        self._file = LiveFile(path, self._model.xml, on_problem, clock)
         self._plan_written = False
         self._lost: str | None = None  # an event that could not be taken in: no later write makes up for it
 
@@ -265,7 +330,7 @@ def _remembered(source: Source) -> Source:
 
 def _show(event: VariantFinished, source: Source) -> _Shown:
     kind = KINDS.get(event.verdict, "" if event.verdict == "PASS" else "error")
-    message = headline(event)
+    message = headline(event) if kind else ""
     body = render_failure(event, source) if kind in ("failure", "error") else message
     return _Shown(
         kind=kind,
@@ -306,11 +371,18 @@ def _properties(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str
             ("verdict", event.verdict),
             ("labels", ", ".join(event.labels)),
             ("graphs", event.graphs),
+            ("cached", event.cached),
+            ("attempts", event.attempts if event.attempts > 1 else None),
+            ("host", event.host),
         ]
     else:
         facts.append(("verdict", "NOT-RUN"))
-    # "]]" would end the line's own bracket.
-    return tuple((key, one_line(str(value)).replace("]]", "] ]")) for key, value in facts if value not in (None, ""))
+    return tuple((key, _fact(str(value))) for key, value in facts if value not in (None, ""))
+
+
+@functools.lru_cache(maxsize=4096)
+def _fact(value: str) -> str:
+    return one_line(value).replace("]]", "] ]")  # "]]" would end the line's own bracket
 
 
 def _run_properties(run: RunStarted) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from runner.report.text import in_line
 
 NOT_RUN = "NOT-RUN"
 NOTHING = "-"  # this combination was never asked for
+_QUIET = ("PASS", "SKIP", NOT_RUN, NOTHING)  # what a long table leaves out
 
 Paint = Callable[[str, str], str]
 """(cell text, verdict) to the cell with colour."""
@@ -68,24 +70,47 @@ def build_grid(events: Iterable[Event]) -> Grid:
 def _blame(event: VariantFinished) -> str:
     """``inductor value``: the stage where there is one below the column's own backend, and the first oracle."""
     if event.verdict not in ("FAIL", "ERROR", "XFAIL"):
-        return ""
+        return "cached" if event.cached else ""
     stage = event.stage if event.stage and event.stage != event.backend else ""
     more = "+" if len(event.oracles) > 1 else ""
-    return " ".join(part for part in (stage, "".join(event.oracles[:1]) + more) if part)
+    cached = "cached" if event.cached else ""
+    return " ".join(part for part in (stage, "".join(event.oracles[:1]) + more, cached) if part)
 
 
-def render_table(events: Iterable[Event], width: int = 120, paint: Paint | None = None) -> str:
-    """The whole table as text, empty when nothing was planned.
+def render_table(
+    events: Iterable[Event], width: int = 120, paint: Paint | None = None, limit: int | None = None, hint: str = ""
+) -> str:
+    """The table as text, empty when nothing was planned.
 
     ``width`` is how wide it should be: longer ids go on in the next line, because a truncated id cannot be pasted.
+    Beyond ``limit`` rows only those are drawn that hold something other than PASS, SKIP and NOT-RUN, the first
+    ``limit`` of them; a last line says how many are missing, and ``hint`` where they are.
     """
     grid = build_grid(events)
+    rows = sum(len(section.rows) for section in grid.sections)
+    shortened = limit is not None and rows > limit
+    titled = len(grid.sections) > 1  # the heading tells suites apart; a lone suite needs none
+    if limit is not None and shortened:
+        _shorten(grid, limit)
     parts = []
     for section in grid.sections:
-        text = _draw(grid.columns, section, width, paint)
-        # The heading tells suites apart; a lone suite needs none.
-        parts.append(f"{in_line(section.suite)}\n{text}" if len(grid.sections) > 1 else text)
+        if section.rows:
+            text = _draw(grid.columns, section, width, paint)
+            parts.append(f"{in_line(section.suite)}\n{text}" if titled else text)
+    if shortened:
+        left = sum(len(section.rows) for section in grid.sections)
+        first = f" (the first {left:,} of them)" if left == limit else ""
+        said = f"{rows - left:,} of {rows:,} rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN{first}"
+        parts.append(f"{said}; {hint}" if hint else said)
     return "\n\n".join(parts)
+
+
+def _shorten(grid: Grid, limit: int) -> None:
+    """Leave out the rows in which there is nothing to see, and those beyond the limit."""
+    for section in grid.sections:
+        loud = {row: None for (row, _), (verdict, _) in section.cells.items() if verdict not in _QUIET}
+        section.rows = {row: None for row in itertools.islice((row for row in section.rows if row in loud), limit)}
+        limit -= len(section.rows)
 
 
 def _draw(columns: list[str], section: Section, width: int, paint: Paint | None) -> str:

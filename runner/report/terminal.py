@@ -7,12 +7,23 @@ watches.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from runner.engine.events import GREEN, RED, Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.engine.events import (
+    GREEN,
+    RED,
+    Event,
+    Notice,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+)
 from runner.report.failure import headline, render_failure
 from runner.report.table import NOT_RUN, render_table, several_environments
 from runner.report.text import duration, in_line, one_line, plural, seconds
@@ -27,6 +38,8 @@ WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not r
 _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", NOT_RUN)
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 _SHOWN = 8  # running variants in the status line
+_ROWS = 2000  # of the table: nobody reads a longer one on a screen
+_BLOCKS = 500  # failures in full
 _SLOW = 60.0  # seconds between two remarks in a log that something is still running
 
 
@@ -50,7 +63,10 @@ def modes(stream: TextIO, environ: Mapping[str, str]) -> tuple[bool, bool]:
 
 
 class Reporter:
-    """Prints events as they come. ``reports`` are files that other reports write, named at the end."""
+    """Prints events as they come. ``reports`` are files that other reports write, named at the end.
+
+    At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise.
+    """
 
     def __init__(
         self,
@@ -59,7 +75,11 @@ class Reporter:
         reports: Sequence[str] = (),
         width: int | None = None,
         environ: Mapping[str, str] | None = None,
+        whole: bool = False,
+        slow: float = _SLOW,
     ) -> None:
+        self._slow = slow
+        self._whole = whole
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
         self._colour, self._live = modes(self._stream, self._environ)
@@ -69,12 +89,14 @@ class Reporter:
         self._finished: list[VariantFinished] = []
         self._started: RunStarted | None = None
         self._planned = 0
+        self._red = 0
         self._warnings = 0
         self._several = False
         self._status: Live | None = None
         self._said: dict[str, float] = {}  # running variant to when to speak of it again
         self._closed = False
         self._broken = False
+        self._muted = False
 
     # --- events ----------------------------------------------------------------------------
 
@@ -85,6 +107,8 @@ class Reporter:
             self._events.append(event)
             self._several = several_environments(self._events)
             self._line(self._paint(in_line(self._banner(event)), "dim"))
+        elif isinstance(event, RunResumed):
+            self._line(self._paint(f"run {event.run} goes on: {event.finished} verdicts stand already", "dim"))
         elif isinstance(event, VariantPlanned):
             self._planned += 1
             self._events.append(event)
@@ -92,6 +116,7 @@ class Reporter:
             if not self._finished:
                 self._several = several_environments([*self._events, event])
             self._finished.append(event)
+            self._red += event.verdict in RED
             self._events.append(event)
             self._line(self._result(event))
         elif isinstance(event, Notice):
@@ -101,6 +126,12 @@ class Reporter:
         elif isinstance(event, RunFinished):
             self._stop_status()
             self._end(event)
+
+    def replay(self, event: Event) -> None:
+        """Take in an event of an earlier part of the run, which was printed then."""
+        self._muted = True
+        self.handle(event)
+        self._muted = False
 
     def _banner(self, event: RunStarted) -> str:
         versions = dict.fromkeys(str(environment.get("torch")) for environment in event.environments)
@@ -112,7 +143,8 @@ class Reporter:
         verdict = self._paint(f"{event.verdict:>7}", colour_of(event.verdict))
         torch = f" torch {event.torch}" if self._several else ""
         total = max(self._planned, len(self._finished))
-        line = f"{verdict} [{seconds(event.seconds):6.2f}s] {in_line(event.id + torch)} ({len(self._finished)}/{total})"
+        time = " cached" if event.cached else f"{seconds(event.seconds):6.2f}s"
+        line = f"{verdict} [{time}] {in_line(event.id + torch)} ({len(self._finished)}/{total})"
         return line if event.verdict == "PASS" else f"{line} - {self._paint(headline(event, 100), 'dim')}"
 
     def tick(self, running: list[tuple[str, float, str]]) -> None:
@@ -126,11 +158,11 @@ class Reporter:
                 self._broken = True
             return
         now_running = {f"{id_} {remark}".rstrip(): time for id_, time, remark in running}
-        self._said = {title: self._said.get(title, _SLOW) for title in now_running}
+        self._said = {title: self._said.get(title, self._slow) for title in now_running}
         for title, time in now_running.items():
             if time >= self._said[title]:
                 self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._said[title]:.0f}s] {in_line(title)}")
-                self._said[title] = (time // _SLOW + 1) * _SLOW
+                self._said[title] = (time // self._slow + 1) * self._slow
 
     def close(self) -> None:
         """Take the status line away. Safe to call twice, and without a RunFinished."""
@@ -141,7 +173,10 @@ class Reporter:
 
     def _end(self, event: RunFinished) -> None:
         paint = (lambda text, verdict: self._paint(text, colour_of(verdict))) if self._colour else None
-        table = render_table(self._events, self._width or shutil.get_terminal_size((120, 24)).columns, paint)
+        width = self._width or shutil.get_terminal_size((120, 24)).columns
+        folder = self._started.folder if self._started else ""
+        hint = f"runner report {shlex.quote(folder)} > FILE writes them all" if folder else ""
+        table = render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
         if table:
             self._line("\n" + table)
         order: dict[tuple[str, str], int] = {}
@@ -149,10 +184,15 @@ class Reporter:
             if isinstance(planned, VariantPlanned):
                 order[planned.id, planned.torch] = len(order)
         red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
-        for result in sorted(red, key=lambda result: order.get((result.id, result.torch), len(order))):
+        red.sort(key=lambda result: order.get((result.id, result.torch), len(order)))
+        shown = red if self._whole else red[:_BLOCKS]
+        for result in shown:
             torch = f" torch {result.torch}" if self._several else ""
             title = f"{result.verdict} {in_line(result.id + torch)}"
             self._line(f"\n{self._paint(title, 'red')}\n{render_failure(result)}")
+        if len(red) > len(shown):
+            more = f"and {len(red) - len(shown):,} more, which the reports hold"
+            self._line("\n" + more + (f"; {hint}" if hint else ""))
         self._line("\n" + self._summary(event))
         if self._reports:
             self._line("reports: " + in_line(", ".join(self._reports)))
@@ -172,6 +212,8 @@ class Reporter:
             self._paint(f"{counts[verdict]} {WORDS.get(verdict, verdict.lower())}", colour_of(verdict))
             for verdict in ordered
         ] or ["nothing ran"]
+        if cached := sum(result.cached is not None for result in self._finished):
+            parts.append(f"{cached} of them cached")
         if self._warnings:
             parts.append(self._paint(plural(self._warnings, "warning"), "yellow"))
         text = f"{', '.join(parts)} in {duration(event.seconds)}"
@@ -184,7 +226,7 @@ class Reporter:
 
     def _line(self, text: str) -> None:
         """One or more lines. A reader that went away (``| head``) or a full disk must not end the run."""
-        if self._broken:
+        if self._broken or self._muted:
             return
         try:
             encoding = self._stream.encoding or "utf-8"
@@ -228,7 +270,7 @@ class Reporter:
 
         done, total = len(self._finished), max(self._planned, len(self._finished), 1)
         filled = 24 * done // total
-        red = sum(result.verdict in RED for result in self._finished)
+        red = self._red
         lines = [("━" * filled, "red" if red else "green"), ("━" * (24 - filled), "dim"), (f" ({done}/{total})", "")]
         if red:
             lines.append((f" {red} red", "red"))

@@ -8,8 +8,8 @@ import sys
 from runner import exits
 from runner.engine.events import Event, VariantFinished
 from runner.engine.local import LocalEngine
+from runner.environments import find_environments
 from runner.plan import plan, warmth
-from runner.running import find_environments
 from runner.selftest import SPEC, judge, table, variants
 from runner.session import Options, Session
 

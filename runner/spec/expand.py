@@ -41,6 +41,7 @@ def expand(
     limits = limits or Limits()
     shown = _shown_files({case.file for suite in suites for case in suite.cases})
     found: dict[str, Variant] = {}
+    alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
     for suite in suites:
         wanted = parse_selection(suite.select) if suite.select else None
         chosen = _chosen(suite, suites, backends)
@@ -57,16 +58,19 @@ def expand(
                 other = found.get(variant.id)
                 if other is None:
                     found[variant.id] = variant
-                elif other.backend != variant.backend:
+                    if len(found) > limits.variants:
+                        raise InputError([Diagnostic(case.span, _too_many(limits), "raise it with --limit variants=N")])
+                    continue
+                if other.backend != variant.backend:
                     message = f"backend {variant.backend.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
                     raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
-                elif _meaning(other.case) != _meaning(case):
+                pair = id(other.case), id(case)
+                if other.case is not case and pair not in alike and _meaning(other.case) != _meaning(case):
                     message = f"case {case.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
                     raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
-                elif suite.name not in other.suites:
+                alike.add(pair)
+                if suite.name not in other.suites:
                     found[variant.id] = replace(other, suites=(*other.suites, suite.name))
-                if len(found) > limits.variants:
-                    raise InputError([Diagnostic(case.span, _too_many(limits), "raise it with --limit variants=N")])
     return list(found.values())
 
 
@@ -110,19 +114,28 @@ def _case_variants(
     dtypes = tuple(d for d in case.dtypes if d in suite.dtypes) if suite.dtypes else case.dtypes
     names = [axis for axis in case.axes if axis != "devices"]
     names += [axis for axis in (*case.params, *MODE_AXES) if axis not in names]
-    columns = [case.params[n] if n in case.params else getattr(case, n) for n in names]
-    for chosen in itertools.product(*columns):
-        axes = dict(zip(names, chosen, strict=True))
+    suites = (suite.name,)
+    start = f"{where}::{case.name}["
+    # What a combination is called is put together from words that are made once: there may be 100,000 of them.
+    ends = [
+        (f"{dtype},{device}]@{backend.name}", backend, dtype, device)
+        for dtype, device, backend in itertools.product(dtypes, own_devices, backends)
+    ]
+    for chosen in itertools.product(*(_told(case, name) for name in names)):
+        axes = {name: value for name, (value, _) in zip(names, chosen, strict=True)}
         params = {name: axes[name] for name in case.params}
         if any(all(params.get(key) == value for key, value in out.items()) for out in case.exclude):
             continue
-        told = [f"{n}={_word(axes[n])}" for n, column in zip(names, columns, strict=True) if len(column) > 1]
-        for dtype, device, backend in itertools.product(dtypes, own_devices, backends):
-            label = f"{where}::{case.name}[{','.join([*told, dtype, device])}]"
-            modes = {name: axes[name] for name in MODE_AXES}
-            yield Variant(
-                f"{label}@{backend.name}", case, where, backend, dtype, device, params, suites=(suite.name,), **modes
-            )
+        modes = {name: axes[name] for name in MODE_AXES}
+        label = start + "".join([word for _, word in chosen])
+        for end, backend, dtype, device in ends:
+            yield Variant(label + end, case, where, backend, dtype, device, params, suites=suites, **modes)
+
+
+def _told(case: Case, axis: str) -> list[tuple[Any, str]]:
+    """The values of an axis, each with what ids say of it: nothing where there is no other."""
+    values = case.params[axis] if axis in case.params else getattr(case, axis)
+    return [(value, f"{axis}={_word(value)}," if len(values) > 1 else "") for value in values]
 
 
 def _word(value: Any) -> str:

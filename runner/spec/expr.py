@@ -10,6 +10,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 MAX_LENGTH = 500
@@ -53,8 +54,9 @@ class ExpressionError(ValueError):
         self.offset = offset
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> ast.expr:
-    """The checked syntax tree of ``text`` (what stands between the braces).
+    """The checked syntax tree of ``text`` (what stands between the braces). One tree serves many: it is not to be changed.
 
     Raises ExpressionError for anything but arithmetic, comparisons, ``min max len abs`` and shapes.
     """
@@ -74,18 +76,20 @@ def parse(text: str) -> ast.expr:
     return tree
 
 
-def names(tree: ast.expr) -> set[str]:
+@lru_cache(maxsize=1024)
+def names(tree: ast.expr) -> frozenset[str]:
     """Every name that the expression uses, functions left out; ``self.c`` counts as ``self``."""
     called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called)
 
 
-def attributes_of_self(tree: ast.expr) -> set[str]:
+@lru_cache(maxsize=1024)
+def attributes_of_self(tree: ast.expr) -> frozenset[str]:
     """``c`` for every ``self.c``; an empty text for a ``self`` that stands alone."""
     owners = {
         id(n.value): n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
     }
-    return {owners.get(id(n), "") for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "self"}
+    return frozenset(owners.get(id(n), "") for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "self")
 
 
 def is_static(tree: ast.expr, params: Mapping[str, Any]) -> bool:

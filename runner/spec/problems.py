@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from runner.diagnostics import Diagnostic, Span
@@ -13,7 +13,14 @@ class Problems:
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
-        self.found: list[Diagnostic] = []
+        self.errors = 0
+        """How many errors so far."""
+        self._found: dict[Diagnostic, None] = {}  # there may be thousands, and each is kept once
+
+    @property
+    def found(self) -> list[Diagnostic]:
+        """All of it, in the order found."""
+        return list(self._found)
 
     def error(self, span: Span, message: str, hint: str = "") -> None:
         """Something that makes the file unusable."""
@@ -23,17 +30,17 @@ class Problems:
         """Something that a person should look at, and that changes nothing."""
         self._add(Diagnostic(span, message, hint, "warning"))
 
-    @property
-    def errors(self) -> int:
-        """How many errors so far."""
-        return sum(d.severity == "error" for d in self.found)
+    def take(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """What somebody else found in this file."""
+        for diagnostic in diagnostics:
+            if diagnostic not in self._found:
+                self._found[diagnostic] = None
+                self.errors += diagnostic.severity == "error"
 
     def _add(self, diagnostic: Diagnostic) -> None:
         line = diagnostic.span.line
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        full = replace(diagnostic, text=text)
-        if full not in self.found:
-            self.found.append(full)
+        self.take([replace(diagnostic, text=text)])
 
 
 def within(span: Span, offset: int, length: int = 1) -> Span:

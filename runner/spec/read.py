@@ -160,18 +160,19 @@ class Reader:
         node = None
         if text is not None:
             node, found = load(path, text, self.limits)
-        problems.found += found
+        problems.take(found)
         bad: set[int | None] = set()
         if node is not None:
             violations = schema.validate(node, kind, lines)
-            problems.found += violations
+            problems.take(violations)
             bad = {_case_at(node, d.span) for d in (*found, *violations) if d.severity == "error"}
         if node is None or problems.errors:
             self._keep(problems)
         return node, problems, bad
 
     def _keep(self, problems: Problems) -> None:
-        self.problems += [d for d in problems.found if d not in self.problems]
+        known = set(self.problems)
+        self.problems += [d for d in problems.found if d not in known]
 
     def _duplicates(self, suites: Sequence[Suite]) -> None:
         first: dict[str, Suite] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
 from runner.diagnostics import nearest
 from runner.spec.model import Variant
@@ -91,8 +91,8 @@ class _Parser:
 def _word(word: str) -> Predicate:
     field, colon, pattern = word.partition(":")
     if colon and field in _FIELDS and not pattern.startswith(":"):
-        read = _FIELDS[field]
-        return lambda v: any(fnmatchcase(value, pattern) for value in read(v))
+        read, match = _FIELDS[field], re.compile(translate(pattern)).match
+        return lambda v: any(map(match, read(v)))
     if colon and not pattern.startswith(":") and nearest(field, _FIELDS):
         raise SelectError(f"unknown field {field!r}: {nearest(field, _FIELDS)}")
     lowered = word.lower()

@@ -28,9 +28,8 @@ import time
 import traceback
 from typing import Any
 
-from runner.worker.child import EXIT_BROKEN, die_with_parent, encode, load_entry, prctl, run_child
-
-_PR_SET_CHILD_SUBREAPER = 36
+from runner.worker.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, run_child
+from runner.worker.warm import LEVELS, warm_up
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,13 +44,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="runner-worker", description="started by runner; not for people")
     parser.add_argument("--socket", required=True, help="control's Unix socket")
     parser.add_argument("--token", required=True, help="shows control whose messages these are")
-    parser.add_argument("--warm", choices=("none", "import", "inductor"), default="none", help="what to load first")
+    parser.add_argument("--warm", choices=LEVELS, default="none", help="what to load first")
     options = parser.parse_args(argv)
 
     signal.signal(signal.SIGTERM, _end_own_group)
     die_with_parent(signal.SIGTERM)  # not SIGKILL: a compiler started by the warm-up must go too
     # What a job leaves behind becomes ours and can be ended with us, instead of living on under init.
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(options.socket)
@@ -89,12 +88,7 @@ def describe(warm: str) -> dict[str, Any]:
         return {"error": f"torch cannot be imported by {sys.executable}: {type(error).__name__}: {error}"}
     warm_error = ""
     try:
-        if warm != "none":
-            importlib.import_module("torch._dynamo")
-            importlib.import_module("torch._inductor.compile_fx")
-            load_entry()
-        if warm == "inductor":
-            _compile_once(torch)
+        warm_up(warm)
     except Exception as error:  # noqa: BLE001 (the jobs will meet it again, one by one, and say more)
         warm_error = f"{type(error).__name__}: {error}"
     cuda = bool(torch.cuda.is_available())
@@ -105,15 +99,6 @@ def describe(warm: str) -> dict[str, Any]:
         "gpus": int(torch.cuda.device_count()) if cuda else 0,
         "warm_error": warm_error,
     }
-
-
-def _compile_once(torch: Any) -> None:
-    """Compile one small graph on the CPU: the probes of the CPU's vectors and the precompiled header stay cached."""
-    compiled = torch.compile(lambda x: (x + 1).relu().sum(), backend="inductor")
-    compiled(torch.ones(64))
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch._inductor.metrics.reset()
 
 
 class Server:

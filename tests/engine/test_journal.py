@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,16 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert len(path.read_bytes().splitlines()) == 4  # at once, not at the end
     events, unreadable = read(path)
     assert repr(events) == repr(EVENTS) and unreadable == 0  # by repr: NaN is not equal to itself
+
+
+def test_every_line_is_stamped_and_the_events_stay_what_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    stamp = {"plan": "abc", "shard": "2/4", "message": "not this", "event": "nor this"}
+    with Journal(path, stamp=stamp) as log:
+        assert all(log.write(event) for event in EVENTS)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["plan"], line["shard"]) for line in lines] == [("", "")] + [("abc", "2/4")] * 3  # a run says its own
+    assert repr(read(path)[0]) == repr(EVENTS)
 
 
 def test_a_journal_is_continued_after_a_torn_line(tmp_path: Path) -> None:

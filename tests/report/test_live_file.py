@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from runner.engine.events import Notice, RunFinished, VariantStarted
-from runner.report import live_file
-from runner.report.junit import JUnitFile, render
+from runner.engine.events import Event, Notice, RunFinished, VariantFinished, VariantStarted
+from runner.report import junit, live_file
+from runner.report.junit import Dialect, JUnitFile, render
 from tests.report.events_sample import every_verdict, finished, planned, started
 
 SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "junit-10.xsd"))
@@ -146,7 +146,7 @@ def test_a_killed_process_leaves_a_whole_file(tmp_path: Path) -> None:
         "import sys\n"
         "from runner.report.live_file import LiveFile\n"
         "n = 0\n"
-        "file = LiveFile(sys.argv[1], lambda: f'<a n=\"{n}\">' + 'x' * 1_000_000 + '</a>')\n"
+        "file = LiveFile(sys.argv[1], lambda: [f'<a n=\"{n}\">'.encode(), b'x' * 1_000_000, b'</a>'])\n"
         "while True:\n"
         "    n += 1; file.touch(); file.write(now=True)\n"
         "    if n == 1: print('ready', flush=True)\n"
@@ -217,3 +217,65 @@ def test_an_event_that_cannot_be_is_told_and_stays_a_problem(tmp_path: Path) -> 
     assert len(said) == 1 and "planned twice" in said[0]
     assert report.problem is not None
     assert len(list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))) == 1
+
+
+@pytest.mark.parametrize("dialect", ["strict", "extended"])
+def test_each_rewrite_says_what_a_report_made_at_once_would(tmp_path: Path, dialect: Dialect) -> None:
+    path, clock = tmp_path / "junit.xml", Clock()
+    report = JUnitFile(path, dialect, clock=clock)
+    surprise = finished("FAIL", "not_planned", file="other.spec.yaml", suites=("regressions", "other"))
+    events: list[Event] = [*every_verdict()[:-1], surprise, finished(name="never"), RunFinished(1, 2.0)]
+    so_far: list[Event] = []
+    written = 0
+    for event in events:
+        clock.now += 60
+        so_far.append(event)
+        report.handle(event)
+        if path.exists():
+            written += 1
+            assert path.read_text(encoding="utf-8") == render(so_far, dialect)
+    assert written == 13 and report.problem is None
+
+
+def test_a_result_is_rendered_once_however_often_the_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    show = junit._show
+
+    def counted(event: VariantFinished, source: junit.Source) -> junit._Shown:
+        shown.append(event.id)
+        return show(event, source)
+
+    monkeypatch.setattr(junit, "_show", counted)
+    clock = Clock()
+    report = JUnitFile(tmp_path / "junit.xml", clock=clock)
+    for event in every_verdict():
+        clock.now += 60
+        report.handle(event)
+    report.close()
+    assert len(shown) == len(set(shown)) == 10
+
+
+def test_a_large_file_is_written_at_the_rate_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_file, "_RATE", 1000)
+    clock = Clock()
+    file = live_file.LiveFile(tmp_path / "large", lambda: [str(clock.now).encode(), b"x" * 4000], clock=clock)
+    file.write()
+    for second in range(1, 4):
+        clock.now = second
+        file.touch()
+        file.write()
+        assert file_says(tmp_path) == 0.0
+    clock.now = 4.1
+    file.write()
+    assert file_says(tmp_path) == 4.1
+    clock.now = 4.2
+    file.touch()
+    file.write(now=True)  # at the end nothing waits
+    assert file_says(tmp_path) == 4.2
+
+
+def file_says(folder: Path) -> float:
+    """The time at which the file was written."""
+    return float((folder / "large").read_text().rstrip("x"))

@@ -86,3 +86,50 @@ def test_colour_does_not_move_the_columns() -> None:
 
 def test_nothing_planned_is_no_table() -> None:
     assert render_table([started()]) == ""
+
+
+def long_run() -> list[Event]:
+    """Nine rows in plan order: six that pass, one that fails, one that was skipped, one that never ran."""
+    names = [f"case_{n}" for n in range(9)]
+    verdicts = {"case_2": "SKIP", "case_5": "FAIL"}
+    results = [finished(verdicts.get(name, "PASS"), name) for name in names[:-1]]
+    return [started(), *(planned(name) for name in names), *results]
+
+
+def test_a_table_beyond_its_limit_holds_what_went_wrong_and_says_so() -> None:
+    text = render_table(long_run(), limit=8, hint="runner report X")
+    assert [word for word in text.split() if "case_" in word] == [finished(name="case_5").label]
+    assert text.splitlines()[-1] == (
+        "8 of 9 rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN; runner report X"
+    )
+    assert text.count("case_") == 1 and "FAIL" in text
+
+
+def test_a_table_within_its_limit_is_whole() -> None:
+    assert render_table(long_run(), limit=9, hint="never said") == render_table(long_run())
+    assert render_table([started()], limit=0) == ""
+
+
+def test_a_row_is_kept_for_one_of_its_columns() -> None:
+    events: list[Event] = [
+        planned("a", "eager"),
+        planned("a"),
+        planned("b"),
+        finished("XFAIL", "a"),
+        finished(name="b"),
+    ]
+    text = render_table(events, limit=1)
+    assert "a[float32,cpu]" in text and "NOT-RUN" in text and "b[float32,cpu]" not in text
+
+
+def test_the_limit_holds_for_the_rows_that_are_kept_too() -> None:
+    plan: list[Event] = [planned(str(n), suites=(suite,)) for suite in ("one", "two") for n in range(4)]
+    results = [finished("FAIL", str(n), suites=("one",)) for n in range(4)]
+    text = render_table([*plan, *results], limit=3)
+    assert text.count("FAIL") == 3 and "::3[" not in text and "two" not in text
+    assert "5 of 8 rows are left out" in text and "(the first 3 of them)" in text
+
+
+def test_nothing_went_wrong_in_a_long_run() -> None:
+    events: list[Event] = [*(planned(str(n)) for n in range(5)), *(finished(name=str(n)) for n in range(5))]
+    assert render_table(events, limit=4).startswith("5 of 5 rows are left out")

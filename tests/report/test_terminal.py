@@ -6,6 +6,7 @@ import re
 import pytest
 
 from runner.engine.events import Event, Notice, RunFinished, VariantStarted
+from runner.report import terminal
 from runner.report.terminal import Reporter, modes
 from tests.report.events_sample import FILE, NASTY, every_verdict, failure, finished, planned, started
 
@@ -171,3 +172,33 @@ def test_importing_the_reports_is_cheap() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def long_run(red: int) -> list[Event]:
+    """Six variants, the first ``red`` of which fail."""
+    names = "abcdef"
+    results = [failure(name=n) if place < red else finished(name=n) for place, n in enumerate(names)]
+    return [started(), *(planned(n) for n in names), *results, RunFinished(1, 1.0)]
+
+
+def test_a_long_run_ends_with_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "_ROWS", 5)
+    monkeypatch.setattr(terminal, "_BLOCKS", 2)
+    text = printed(long_run(3))
+    end = text[text.index("\ncase ") :]
+    hint = "runner report runs/2026-01-02-abc > FILE writes them all"
+    assert (
+        "3 of 6 rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN; " + hint
+        in end
+    )
+    assert end.count(f"\nFAIL {FILE}::") == 2 and "::c[float32,cpu]@inductor\nvalue" not in end
+    assert f"\nand 1 more, which the reports hold; {hint}\n" in end
+    assert "3 passed, 3 failed" in end
+
+
+def test_a_whole_report_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = printed(long_run(3))
+    monkeypatch.setattr(terminal, "_ROWS", 5)
+    monkeypatch.setattr(terminal, "_BLOCKS", 2)
+    assert printed(long_run(3), whole=True) == usual
+    assert "left out" not in usual and "more, which" not in usual

@@ -1,0 +1,399 @@
+"""What 100,000 variants cost: seconds and peak memory of each part, every one in a process of its own.
+
+    python bench/scale.py
+    python bench/scale.py -n 5000 --only list,junit
+
+Prints a table, and exits with 1 when a target is missed. Targets are for 100,000 variants and grow with ``-n``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+if TYPE_CHECKING:
+    from runner.engine.events import Event, VariantFinished, VariantPlanned
+
+TARGETS_FOR = 100_000
+FILES, PER_CASE = 20, 50
+_CASE = """\
+  - name: {name}
+    tags: [scale, t{tag}]
+    params: {{n: [{n}], k: [1, 2, 3, 4, 5]}}
+    inputs: {{x: [2, "${{n}}", 8]}}
+    dtypes: [{dtypes}]
+    chain:
+      - nn.Linear: [8, "${{k}}"]
+      - torch.relu
+      - torch.sum: [$_, 1]
+"""
+_TRACE = (
+    "Traceback (most recent call last):\n"
+    + '  File "/torch/_inductor/graph.py", line 1, in run\n    return f(x)\n' * 20
+)
+
+Taken = dict[str, float]
+"""Seconds of each step of one measurement, and figures of other kinds (``MB of file``)."""
+
+
+# --- spec files ----------------------------------------------------------------------------
+
+
+def write_wide(folder: Path, count: int) -> str:
+    """One case whose axes multiply to ``count``."""
+    (folder / "wide.spec.yaml").write_text("cases:\n" + _case("wide", count, 0))
+    return "1 case"
+
+
+def write_many(folder: Path, count: int) -> str:
+    """Cases of 50 variants in 20 files."""
+    cases = max(1, count // PER_CASE)
+    for file in range(FILES):
+        own = range(file, cases, FILES)
+        text = "cases:\n" + "".join(_case(f"case_{number}", PER_CASE, number) for number in own)
+        if own:
+            (folder / f"many_{file:02}.spec.yaml").write_text(text)
+    return f"{cases} cases in {min(FILES, cases)} files"
+
+
+def write_single(folder: Path, count: int) -> str:
+    """A twentieth of ``count`` as cases of one variant each, in one file."""
+    cases = max(1, count // 20)
+    text = "".join(
+        f"  - {{name: case_{n}, inputs: {{x: [2, 8]}}, chain: [{{nn.Linear: [8, {n % 60 + 1}]}}, F.relu]}}\n"
+        for n in range(cases)
+    )
+    (folder / "single.spec.yaml").write_text("cases:\n" + text)
+    return f"{cases} cases of one variant, 1 file"
+
+
+def write_shared(folder: Path, count: int) -> str:
+    """Two suites that ask for the same variants, one of them with a ``select:``."""
+    said = write_many(folder, count)
+    for name, more in (("all", ""), ("chosen", "select: tag:scale and not tag:t7\n")):
+        (folder / f"{name}.suite.yaml").write_text(f"suite: {name}\nspecs: ['*.spec.yaml']\n{more}")
+    return f"2 suites, {said}"
+
+
+def _case(name: str, count: int, number: int) -> str:
+    """A case of ``count`` variants: 5 values of one param, 1 or 2 dtypes, the rest another param."""
+    dtypes = ["float32", "float64"] if count % 10 == 0 else ["float32"]
+    values = range(1, max(1, count // 5 // len(dtypes)) + 1)
+    return _CASE.format(name=name, tag=number % 10, n=", ".join(map(str, values)), dtypes=", ".join(dtypes))
+
+
+# --- events --------------------------------------------------------------------------------
+
+
+def events_of(count: int) -> Iterator[Event]:
+    """A run of ``count`` variants: 95 % pass, 2 % are known, 1 % are skipped, 2 % fail in different ways."""
+    from runner.engine.events import RunFinished, RunStarted
+
+    environments = ({"python": "/venv/bin/python", "torch": "2.13.0", "version": "3.11.2"},)
+    yield RunStarted("20260102-030405-1", "0.1.0", ("runner", "run", "specs"), "2026-01-02T03:04:05", "host",
+                     "/tmp/runs/1", environments)  # fmt: skip
+    yield from (_planned(number) for number in range(count))
+    yield from (_finished(number) for number in range(count))
+    yield RunFinished(1, 1234.5)
+
+
+def _identity(number: int) -> dict[str, object]:
+    case, inner = divmod(number, PER_CASE)
+    file = f"specs/many_{case % FILES:02}.spec.yaml"
+    dtype = ("float32", "float64")[inner % 2]
+    label = f"{file}::case_{case}[n={inner // 10 + 1},k={inner // 2 % 5 + 1},{dtype},cpu]"
+    suite = f"many_{case % FILES:02}"
+    return {
+        "id": f"{label}@inductor", "case": f"{file}::case_{case}", "suite": suite, "suites": (suite,),
+        "backend": "inductor", "torch": "2.13.0", "python": "/venv/bin/python", "device": "cpu", "dtype": dtype,
+        "label": label, "file": os.path.abspath(file), "line": case * 8 + 2, "column": 11,
+    }  # fmt: skip
+
+
+def _planned(number: int) -> VariantPlanned:
+    from runner.engine.events import VariantPlanned
+
+    return VariantPlanned(**_identity(number))  # type: ignore[arg-type]
+
+
+def _finished(number: int) -> VariantFinished:
+    from runner.engine.events import Finding, VariantFinished
+
+    verdict = {7: "FAIL", 57: "ERROR", 23: "XFAIL", 73: "XFAIL", 99: "SKIP"}.get(number % 100, "PASS")
+    values: dict[str, object] = {
+        **_identity(number), "verdict": verdict, "seconds": number % 977 / 100, "graphs": 1, "graph_breaks": 0,
+        "recompiles": 0, "comparisons": 3, "params": {"n": number % 7, "k": number % 5},
+    }  # fmt: skip
+    place = f"{values['file']}:{values['line']}:11"
+    stages = {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": "value"}
+    if verdict in ("FAIL", "XFAIL"):
+        numbers = {
+            "mismatched": 3, "elements": 1000, "worst_index": [1, 2], "eager": 1.5, "compiled": 1.25, "reference": 1.50000001,
+            "abs_error": 0.25, "rel_error": 0.16, "rtol": 1.3e-6, "atol": 1e-5, "eager_error_max": 1e-7,
+            "compiled_error_max": 0.25, "eager_error_rmse": 1e-8, "compiled_error_rmse": 0.0125, "multiplier": 12.5,
+        }  # fmt: skip
+        found = Finding("value", "3 of 1000 elements differ", "call 0, output", "inductor", numbers, None, place)
+    else:
+        error = {"type": "InductorError", "message": "LoweringException: no lowering\n" * 3,
+                 "chain": ["InductorError", "LoweringException"], "trace": _TRACE}  # fmt: skip
+        found = Finding("compile-error", "the backend raised", "", "inductor", {}, error, place)
+    if verdict in ("FAIL", "ERROR", "XFAIL"):
+        values |= {"stage": "inductor", "oracles": (found.oracle,), "findings": (found,), "stages": stages,
+                   "reason": f"{found.oracle}: {found.message}"}  # fmt: skip
+    if verdict in ("FAIL", "ERROR"):
+        values |= {"output": "W0102 03:04:05 something was printed\n" * 30, "repro": f"runner run '{values['id']}'"}
+    if verdict == "XFAIL":
+        values |= {"known": "https://github.com/pytorch/pytorch/issues/1", "entry": place}
+    if verdict == "SKIP":
+        values |= {"reason": "needs torch <=2.6, this is 2.13.0"}
+    return VariantFinished(**values)  # type: ignore[arg-type]
+
+
+# --- measurements --------------------------------------------------------------------------
+# Each runs in a process of its own and returns what took how long.
+
+
+def plan_variants(folder: Path, count: int) -> Taken:
+    """Read, expand, plan, and make the event that announces each variant."""
+    from runner.follow import planned_event
+    from runner.load import load
+    from runner.plan import Environment, plan
+
+    clock = _Clock()
+    loaded = load([str(folder)])
+    clock.lap("load")
+    planned = plan(loaded.variants, [Environment("0", sys.executable, "2.13.0", "2.13.0+cpu", "3.11.2")])
+    keys = {one.key for one in planned}
+    clock.lap("plan")
+    announced = [planned_event(one) for one in planned]
+    clock.lap("announce")
+    assert len(keys) == len(announced) == count, (len(keys), count)
+    return clock.laps
+
+
+def journal(folder: Path, count: int) -> Taken:
+    """Write all events of a run and read them back."""
+    from runner.engine.journal import Journal, read
+
+    clock = _Clock()
+    with Journal(folder / "events.jsonl") as log:
+        for event in events_of(count):
+            clock.start()
+            log.write(event)
+            clock.lap("write")
+    clock.start()
+    events, unreadable = read(folder / "events.jsonl")
+    clock.lap("read")
+    assert len(events) == 2 * count + 2 and not unreadable
+    return {**clock.laps, "MB of file": (folder / "events.jsonl").stat().st_size / 1e6}
+
+
+def junit(folder: Path, count: int) -> Taken:
+    """Render all results at once, as ``runner report --junit`` does."""
+    from runner.report.junit import render
+
+    events = list(events_of(count))
+    clock = _Clock()
+    text = render(events)
+    clock.lap("render")
+    return {**clock.laps, "MB of file": len(text.encode()) / 1e6}
+
+
+def live_junit(folder: Path, count: int) -> Taken:
+    """The file of a run in progress: the whole plan before anything runs, then 50 results in each second of its clock."""
+    from runner.engine.events import VariantFinished, VariantStarted
+    from runner.report.junit import JUnitFile
+
+    clock, longest, now = _Clock(), 0.0, 0.0
+    report = JUnitFile(folder / "junit.xml", on_problem=lambda why: sys.exit(why), clock=lambda: now)
+    for event in events_of(count):
+        if isinstance(event, VariantFinished) and not longest:
+            clock.start()
+            report.handle(VariantStarted(event.id, event.torch))
+            clock.lap("the plan")
+        clock.start()
+        report.handle(event)
+        taken = clock.lap("results")
+        if isinstance(event, VariantFinished):
+            now, longest = now + 0.02, max(longest, taken)
+    report._file.touch()
+    clock.start()
+    report.close()
+    clock.lap("one rewrite")
+    return {**clock.laps, "longest halt": longest}
+
+
+def table(folder: Path, count: int) -> Taken:
+    """The table of all results."""
+    from runner.report.table import render_table
+
+    events = list(events_of(count))
+    clock = _Clock()
+    render_table(events)
+    clock.lap("render")
+    return clock.laps
+
+
+def log_terminal(folder: Path, count: int) -> Taken:
+    """What a CI log gets: a line a result, then the end."""
+    return _terminal(io.StringIO(), count, {})
+
+
+def live_terminal(folder: Path, count: int) -> Taken:
+    """The same where a person watches, with a tick for every fiftieth result."""
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    return _terminal(Screen(), count, {"TERM": "xterm"})
+
+
+def _terminal(stream: io.StringIO, count: int, environ: dict[str, str]) -> Taken:
+    from runner.engine.events import RunFinished, VariantFinished
+    from runner.report.terminal import Reporter
+
+    reporter = Reporter(stream, environ=environ, width=120)
+    clock = _Clock()
+    for number, event in enumerate(events_of(count)):
+        clock.start()
+        reporter.handle(event)
+        clock.lap("end" if isinstance(event, RunFinished) else "events")
+        if isinstance(event, VariantFinished) and not number % 50:
+            clock.start()
+            reporter.tick([(event.id, 1.0, "")])
+            clock.lap("ticks")
+    return {**clock.laps, "MB of text": len(stream.getvalue()) / 1e6}
+
+
+class _Clock:
+    """Seconds by name; a name that comes again adds up."""
+
+    def __init__(self) -> None:
+        self.laps: Taken = {}
+        self.start()
+
+    def start(self) -> None:
+        self._since = time.perf_counter()
+
+    def lap(self, name: str) -> float:
+        """Seconds since the last lap or start."""
+        now = time.perf_counter()
+        taken, self._since = now - self._since, now
+        self.laps[name] = self.laps.get(name, 0.0) + taken
+        return taken
+
+
+# --- the table -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of the table: a command, or a function of this file; ``write`` makes its files. Targets: seconds, MB."""
+
+    name: str
+    write: Callable[[Path, int], str] | None = None
+    command: str = ""
+    _: KW_ONLY
+    measure: Callable[[Path, int], Taken] | None = None
+    seconds: float
+    memory: float
+    step: str = ""  # which step the target is about, where not the sum
+
+
+PARTS = (
+    Part("list-wide", write_wide, "list FOLDER", seconds=5, memory=500),
+    Part("list-many", write_many, "list FOLDER", seconds=5, memory=500),
+    Part("list-shared", write_shared, "list FOLDER", seconds=5, memory=500),
+    Part("list-single", write_single, "list FOLDER", seconds=5, memory=500),
+    Part("list-select", write_many, "list FOLDER -k 'tag:t1 and not float64'", seconds=5, memory=500),
+    Part("list-node", write_many, "list FOLDER FOLDER/many_00.spec.yaml::case_0", seconds=5, memory=500),
+    Part("list-head", write_many, "list FOLDER | head -1", seconds=5, memory=500),
+    Part("validate-many", write_many, "validate FOLDER", seconds=20, memory=500),
+    Part("plan-many", write_many, measure=plan_variants, seconds=5, memory=500),
+    Part("journal", measure=journal, seconds=20, memory=500),
+    Part("junit", measure=junit, seconds=20, memory=1000),
+    Part("live-junit", measure=live_junit, seconds=2, memory=1000, step="longest halt"),
+    Part("table", measure=table, seconds=20, memory=500),
+    Part("terminal-log", measure=log_terminal, seconds=20, memory=500),
+    Part("terminal-live", measure=live_terminal, seconds=60, memory=500),
+)
+
+
+def run_part(part: Part, count: int) -> tuple[list[object], bool]:
+    """The part's line of the table, and whether it met its targets."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        said = part.write(folder, count) if part.write else ""
+        words = [sys.executable, __file__, "-n", str(count), "--inside", part.name, name]
+        if part.command:
+            runner = f"{sys.executable} -m runner {part.command}"
+            words = [
+                "bash",
+                "-c",
+                runner.replace("FOLDER", f"--limit variants=1_000_000 {name}", 1).replace("FOLDER", name),
+            ]
+        out, seconds, busy, memory = _timed(words)
+        taken: Taken = {} if part.command else json.loads(out)
+        if part.command and "|" not in part.command:
+            said += f": {out.count(chr(10))} lines"
+    steps = {key: value for key, value in taken.items() if "MB" not in key}
+    counted = steps[part.step] if part.step else sum(steps.values()) if steps else seconds
+    scale = max(1.0, count / TARGETS_FOR)
+    met = counted <= part.seconds * scale and memory <= part.memory * scale
+    target = f"{part.step or 'all'} {part.seconds * scale:g} s, {part.memory * scale:g} MB"
+    details = ", ".join(f"{key} {value:.2f}" for key, value in taken.items())
+    return [part.name, counted, busy, memory, target, "yes" if met else "NO", details or said], met
+
+
+def _timed(words: Sequence[str]) -> tuple[str, float, float, float]:
+    """What a command prints, seconds by the wall and of the CPU, and the peak of memory in MB (of its largest child)."""
+    began = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
+    return out, time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000
+
+
+def main() -> int:
+    """Measure every part and print the table; 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", type=int, default=TARGETS_FOR, help="how many variants (default: 100,000)")
+    parser.add_argument("--only", default="", help="parts, by the start of their names, with commas")
+    parser.add_argument("--inside", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        part = next(part for part in PARTS if part.name == options.inside[0])
+        assert part.measure is not None
+        print(json.dumps(part.measure(Path(options.inside[1]), options.n)))
+        return 0
+    rows, all_met = [], True
+    for part in PARTS:
+        if part.name.startswith(tuple(options.only.split(","))):
+            print(f"{part.name} ...", file=sys.stderr)
+            row, met = run_part(part, options.n)
+            rows.append(row)
+            all_met = all_met and met
+    headers = ["what", "seconds", "CPU s of all", "MB", "target", "met", "details"]
+    print(tabulate(rows, headers=headers, floatfmt=("", ".2f", ".2f", ".0f")))
+    return 0 if all_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""An engine before the engine: answers jobs that an earlier run has answered, and keeps the answers of this one.
+
+An answer is found under a hash of everything that can change it: the job, without what names or limits it, and the
+facts of its interpreter (``fingerprint.py``). What anything else may have decided is never kept. A cache that cannot be
+read or written makes a run slower, never different. What a stored answer would make red is asked again by the session,
+so that no failure is ever an old one; a failure that the ledger knows may be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from runner.engine.fingerprint import Facts
+from runner.engine.messages import ISOLATION, Job, Outcome
+
+VERSION = 1
+"""Of the files. Another one is a miss."""
+
+SIZE = 512 << 20
+"""Bytes that the files may take; beyond, those that were not used for longest go."""
+
+NOT_ASKED = frozenset({"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable"})
+"""Fields of a job that are not part of its question: names, and limits, since what was reached under one is valid
+under another. ``isolation`` is added to the question apart."""
+
+_WRITTEN_FROM = re.compile(r'\nWritten from [^\n]*\n"""\n')
+"""The line of a source's docstring that says where the case lies, which differs between checkouts."""
+
+_Answer = tuple[str, frozenset[tuple[str, str]], str]
+
+
+class Wrapped(Protocol):
+    """What is needed of the engine behind. Whatever else it has can be asked for here too."""
+
+    def submit(self, job: Job) -> None:
+        """Run it when there is room."""
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        """What ended, after at most ``timeout`` seconds."""
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        """Jobs that run now, with their seconds and phase."""
+
+    def cancel_all(self) -> list[Job]:
+        """End what runs and drop what waits."""
+
+    def close(self) -> None:
+        """End every process."""
+
+
+class CachedEngine:
+    """Runs jobs on ``engine``, except those whose answer is in ``folder``.
+
+    A run never answers itself: what it stores is for later ones, so that asking again (a retry, a fresh process to
+    confirm a failure) really asks. Two answers of one run that disagree leave nothing in the cache.
+
+    ``reused`` and ``stored`` count; ``problem`` says in one line why something could not be stored, if so.
+    """
+
+    def __init__(
+        self, engine: Wrapped, folder: str | os.PathLike[str], facts: Mapping[str, Facts], run: str, size: int = SIZE
+    ) -> None:
+        """Nothing is read or written before the first job.
+
+        Args:
+            engine: what runs the jobs that nothing is known of.
+            folder: where answers are kept; made when there is one.
+            facts: by name of a job's environment. Jobs of any other are passed on.
+            run: this run's name, for the outcomes of later ones.
+            size: bytes that the folder may hold.
+        """
+        self.engine, self.folder, self.facts, self.run, self.size = engine, Path(folder), facts, run, size
+        self.reused = self.stored = 0
+        self.problem = ""
+        self._hits: list[Outcome] = []
+        self._asked: dict[
+            str, str
+        ] = {}  # key of a job that the engine has -> its question, or "" if it is not to be kept
+        self._said: dict[str, _Answer | None] = {}  # question -> this run's answer; None when there were two
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)  # such as hello
+
+    def __enter__(self) -> CachedEngine:
+        """The engine itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def submit(self, job: Job) -> None:
+        """Answer a job at the next ``wait`` from the cache, or let it run. Raises what the engine raises."""
+        facts = self.facts.get(job.environment)
+        asked = "" if facts is None or refusal(job, facts) else question(job, facts)
+        found = self._find(asked, job) if asked and asked not in self._said else None
+        if found is not None:
+            self.reused += 1
+            self._hits.append(found)
+            return
+        self._asked[job.key] = asked
+        self.engine.submit(job)
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        """The outcomes from the cache, at once, and those of the engine, which is waited for only if there are none."""
+        done, self._hits = self._hits, []
+        if done and not self._asked:
+            return done
+        for outcome in self.engine.wait(0.0 if done else timeout):
+            self._take(outcome)
+            done.append(outcome)
+        return done
+
+    def pending(self) -> int:
+        """How many submitted jobs ``wait`` has not returned yet."""
+        return len(self._hits) + len(self._asked)
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        """The jobs that run now, each with its seconds so far and its phase."""
+        return self.engine.running()
+
+    def cancel_all(self) -> list[Job]:
+        """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
+        dropped = self.engine.cancel_all()
+        for job in dropped:
+            self._asked.pop(job.key, None)
+        return dropped
+
+    def close(self) -> None:
+        """Close the engine, and take the oldest answers out if there are too many. Can be called twice."""
+        self.engine.close()
+        if self.stored:
+            with contextlib.suppress(OSError):
+                evict(self.folder, self.size)
+
+    # --- the files ---
+
+    def _find(self, asked: str, job: Job) -> Outcome | None:
+        """A stored answer. One from a process that shared less is as good."""
+        for isolation in ISOLATION_FROM.get(job.isolation, (job.isolation,)):
+            path = self._path(asked, isolation)
+            entry = read(path)
+            if entry is not None and entry["run"] != self.run:
+                with contextlib.suppress(OSError):
+                    os.utime(path)  # so that it is not the oldest; a read-only folder is fine
+                return Outcome(job, "result", cached=entry["run"], **entry["outcome"])
+        return None
+
+    def _take(self, outcome: Outcome) -> None:
+        """Keep an outcome, if it may be kept."""
+        job = outcome.job
+        asked = self._asked.pop(job.key, "")
+        if not asked:
+            return
+        answer = _answer(outcome)
+        if self._said.setdefault(asked, answer) != answer:
+            self._said[asked] = None
+            for isolation in ISOLATION:
+                with contextlib.suppress(OSError):
+                    self._path(asked, isolation).unlink(missing_ok=True)
+        elif not doubt(outcome):
+            kept = {name: getattr(outcome, name) for name in ("seconds", "phase", "result", "output")}
+            try:
+                write(self._path(asked, job.isolation), self.run, kept)
+                self.stored += 1
+            except OSError as error:
+                self.problem = f"results cannot be kept in {self.folder} ({error.strerror or error})"
+
+    def _path(self, asked: str, isolation: str) -> Path:
+        digest = hashlib.sha256(f"{asked} {isolation}".encode()).hexdigest()
+        return self.folder / digest[:2] / f"{digest}.json"
+
+
+ISOLATION_FROM = {"living": ("living", "fork", "fresh"), "fork": ("fork", "fresh"), "fresh": ("fresh",)}
+"""A job's isolation to those whose answers will do."""
+
+
+def question(job: Job, facts: Facts) -> str:
+    """A hash of all that decides about a job's outcome but its isolation."""
+    asked = {name: value for name, value in dataclasses.asdict(job).items() if name not in NOT_ASKED}
+    if job.source.startswith('"""'):
+        asked["source"] = _WRITTEN_FROM.sub('\nWritten from\n"""\n', job.source, count=1)
+    text = json.dumps([VERSION, facts.digest, asked], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def refusal(job: Job, facts: Facts) -> str:
+    """Why a job is neither answered from the cache nor kept in it; empty when it may be."""
+    if facts.dirty:
+        return facts.dirty
+    if job.imports or job.paths or not job.cacheable or ":" in str(job.backend.get("backend", "")):
+        return "code that the key does not name decides too"
+    if job.task != "judge":
+        return f"the task is to {job.task}"
+    if job.device.partition(":")[0] not in facts.devices:
+        return f"nothing is known of the device {job.device}"
+    return ""
+
+
+def doubt(outcome: Outcome) -> str:
+    """Why an outcome is not kept; empty when it may be."""
+    if outcome.ended != "result":
+        return f"it ended in {outcome.ended}"
+    trust = outcome.result.get("trust")
+    if trust:
+        return f"{trust.get('verdict')} says nothing about the next time"
+    if outcome.lost or outcome.host or outcome.cached:
+        return "it was not run here, or not once"
+    if outcome.result.get("findings") and outcome.job.isolation == "living":
+        return "what ran before it in that process may be to blame"
+    return ""
+
+
+def _answer(outcome: Outcome) -> _Answer:
+    """What an outcome says, without its numbers: how it ended, the kinds of its findings, the doubt."""
+    found = frozenset(
+        (str(one.get("oracle")), str((one.get("error") or {}).get("type")))
+        for one in outcome.result.get("findings", ())
+    )
+    return outcome.ended, found, str((outcome.result.get("trust") or {}).get("verdict"))
+
+
+def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
+    """Store an answer, whole or not at all. Raises OSError."""
+    body = json.dumps(outcome, sort_keys=True, default=repr)
+    entry = json.dumps({"version": VERSION, "run": run, "sum": _sum(run, body), "outcome": body})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(entry)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """A stored answer: ``run`` and ``outcome``. None where there is none, or none that can be trusted."""
+    try:
+        entry = json.loads(path.read_bytes())
+        if entry["version"] != VERSION or entry["sum"] != _sum(entry["run"], entry["outcome"]):
+            return None
+        return {"run": entry["run"], "outcome": json.loads(entry["outcome"])}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _sum(run: str, body: str) -> str:
+    """So that half a file, or one that a disk has spoiled, is none."""
+    return hashlib.sha256(f"{run}\n{body}".encode(errors="surrogatepass")).hexdigest()
+
+
+def evict(folder: Path, size: int) -> None:
+    """Remove the files that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError."""
+    files = []
+    for path in folder.glob("*/*"):
+        with contextlib.suppress(OSError):  # another runner was quicker
+            stat = path.stat()
+            files.append((stat.st_mtime_ns, stat.st_size, path))
+    total = sum(length for _, length, _ in files)
+    if total <= size:
+        return
+    for _, length, path in sorted(files):
+        if total <= size * 9 // 10:
+            break
+        path.unlink(missing_ok=True)
+        total -= length

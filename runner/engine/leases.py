@@ -1,0 +1,32 @@
+"""Which GPU a job on plain ``cuda`` gets: one of those visible to us, the least taken one, and a part of its memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""The environment variable by which CUDA is told the devices that a process may see: indices or UUIDs."""
+
+
+def visible(given: str | None, count: int) -> tuple[str, ...]:
+    """The GPUs that may be leased, each as CUDA_VISIBLE_DEVICES names it.
+
+    Args:
+        given: the value of CUDA_VISIBLE_DEVICES, None where it is not set.
+        count: how many GPUs a process sees under that value.
+    """
+    if given is None:
+        return tuple(str(index) for index in range(count))
+    return tuple(name.strip() for name in given.split(","))[:count]
+
+
+def choose(gpus: Sequence[str], held: Iterable[str]) -> str:
+    """The GPU of the next job: the first of those that the fewest jobs hold; empty where there is none."""
+    taken = Counter(held)
+    return min(gpus, key=lambda gpu: taken[gpu], default="")
+
+
+def share(slots: int, gpus: int) -> float:
+    """Which part of its GPU's memory each of ``slots`` jobs may use, when ``choose`` spreads them over ``gpus``."""
+    return 1 / -(-slots // gpus) if gpus else 1.0

@@ -1,0 +1,54 @@
+"""Which job starts next, and where: in a worker that rests, or in a free slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.engine.servers import Kind, Server
+from runner.engine.workers import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first job in ``server``'s queue of that kind may run: in a worker that rests, else in a new one in ``slot``."""
+
+    server: Server
+    kind: Kind
+    slot: int
+    resting: Worker | None = None
+
+
+def next_start(servers: Sequence[Server], slots: int) -> Start | None:
+    """The job to start now; None if none may start. A living worker that is in the way is dismissed.
+
+    Jobs start in the order of their tickets, with two exceptions. A worker that rests takes the next job of its kind
+    rather than give way to an older one of another kind; as it is replaced after some number of jobs, that one gets
+    its turn. And jobs that must be alone, once nothing runs, run one after the other.
+    """
+    workers = [worker for server in servers for worker in server.workers.values()]
+    running = [worker.child.task.job for worker in workers if worker.child is not None]
+    if any(job.alone for job in running):
+        return None
+    heads = [(task.ticket, server, kind) for server in servers for kind, task in server.ready()]
+    heads.sort(key=lambda head: (bool(running) or not head[2].alone, head[0]))
+    if not heads:
+        return None
+    if heads[0][2].alone:
+        if running:
+            return None  # until they have ended; what is younger waits too, else its turn might never come
+        heads = heads[:1]
+    else:
+        heads = [head for head in heads if not head[2].alone]
+    resting = [worker for worker in workers if worker.resting]
+    for _, server, kind in heads:
+        for worker in resting:
+            if kind.living and worker.leased == kind.leased and server.workers.get(worker.ticket) is worker:
+                return Start(server, kind, worker.slot, worker)
+    free = set(range(slots)) - {worker.slot for worker in workers}
+    _, server, kind = heads[0]
+    if free:
+        return Start(server, kind, min(free))
+    if resting and all(worker.resting or worker.child is not None for worker in workers):  # nobody is on the way out
+        min(resting, key=lambda worker: worker.resting_since).dismiss()
+    return None

@@ -1,0 +1,222 @@
+"""A run that ended early goes on; what failed is run again; parts are joined; nothing that stands is lost or run twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, command, environment, latest, run_in, spec, write
+
+BROKEN = "relu_accuracy_error_TESTING_ONLY"
+CASES = spec(
+    "name: good\ninputs: {x: [4]}\nparams: {n: [1, 2, 3, 4]}\nchain: [{torch.add: [$x, $n]}]",
+    "name: bad\ninputs: {x: [4]}\nchain: [torch.relu]",
+)
+PLAIN = ("run", "a.spec.yaml", "--backend", "aot_eager", "--backend", BROKEN, "--no-confirm", "-j", "1")
+BAD = f"a.spec.yaml::bad[float32,cpu]@{BROKEN}"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One whole run; its folder is copied from where later runs are to know it."""
+    folder = tmp_path_factory.mktemp("again")
+    write(folder, {"a.spec.yaml": CASES})
+    done = run_in(folder, *PLAIN)
+    assert done.code == 1 and "9 passed, 1 failed" in done.out, done.text
+    return done
+
+
+def ran(result: Result) -> set[str]:
+    return {event["id"] for event in result.events if event["event"] == "variant-finished"}
+
+
+def cut(result: Result, target: Path, finished: int) -> Path:
+    """The run's folder as a runner killed after ``finished`` verdicts leaves it, in a folder of its own."""
+    assert result.folder is not None
+    write(target, {"a.spec.yaml": CASES})
+    folder = target / ".runner" / "runs" / result.folder.name
+    folder.mkdir(parents=True)
+    kept, count = [], 0
+    for line in (result.folder / "events.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        count += event["event"] == "variant-finished"
+        if count > finished:
+            break
+        if event["event"] == "run-started":
+            line = line.replace(str(result.cwd), str(target))
+        kept.append(line)
+    (folder / "events.jsonl").write_text("\n".join([*kept, kept[-1][:20]]))  # the last line is torn
+    (target / ".runner" / "latest").symlink_to(Path("runs") / result.folder.name)
+    return folder
+
+
+def test_a_killed_run_goes_on_where_it_ended(whole: Result, tmp_path: Path) -> None:
+    folder = cut(whole, tmp_path, 4)
+    done = run_in(tmp_path, "resume")
+    assert done.code == 1, done.text
+    assert "9 passed, 1 failed" in done.out
+    assert latest(tmp_path) == folder.resolve()
+    lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines() if line.endswith("}")]
+    finished = [line["id"] for line in lines if line["event"] == "variant-finished"]
+    assert len(finished) == len(set(finished)) == 10
+    assert sum(line["event"] == "run-resumed" for line in lines) == 1
+    again = run_in(tmp_path, "resume")
+    assert again.code == 1 and "nothing is left to do" in again.err
+    report = run_in(tmp_path, "report")
+    assert "9 passed, 1 failed" in report.out and "interrupted" not in report.out
+
+
+def test_a_run_killed_while_it_said_its_plan(whole: Result, tmp_path: Path) -> None:
+    folder = cut(whole, tmp_path, 0)
+    text = (folder / "events.jsonl").read_text().splitlines()
+    (folder / "events.jsonl").write_text("\n".join(text[:3]) + "\n")  # the start and two of ten variants
+    done = run_in(tmp_path, "resume")
+    assert "9 passed, 1 failed" in done.out, done.text
+
+
+def test_changed_cases_are_no_part_of_an_old_run(whole: Result, tmp_path: Path) -> None:
+    cut(whole, tmp_path, 4)
+    write(tmp_path, {"a.spec.yaml": "# a comment changes nothing\n" + CASES})
+    assert "9 passed, 1 failed" in run_in(tmp_path, "resume").out
+    write(tmp_path, {"a.spec.yaml": CASES.replace("torch.relu", "F.relu")})
+    cut(whole, tmp_path / "b", 4)
+    write(tmp_path / "b", {"a.spec.yaml": CASES.replace("torch.relu", "F.relu")})
+    done = run_in(tmp_path / "b", "resume")
+    assert done.code == 4 and "have changed since" in done.err
+
+
+def test_what_failed_is_run_again(whole: Result) -> None:
+    done = run_in(whole.cwd, "rerun", whole.folder, "--failed", "--", "--stress", "3")
+    assert (done.code, ran(done)) == (1, {BAD})
+    assert done.of(f"bad@{BROKEN}")["attempts"] == 3
+
+
+def test_last_failed_and_failed_first(whole: Result) -> None:
+    run_in(whole.cwd, *PLAIN, "-k", "good")  # does not make the failure forgotten
+    done = run_in(whole.cwd, *PLAIN, "--lf")
+    assert (done.code, ran(done)) == (1, {BAD})
+    assert "--lf: 1 of 10 variants" in done.out
+    for flags in (["--ff"], ["--order", "smart"]):
+        first = run_in(whole.cwd, *PLAIN, *flags, "-x")
+        assert (first.code, ran(first)) == (1, {BAD}), first.text
+    assert len(ran(run_in(whole.cwd, *PLAIN, "--lf", "-k", "good and aot_eager"))) == 4  # none failed: all run
+
+
+def test_shards_are_joined(whole: Result, tmp_path: Path) -> None:
+    parts = []
+    for index in (1, 2):
+        folder = tmp_path / str(index)
+        write(folder, {"a.spec.yaml": CASES})
+        part = run_in(folder, *PLAIN, "--shard", f"{index}/2")
+        assert part.folder is not None, part.text
+        assert all(event["plan"] and event["shard"] == f"{index}/2" for event in part.events)
+        parts.append(part)
+    assert ran(parts[0]) | ran(parts[1]) == ran(whole) and not ran(parts[0]) & ran(parts[1])
+    write(tmp_path, {"a.spec.yaml": CASES})
+    done = run_in(tmp_path, "merge", parts[1].folder, parts[0].folder, "-o", "joined", "--junit", "j.xml")
+    assert done.code == 1 and "9 passed, 1 failed" in done.out, done.text
+    cases = [name for name in done.out.split() if name.startswith("a.spec.yaml::good[n=")]
+    assert cases.index("a.spec.yaml::good[n=1,float32,cpu]@aot_eager") < cases.index(
+        "a.spec.yaml::good[n=4,float32,cpu]@aot_eager"
+    )
+    assert (tmp_path / "j.xml").read_text() == (tmp_path / "joined" / "junit.xml").read_text()
+    for runs, why in (
+        ((parts[0].folder,), "2/2"),
+        ((parts[0].folder, parts[0].folder), "same shard"),
+        ((parts[0].folder, whole.folder), "is no shard"),
+    ):
+        refused = run_in(tmp_path, "merge", *runs)
+        assert refused.code == 4 and why in refused.err, refused.text
+
+
+def test_a_budget_ends_the_run_and_resume_goes_on(tmp_path: Path) -> None:
+    write(tmp_path, {
+        "a.spec.yaml": CASES,
+        "slowly/__init__.py": "import time\ndef slowly(module, inputs):\n    time.sleep(3)\n    return module\n",
+    })  # fmt: skip
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "slowly:slowly", "--budget", "12s", "-j", "1")
+    assert done.code == 2, done.text
+    assert "the budget of 12 s is used up" in done.out and "not run" in done.out
+    before = len(ran(done))
+    assert before < 5
+    again = run_in(tmp_path, "resume")
+    assert (tmp_path / ".runner" / "latest").resolve() == done.folder
+    assert f"{before} passed" not in again.out or before == 0
+
+
+def test_results_are_taken_from_the_cache(tmp_path: Path, run_runner: Callable[..., Result]) -> None:
+    write(tmp_path, {"a.spec.yaml": CASES})
+    plain = [word for word in PLAIN if word != "--no-confirm"]
+    first = run_runner(*plain, "--cached")
+    assert first.code == 1 and not any(event.get("cached") for event in first.events)
+    second = run_runner(*plain, "--cached")
+    assert (second.code, second.verdicts) == (1, first.verdicts)
+    cached = {event["id"] for event in second.events if event.get("cached")}
+    assert cached == ran(first) - {BAD}  # what is red is never an old result
+    assert first.folder is not None
+    assert second.of("bad@aot_eager")["cached"] == first.folder.name
+    assert second.out.count("cached") >= 9
+    assert (
+        second.junit.findall(".//property[@name='cached']")
+        or "cached=" in (second.folder or tmp_path).joinpath("junit.xml").read_text()
+    )
+    write(tmp_path, {"a.spec.yaml": CASES.replace("torch.relu", "F.relu")})
+    third = run_runner(*plain, "--cached")
+    assert {event["id"] for event in third.events if event["event"] == "variant-finished" and not event.get("cached")} == {
+        BAD, "a.spec.yaml::bad[float32,cpu]@aot_eager",
+    }  # fmt: skip
+    assert not any(event.get("cached") for event in run_runner(*plain).events)
+
+
+def test_a_stored_result_does_not_outlive_the_ledger_that_excused_it(
+    tmp_path: Path, run_runner: Callable[..., Result]
+) -> None:
+    known = "\nknown:\n  - {oracle: [compile-error], reason: planted}"
+    case = "name: a\ninputs: {x: [4]}\nchain: [torch.relu]"
+    words = ("run", "a.spec.yaml", "--backend", "relu_compile_error_TESTING_ONLY", "--cached")
+    write(tmp_path, {"a.spec.yaml": spec(case + known)})
+    name = "a@relu_compile_error_TESTING_ONLY"
+    assert run_runner(*words).of(name)["cached"] is None
+    second = run_runner(*words)
+    assert (second.code, second.verdicts[name], bool(second.of(name)["cached"])) == (0, "XFAIL", True)
+    write(tmp_path, {"a.spec.yaml": spec(case)})
+    third = run_runner(*words)
+    assert (third.code, third.verdicts[name], third.of(name)["cached"]) == (1, "ERROR", None)
+
+
+def test_a_run_interrupted_by_hand_goes_on(tmp_path: Path) -> None:
+    write(tmp_path, {"a.spec.yaml": CASES})
+    process = subprocess.Popen(
+        command(*PLAIN, "--stress", 5), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 120
+    while not (latest(tmp_path) and "variant-finished" in (tmp_path / ".runner/latest/events.jsonl").read_text()):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(60) == 2
+    done = run_in(tmp_path, "resume")
+    assert done.code == 1 and "9 passed, 1 failed" in done.out, done.text
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("resume",), "no event log"),
+        (("rerun", "nowhere"), "no event log"),
+        (("merge", "nowhere"), "no event log"),
+        (("run", "a.spec.yaml", "--shard", "3/2"), "1/2 to 2/2"),
+        (("run", "a.spec.yaml", "--budget", "soon"), "no duration"),
+    ],
+)
+def test_what_cannot_be_is_said(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
+    write(tmp_path, {"a.spec.yaml": CASES})
+    done = run_in(tmp_path, *words)
+    assert done.code == 4 and why in done.err, done.text

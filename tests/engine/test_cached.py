@@ -1,0 +1,498 @@
+"""Results kept for later runs: what is a hit, what must miss, what is never kept, and what a spoiled folder does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_jobs import Make, finish, one
+
+from runner.engine import cached, fingerprint
+from runner.engine.cached import NOT_ASKED, CachedEngine, doubt, evict, question, read, refusal, write
+from runner.engine.fingerprint import Facts, facts
+from runner.engine.messages import Job, Outcome
+
+FACTS = Facts("digest")
+SOURCE = '"""A case.\n\nWritten from a/b.yaml:3.\n"""\n\nimport torch\n'
+JOB = Job("v here main", "v", "here", "m", SOURCE, {"backend": "inductor", "options": {"b": 1, "a": 2}})
+PASSED: dict[str, Any] = {"findings": [], "trust": None, "labels": ["x"], "comparisons": 3, "seconds": {"eager": 0.5}}
+WRONG = {**PASSED, "findings": [{"oracle": "value", "message": "differs", "numbers": {"max": 1.0}, "error": None}]}
+
+Answers = Callable[[Job], Outcome]
+
+
+class FakeEngine:
+    """Answers each job at the next ``wait`` as told."""
+
+    hello = "hello from behind"
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers, self.jobs, self.queue, self.closed = answers, [], [], 0  # type: ignore[var-annotated]
+        self.waited: list[float | None] = []
+
+    def submit(self, job: Job) -> None:
+        self.jobs.append(job)
+        self.queue.append(job)
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        self.waited.append(timeout)
+        done, self.queue = self.queue, []
+        return [self.answers(job) for job in done]
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        return [(job, 1.0, "eager") for job in self.queue]
+
+    def cancel_all(self) -> list[Job]:
+        done, self.queue = self.queue, []
+        return done
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Unwanted(FakeEngine):
+    """An engine that must not be asked for anything."""
+
+    def submit(self, job: Job) -> None:
+        raise AssertionError(f"a worker would start for {job.key}")
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        raise AssertionError("nothing runs")
+
+
+def result(record: dict[str, Any] = PASSED, **more: Any) -> Answers:
+    return lambda job: Outcome(job, "result", 1.5, "judge", record, **more)
+
+
+PASSES = result()
+
+
+def engine(folder: Path, answers: Answers = PASSES, facts: Facts = FACTS, run: str = "r1") -> CachedEngine:
+    return CachedEngine(FakeEngine(answers), folder, {"here": facts}, run)
+
+
+def ask(engine: CachedEngine, job: Job = JOB) -> Outcome:
+    engine.submit(job)
+    (outcome,) = engine.wait(5.0)
+    assert outcome.job is job
+    return outcome
+
+
+def later(folder: Path, job: Job = JOB, facts: Facts = FACTS) -> Outcome:
+    """What a later run gets: a hit is marked, and anything else says ``asked``."""
+    return ask(engine(folder, lambda job: Outcome(job, "asked", 0.0), facts, "r2"), job)
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*/*") if path.is_file())
+
+
+# --- hits ---
+
+
+def test_a_later_run_gets_the_outcome_and_no_worker_starts(tmp_path: Path) -> None:
+    first = ask(engine(tmp_path, result(WRONG, output="printed")))
+    assert first.cached == ""
+    job = replace(JOB, key="another key", id="another/place::v", environment="here", timeout=1.0, memory=5, alone=True)
+    behind = Unwanted(result())
+    again = CachedEngine(behind, tmp_path, {"here": FACTS}, "r2")
+    assert ask(again, job) == replace(first, job=job, cached="r1")
+    assert (again.pending(), again.reused, again.stored) == (0, 1, 0)
+    again.close()
+    assert behind.closed == 1
+
+
+def test_a_run_never_answers_itself(tmp_path: Path) -> None:
+    both = engine(tmp_path)
+    assert ask(both).cached == "" and ask(both, replace(JOB, key="retry")).cached == ""
+    assert len(both.engine.jobs) == 2  # type: ignore[attr-defined]
+    assert later(tmp_path).cached == "r1"
+
+
+def test_nor_does_it_once_it_goes_on_after_an_interruption(tmp_path: Path) -> None:
+    ask(engine(tmp_path))
+    assert ask(engine(tmp_path)).cached == ""
+
+
+def test_what_another_run_found_meanwhile_is_no_second_opinion(tmp_path: Path) -> None:
+    first = engine(tmp_path, DOUBTFUL["timeout"])
+    assert ask(first).ended == "timeout"
+    ask(engine(tmp_path, run="r2"))
+    assert ask(first, replace(JOB, key="retry")).ended == "timeout"
+
+
+def test_a_hit_does_not_keep_what_runs_waiting(tmp_path: Path) -> None:
+    ask(engine(tmp_path))
+    mixed = engine(tmp_path, run="r2")
+    other = replace(JOB, key="other", seed=3)
+    mixed.submit(JOB)
+    mixed.submit(other)
+    assert mixed.pending() == 2 and [job.key for job, _, _ in mixed.running()] == ["other"]
+    assert [(outcome.job.key, outcome.cached) for outcome in mixed.wait(9.0)] == [(JOB.key, "r1"), ("other", "")]
+    assert mixed.engine.waited == [0.0]  # type: ignore[attr-defined]
+    mixed.submit(replace(other, key="third", seed=4))
+    assert mixed.cancel_all() == [replace(other, key="third", seed=4)] and mixed.pending() == 0
+
+
+def test_whatever_else_the_engine_has_is_there(tmp_path: Path) -> None:
+    with engine(tmp_path) as wrapped:
+        assert wrapped.hello == "hello from behind"
+        with pytest.raises(AttributeError):
+            wrapped.no_such_thing  # noqa: B018
+    assert wrapped.engine.closed == 1  # type: ignore[attr-defined]
+
+
+def test_a_job_of_an_unknown_environment_is_passed_on(tmp_path: Path) -> None:
+    assert ask(engine(tmp_path), replace(JOB, environment="there")).cached == ""
+    assert entries(tmp_path) == []
+
+
+# --- the key ---
+
+
+def different(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, tuple):
+        return (*value, "x")
+    if isinstance(value, dict):
+        return {**value, "x": 1}
+    return "x"
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Job)])
+def test_every_field_of_a_job_is_in_the_key_but_names_and_limits(name: str) -> None:
+    other = replace(JOB, **{name: different(getattr(JOB, name))})
+    assert other != JOB
+    assert (question(other, FACTS) == question(JOB, FACTS)) == (name in NOT_ASKED)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": SOURCE + "#"}, {"source": SOURCE.replace("A case", "B case")}, {"seed": 1}, {"device": "meta"}, {"threads": 1},
+        {"backend": {"backend": "aot_eager"}}, {"backend": {**JOB.backend, "options": {"a": 2, "b": 2}}},
+        {"backend": {**JOB.backend, "dynamic": False}}, {"config": {"torch._inductor.config.cpp.simdlen": 1}},
+        {"tolerance": {"exact": True}}, {"float64": False}, {"isolation": "fresh"}, {"expect": {"graphs": 1}}, {"packages": ("numpy",)},
+    ],
+)  # fmt: skip
+def test_another_question_is_a_miss(tmp_path: Path, changes: dict[str, Any]) -> None:
+    ask(engine(tmp_path))
+    assert later(tmp_path, replace(JOB, **changes)).ended == "asked"
+    assert later(tmp_path).cached == "r1"
+
+
+def test_other_facts_are_a_miss(tmp_path: Path) -> None:
+    ask(engine(tmp_path))
+    assert later(tmp_path, facts=Facts("another")).ended == "asked"
+
+
+def test_the_order_of_options_and_the_checkout_s_folder_change_nothing(tmp_path: Path) -> None:
+    ask(engine(tmp_path))
+    moved = replace(JOB, source=SOURCE.replace("a/b.yaml:3", "/home/x/checkout/a/b.yaml:7"))
+    assert later(tmp_path, moved).cached == "r1"
+    assert later(tmp_path, replace(JOB, backend={"options": {"a": 2, "b": 1}, "backend": "inductor"})).cached == "r1"
+
+
+def test_only_the_docstring_s_own_line_is_left_out() -> None:
+    for text in (
+        '"""A case.\n\nWritten from here.\n\nmore\n"""\n',
+        'x = """\nWritten from one\n"""\n',
+        "# Written from one\n",
+    ):
+        one, other = (replace(JOB, source=text.replace("from ", f"from {word} ")) for word in ("a", "b"))
+        assert question(one, FACTS) != question(other, FACTS)
+
+
+def test_isolation_that_shares_less_will_do_and_never_more(tmp_path: Path) -> None:
+    ask(engine(tmp_path), replace(JOB, isolation="fork"))
+    found = {name: later(tmp_path, replace(JOB, isolation=name)).cached for name in ("living", "fork", "fresh")}
+    assert found == {"living": "r1", "fork": "r1", "fresh": ""}
+    ask(engine(tmp_path / "other"), replace(JOB, isolation="living"))
+    found = {
+        name: later(tmp_path / "other", replace(JOB, isolation=name)).cached for name in ("living", "fork", "fresh")
+    }
+    assert found == {"living": "r1", "fork": "", "fresh": ""}
+
+
+def test_a_stored_pass_is_not_believed_once_the_worker_s_code_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in fingerprint.disturbing(os.environ):
+        monkeypatch.delenv(name)
+    copied = tmp_path / "worker"
+    shutil.copytree(fingerprint.WORKER.parent, copied)
+    monkeypatch.setattr(fingerprint, "WORKER", copied / "__main__.py")
+    before = facts(sys.executable)
+    ask(engine(tmp_path / "cache", facts=before))  # a judge that lets everything pass
+    assert later(tmp_path / "cache", facts=facts(sys.executable)).cached == "r1"
+    with (copied / "judge.py").open("a") as file:
+        file.write("# now it finds what is wrong\n")
+    after = facts(sys.executable)
+    honest = engine(tmp_path / "cache", result(WRONG), after, "r2")
+    assert ask(honest).result["findings"] and ask(honest).cached == ""
+
+
+# --- what is never kept ---
+
+DOUBTFUL: dict[str, Answers] = {
+    "signal": lambda job: Outcome(job, "signal", 1.0, "backend", signal="SIGSEGV"),
+    "timeout": lambda job: Outcome(job, "timeout", 1.0, "backend"),
+    "memory": lambda job: Outcome(job, "memory", 1.0, "backend"),
+    "no-result": lambda job: Outcome(job, "no-result", 1.0, "backend"),
+    "broken": lambda job: Outcome(job, "broken", 1.0, "backend"),
+    "lost": result(lost=1),
+    "elsewhere": result(host="node7"),
+    "reused": result(cached="r0"),
+    **{
+        f"doubt {word}": result({**PASSED, "trust": {"verdict": word, "reason": "so"}})
+        for word in ("FLAKY", "VACUOUS", "INVALID", "SKIP")
+    },
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_doubtful_outcomes_are_never_kept(tmp_path: Path, name: str) -> None:
+    first = engine(tmp_path, DOUBTFUL[name])
+    outcome = ask(first)
+    assert doubt(outcome) and first.stored == 0 and entries(tmp_path) == []
+    assert later(tmp_path).ended == "asked"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        PASSED, WRONG,
+        {**PASSED, "findings": [{"oracle": "error-type", "message": "", "error": {"chain": ["IndexError"]}}]},
+        {**PASSED, "findings": [{"oracle": "compile-error", "message": "", "error": {"chain": ["InductorError"]}}]},
+        {**PASSED, "eager_error": {"type": "RuntimeError"}},
+    ],
+)  # fmt: skip
+def test_right_and_wrong_answers_are(tmp_path: Path, record: dict[str, Any]) -> None:
+    first = engine(tmp_path, result(record))
+    assert doubt(ask(first)) == "" and first.stored == 1
+    assert later(tmp_path).result == record
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        ({"imports": ("mine",)}, FACTS), ({"paths": ("/mine",)}, FACTS), ({"cacheable": False}, FACTS),
+        ({"backend": {"backend": "package:function"}}, FACTS), ({"task": "build"}, FACTS), ({"device": "cuda"}, FACTS),
+        ({"device": "cuda:1"}, FACTS), ({"device": "xpu"}, Facts("digest", devices=("cpu", "cuda"))), ({}, Facts("digest", "TORCH_LOGS set")),
+    ],
+)  # fmt: skip
+def test_jobs_that_other_code_decides_are_neither_kept_nor_answered(
+    tmp_path: Path, changes: dict[str, Any], facts: Facts
+) -> None:
+    job = replace(JOB, **changes)
+    assert refusal(job, facts)
+    assert ask(engine(tmp_path, facts=facts), job).cached == "" and entries(tmp_path) == []
+    for isolation in ("fork", "fresh", "living"):  # even if somebody had kept it
+        digest = question(job, facts)
+        write(
+            engine(tmp_path)._path(digest, isolation),
+            "r0",
+            {"seconds": 1.0, "phase": "judge", "result": PASSED, "output": ""},
+        )
+    assert later(tmp_path, job, facts).ended == "asked"
+
+
+def test_on_a_card_whose_facts_are_known_jobs_are_kept(tmp_path: Path) -> None:
+    card = Facts("digest", devices=("cpu", "meta", "cuda"))
+    job = replace(JOB, device="cuda:0")
+    ask(engine(tmp_path, facts=card), job)
+    assert later(tmp_path, job, card).cached == "r1"
+
+
+def test_what_a_process_that_others_had_used_got_wrong_is_kept_once_a_fresh_one_agrees(tmp_path: Path) -> None:
+    living, apart = replace(JOB, isolation="living"), replace(JOB, key="again")
+    first = engine(tmp_path, result(WRONG))
+    ask(first, living)
+    assert entries(tmp_path) == [] and "before it" in doubt(Outcome(living, "result", 1.0, result=WRONG))
+    ask(first, apart)
+    assert later(tmp_path, apart).cached == later(tmp_path, living).cached == "r1"
+
+
+@pytest.mark.parametrize(
+    "order", [(PASSED, WRONG), (WRONG, PASSED), (WRONG, PASSED, WRONG), (PASSED, PASSED, WRONG, WRONG)]
+)
+@pytest.mark.parametrize("again", ["fork", "fresh"])
+def test_two_answers_of_one_run_leave_nothing(tmp_path: Path, order: tuple[dict[str, Any], ...], again: str) -> None:
+    left = list(order)
+    retried = engine(tmp_path, lambda job: result(left.pop(0))(job))
+    for number in range(len(order)):
+        ask(retried, replace(JOB, key=f"try {number}", isolation="fork" if number == 0 else again))
+    assert entries(tmp_path) == [] and later(tmp_path).ended == "asked"
+
+
+def test_an_answer_after_a_death_is_not_kept_either(tmp_path: Path) -> None:
+    answers = [DOUBTFUL["timeout"], result()]
+    retried = engine(tmp_path, lambda job: answers.pop(0)(job))
+    assert [ask(retried).ended, ask(retried).ended] == ["timeout", "result"] and entries(tmp_path) == []
+
+
+# --- the files ---
+
+
+def spoil_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoil_bit(path: Path) -> None:
+    data = path.read_bytes()
+    at = data.index(b"comparisons") + len(b'comparisons\\": ')
+    path.write_bytes(data[:at] + b"9" + data[at + 1 :])
+    json.loads(path.read_bytes())  # still a whole file
+
+
+def spoil_version(path: Path) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": cached.VERSION + 1}))
+
+
+def spoil_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def spoil_mode(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/proc/self/mem")  # unreadable, to root too
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoil_half, spoil_bit, spoil_version, spoil_folder, spoil_mode,
+        *(lambda path, text=text: path.write_bytes(text) for text in (b"", b"\xff", b"null", b"[]", b"{}", b"[" * 100_000)),
+    ],
+)  # fmt: skip
+def test_a_spoiled_file_is_a_miss_and_is_written_anew(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    ask(engine(tmp_path))
+    (path,) = entries(tmp_path)
+    assert read(path) is not None
+    spoil(path)
+    assert read(path) is None
+    second = engine(tmp_path, run="r2")
+    assert ask(second).cached == ""
+    if spoil is not spoil_folder:
+        assert later_than(tmp_path, "r3").cached == "r2"
+
+
+def later_than(folder: Path, run: str) -> Outcome:
+    return ask(engine(folder, lambda job: Outcome(job, "asked", 0.0), run=run))
+
+
+def test_a_file_lies_where_its_name_says_and_is_plain_json(tmp_path: Path) -> None:
+    ask(engine(tmp_path))
+    (path,) = entries(tmp_path)
+    assert path.parent.name == path.name[:2] and path.suffix == ".json" and len(path.stem) == 64
+    entry = json.loads(path.read_text())
+    assert (entry["version"], entry["run"]) == (cached.VERSION, "r1")
+
+
+@pytest.mark.parametrize("broken", ["file in the way", "full", "read-only"])
+def test_a_folder_that_cannot_be_written_disturbs_nothing(
+    tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    if broken == "file in the way":
+        folder.write_text("")
+    elif broken == "full":
+        monkeypatch.setattr(os, "replace", _no_space)
+    else:
+        monkeypatch.setattr(cached.tempfile, "mkstemp", _no_space)
+    first = engine(folder)
+    assert ask(first).ended == "result" and first.stored == 0
+    assert str(folder) in first.problem and "\n" not in first.problem
+    first.close()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == ([folder] if broken == "file in the way" else [])
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_hits_need_no_writable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(engine(tmp_path))
+    monkeypatch.setattr(os, "utime", _no_space)
+    assert later(tmp_path).cached == "r1"
+
+
+def _write_many(folder: str, writer: int) -> None:
+    for number in range(60):
+        kept = {"seconds": 1.0, "phase": "judge", "result": {"by": writer, "text": "x" * 20_000}, "output": str(number)}
+        write(Path(folder, f"{number % 3:02d}", "entry.json"), f"r{writer}", kept)
+
+
+def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(str(tmp_path), writer)) for writer in range(4)]
+    for writer in writers:
+        writer.start()
+    seen = 0
+    while any(writer.is_alive() for writer in writers):
+        for path in tmp_path.glob("*/entry.json"):
+            assert read(path) is not None  # at every instant
+            seen += 1
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4 and seen
+    assert [path.name for path in entries(tmp_path)] == ["entry.json"] * 3  # and nothing else
+
+
+def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
+    for number in range(10):
+        path = tmp_path / f"{number:02d}" / "x.json"
+        path.parent.mkdir()
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (1000 + number, 1000 + number))
+    (tmp_path / "00" / "left.tmp").write_bytes(b"x" * 100)  # a killed writer's
+    os.utime(tmp_path / "00" / "left.tmp", (5, 5))
+    evict(tmp_path, 1100)
+    assert len(entries(tmp_path)) == 11
+    evict(tmp_path, 1000)
+    assert [path.parent.name for path in entries(tmp_path)] == [f"{number:02d}" for number in range(1, 10)]
+    evict(tmp_path, 150)
+    assert [path.parent.name for path in entries(tmp_path)] == ["09"]
+
+
+def test_what_is_used_is_not_old(tmp_path: Path) -> None:
+    other = replace(JOB, key="k2", seed=1)
+    first = engine(tmp_path)
+    ask(first)
+    (used,) = entries(tmp_path)
+    ask(first, other)
+    for path in entries(tmp_path):
+        os.utime(path, (1000 + (path != used), 1000 + (path != used)))
+    assert later(tmp_path).cached == "r1"
+    small = CachedEngine(FakeEngine(result()), tmp_path, {"here": FACTS}, "r3", size=used.stat().st_size * 5 // 2)
+    ask(small, replace(JOB, key="k3", seed=2))
+    small.close()
+    assert used in entries(tmp_path) and later(tmp_path, other).ended == "asked"
+
+
+# --- before the real engine ---
+
+
+def test_before_the_local_engine(make: Make, tmp_path: Path) -> None:
+    record = repr(PASSED)
+    first = CachedEngine(make(), tmp_path / "cache", {"here": FACTS}, "r1")
+    outcome = one(first, f"result.update({record})")  # type: ignore[arg-type]
+    assert outcome.ended == "result" and outcome.result["comparisons"] == 3
+    behind = make()
+    second = CachedEngine(behind, tmp_path / "cache", {"here": FACTS}, "r2")
+    assert one(second, f"result.update({record})").cached == "r1"  # type: ignore[arg-type]
+    assert behind._servers == {}
+    assert finish(second) == {}  # type: ignore[arg-type]

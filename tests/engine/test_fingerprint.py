@@ -1,0 +1,313 @@
+"""What a fingerprint notices, what it ignores, and what it says no fingerprint covers. The torch here is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runner.engine import fingerprint
+from runner.engine.fingerprint import Facts, facts, facts_of
+
+
+@dataclass
+class World:
+    """A folder with a torch that may not be imported, a worker's code, and programs in front of the PATH."""
+
+    site: Path
+    worker: Path
+    programs: Path
+    patch: pytest.MonkeyPatch
+
+    def facts(self) -> Facts:
+        return facts(sys.executable, {"PYTHONPATH": str(self.site)})
+
+    def program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name in [*fingerprint.disturbing(os.environ), *fingerprint.keyed(os.environ)]:
+        monkeypatch.delenv(name)
+    site, worker, programs = (tmp_path / name for name in ("site", "worker", "programs"))
+    for folder in (site / "torch" / "lib", site / "torch" / "include", site / "triton", worker, programs):
+        folder.mkdir(parents=True)
+    (site / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
+    (site / "torch" / "lib" / "libtorch.so").write_bytes(b"\x7fELF")
+    (site / "torch" / "include" / "vec.h").write_text("// one\n")
+    (site / "triton" / "__init__.py").write_text("raise SystemExit('triton was imported')\n")
+    (site / "torch-9.9.9.dist-info").mkdir()
+    (site / "other-1.0.dist-info").mkdir()
+    (worker / "__main__.py").write_text("one\n")
+    (worker / "judge.py").write_text("two\n")
+    monkeypatch.setattr(fingerprint, "WORKER", worker / "__main__.py")
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    found = World(site, worker, programs, monkeypatch)
+    found.program("g++", "echo g++ 12.2.0")
+    found.program("gcc", "echo gcc 12.2.0")
+    return found
+
+
+def test_nothing_changed_nothing_said(world: World) -> None:
+    first = world.facts()
+    assert (first.dirty, first.devices, len(first.digest)) == ("", ("cpu", "meta"), 64)
+    assert world.facts() == first
+
+
+def touched(path: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        file = world.site / path
+        stat = file.stat()
+        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+
+    return change
+
+
+def put(path: str, text: str = "new\n") -> Callable[[World], None]:
+    def change(world: World) -> None:
+        (world.site / path).parent.mkdir(exist_ok=True)
+        (world.site / path).write_text(text)
+
+    return change
+
+
+def program(name: str, says: str) -> Callable[[World], None]:
+    return lambda world: world.program(name, f"echo '{says}'")
+
+
+def variable(name: str, value: str) -> Callable[[World], None]:
+    return lambda world: world.patch.setenv(name, value)
+
+
+def removed(world: World) -> None:
+    (world.site / "torch" / "include" / "vec.h").unlink()
+
+
+def upgraded(world: World) -> None:
+    (world.site / "other-1.0.dist-info").rename(world.site / "other-1.1.dist-info")
+
+
+def another_compiler(world: World) -> None:
+    world.program("clang++", "echo clang++ 17")
+    world.patch.setenv("CXX", "clang++")
+
+
+def moved_compiler(world: World) -> None:
+    other = world.programs.parent / "other"
+    other.mkdir()
+    shutil.copy(world.programs / "g++", other / "g++")
+    world.patch.setenv("PATH", str(other), prepend=os.pathsep)
+
+
+def another_processor(world: World) -> None:
+    world.patch.setattr(fingerprint, "processor", lambda: {"model name": "another"})
+
+
+def worker_edited(world: World) -> None:
+    (world.worker / "judge.py").write_text("TWO\n")
+
+
+def worker_grown(world: World) -> None:
+    (world.worker / "more.py").write_text("")
+
+
+def worker_line_moved(world: World) -> None:
+    (world.worker / "__main__.py").write_text("one\ntwo\n")
+    (world.worker / "judge.py").write_text("")
+
+
+CHANGES: dict[str, Callable[[World], None]] = {
+    "a file of torch": touched("torch/__init__.py"),
+    "a library of torch": touched("torch/lib/libtorch.so"),
+    "a header of torch": touched("torch/include/vec.h"),
+    "a file of triton": touched("triton/__init__.py"),
+    "a new file": put("torch/new.py"),
+    "a new file, deep": put("torch/_inductor/kernel.jinja"),
+    "a file gone": removed,
+    "a package installed": put("third-1.0.dist-info/METADATA"),
+    "a package upgraded": upgraded,
+    "code at the start": put("sitecustomize.py", "pass\n"),
+    "a path at the start": put("more.pth", "/elsewhere\n"),
+    "the worker": worker_edited,
+    "a new file of the worker": worker_grown,
+    "the worker's lines": worker_line_moved,
+    "the C++ compiler's version": program("g++", "g++ 13.1.0"),
+    "the C compiler's version": program("gcc", "gcc 13.1.0"),
+    "another compiler": another_compiler,
+    "the compiler elsewhere": moved_compiler,
+    "the processor": another_processor,
+    "a card": program("nvidia-smi", "GPU 0: NVIDIA H200 (UUID: GPU-1)"),
+    "threads": variable("OMP_NUM_THREADS", "1"),
+    "MKL's threads": variable("MKL_NUM_THREADS", "1"),
+    "the seed of hashes": variable("PYTHONHASHSEED", "1"),
+    "libraries": variable("LD_LIBRARY_PATH", "/no/such"),
+    "visible cards": variable("CUDA_VISIBLE_DEVICES", "1"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_may_change_an_outcome_is_noticed(world: World, name: str) -> None:
+    before = world.facts()
+    CHANGES[name](world)
+    after = world.facts()
+    assert after.digest != before.digest and after.dirty == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("torch/__pycache__/x.pyc"), put("torch/x.pyc"), put("other/code.py"), variable("LANG", "C"), variable("HOME", "/tmp"),
+        variable("TORCHINDUCTOR_CACHE_DIR", "/tmp/x"), variable("TRITON_CACHE_DIR", "/tmp/x"), variable("TORCHINDUCTOR_COMPILE_THREADS", "8"),
+    ],
+)  # fmt: skip
+def test_what_cannot_is_not(world: World, change: Callable[[World], None]) -> None:
+    before = world.facts()
+    change(world)
+    assert world.facts() == before
+
+
+def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
+    def files(site: Path) -> object:
+        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)})["files"]
+
+    before = files(world.site)
+    world.site.rename(world.site.with_name("moved"))
+    assert files(world.site.with_name("moved")) == before != files(world.site)
+
+
+def test_a_path_from_here_is_followed_from_here(world: World) -> None:
+    world.patch.chdir(world.site)
+    for path in ("../site", os.pathsep + "/no/such"):
+        assert fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path})["torch"] == str(world.site / "torch")
+
+
+# --- what no digest covers ---
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TORCH_LOGS", "TORCH_COMPILE_DEBUG", "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCHDYNAMO_DISABLE", "TRITON_INTERPRET", "INDUCTOR_POST_FUSION_SVG",
+        "AOT_PARTITIONER_DEBUG", "OMP_SCHEDULE", "MKL_CBWR", "KMP_AFFINITY", "ATEN_CPU_CAPABILITY", "CUDA_LAUNCH_BLOCKING", "PYTORCH_JIT",
+        "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "FX_PATCH_GETITEM", "GLIBC_TUNABLES",
+    ],
+)  # fmt: skip
+def test_variables_that_change_torch_are_named(world: World, name: str) -> None:
+    world.patch.setenv(name, "1")
+    assert world.facts().dirty == f"{name} set"
+    world.patch.setenv(name, "")
+    assert world.facts().dirty == ""
+
+
+def test_a_preloaded_library_is_named(world: World) -> None:
+    assert fingerprint.disturbing({"LD_PRELOAD": "/x.so", "LD_PRELOADED": "no", "PATH": "/bin"}) == ["LD_PRELOAD"]
+
+
+def test_what_the_engine_itself_gives_to_workers_is_in_the_digest_instead(world: World) -> None:
+    given = {"PYTHONPATH": str(world.site), "TORCHDYNAMO_VERBOSE": "1"}
+    world.patch.setenv("TORCHDYNAMO_VERBOSE", "0")  # the engine's wins
+    with_it = facts(sys.executable, given)
+    assert with_it.dirty == "" and with_it.digest != facts(sys.executable, {**given, "TORCHDYNAMO_VERBOSE": "2"}).digest
+
+
+def test_a_torch_that_nobody_installed(world: World) -> None:
+    (world.site / "torch-9.9.9.dist-info").rename(world.site / "torch.egg-info")  # as a development install has it
+    assert "not an installed one" in world.facts().dirty and str(world.site / "torch") in world.facts().dirty
+
+
+def test_backends_of_an_editable_install(world: World) -> None:
+    info = world.site / "other-1.0.dist-info"
+    (info / "entry_points.txt").write_text("[torch_dynamo_backends]\nmine = other:compile\n")
+    assert world.facts().dirty == ""
+    (info / "direct_url.json").write_text(json.dumps({"dir_info": {"editable": True}, "url": "file:///x"}))
+    assert world.facts().dirty == "backends from editable installs: other-1.0.dist-info"
+    (info / "entry_points.txt").write_text("[console_scripts]\nmine = other:main\n")
+    assert world.facts().dirty == ""
+
+
+def test_an_interpreter_that_cannot_say(world: World, tmp_path: Path) -> None:
+    world.program("silent", "exit 3")
+    world.program("chatty", "echo '[1]'")
+    for python, says in (
+        ("/no/such/python", "no such"),
+        ("silent", "could not be asked"),
+        ("chatty", "something else"),
+    ):
+        assert says in facts(python).dirty
+    shutil.rmtree(world.site / "torch")
+    bare = {"PYTHONPATH": str(world.site), "PYTHONNOUSERSITE": "1"}
+    world.program("bare", f'exec {sys.executable} -S "$@"')
+    assert facts("bare", bare).dirty == "it has no torch"
+
+
+def test_chatter_at_the_start_is_no_answer(world: World) -> None:
+    (world.site / "sitecustomize.py").write_text("print('hello')\n")
+    assert world.facts().dirty == ""
+
+
+def test_several_interpreters_have_facts_of_their_own(world: World) -> None:
+    world.program("second", f'PYTHONHASHSEED=0 exec {sys.executable} "$@"')
+    world.program("third", "exit 1")
+    found = facts_of([sys.executable, "second", "third", "second"], {"PYTHONPATH": str(world.site)})
+    assert list(found) == [sys.executable, "second", "third"]
+    assert found[sys.executable] == world.facts() == found["second"]
+    assert found["third"].dirty
+
+
+# --- the machine ---
+
+
+def cards(world: World, text: str, driver: str = "570.1") -> None:
+    world.program("nvidia-smi", f'if [ "$1" = -L ]; then printf "{text}"; else echo {driver}; fi')
+
+
+def test_cards_are_told_by_model_and_driver_not_by_number(world: World) -> None:
+    cards(world, "GPU 0: NVIDIA H200 (UUID: GPU-11)\\n  MIG 1g.18gb Device 0: (UUID: MIG-22)\\n")
+    found = fingerprint.gpus()
+    assert found[:2] == ["GPU 0: NVIDIA H200", "MIG 1g.18gb Device 0:"]
+    assert world.facts().devices == ("cpu", "meta", "cuda")
+    cards(world, "GPU 0: NVIDIA H200 (UUID: GPU-99)\\n  MIG 1g.18gb Device 0: (UUID: MIG-77)\\n")
+    assert fingerprint.gpus() == found
+    cards(world, "GPU 0: NVIDIA H100 (UUID: GPU-99)\\n")
+    assert fingerprint.gpus() != found
+    driver = world.programs / "version"
+    driver.write_text("NVRM version: 580.2\nGCC version: 12\n")
+    assert fingerprint.gpus(str(driver)) == ["GPU 0: NVIDIA H100", "NVRM version: 580.2"]
+    assert fingerprint.gpus("/no/such") == ["GPU 0: NVIDIA H100", "570.1"]
+    cards(world, "No devices were found\\n")
+    assert fingerprint.gpus() == []
+
+
+def test_a_processor_is_its_model_and_its_abilities(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    text = "processor\t: 0\nmodel name\t: EPYC\ncpu MHz\t\t: 2596.1\nflags\t\t: fpu avx2\n\nprocessor\t: 1\nmodel name\t: no\n"
+    file.write_text(text)
+    assert fingerprint.processor(str(file)) == {"model name": "EPYC", "flags": "fpu avx2"}
+    assert list(fingerprint.processor("/no/such")) == ["model name"]
+
+
+def test_a_compiler_may_have_arguments_and_may_be_missing(world: World) -> None:
+    world.program("ccache", 'echo "$@"')
+    assert fingerprint.compiler("ccache g++")[1] == "g++ --version\n"
+    assert fingerprint.compiler("no-such-compiler") == ["", ""] == fingerprint.compiler("")
+    assert fingerprint.compiler("g++ 'unclosed") == ["", ""]
+
+
+def test_this_project_s_own_worker_is_what_is_hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = fingerprint.worker_code()
+    copied = tmp_path / "worker"
+    shutil.copytree(fingerprint.WORKER.parent, copied)
+    monkeypatch.setattr(fingerprint, "WORKER", copied / "__main__.py")
+    assert fingerprint.worker_code() == before
+    with (copied / "judge.py").open("a") as file:
+        file.write("#")
+    assert fingerprint.worker_code() != before
