@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -243,8 +244,7 @@ def _runner(work: Work, backend: str, place: Path, engine: str) -> tuple[float, 
 
 def _parts(finished: list[dict[str, Any]], watch: _Watch, began: float, seconds: float) -> dict[str, float]:
     """Where a runner's time went. ``jobs`` is from the begin of the first job to the end of the last."""
-    first = watch.first - float(finished[0]["seconds"])
-    parts = {"start": first - began, "jobs": watch.last - first, "end": began + seconds - watch.last}
+    parts = {"start": watch.first - began, "jobs": watch.last - watch.first, "end": began + seconds - watch.last}
     spent = [event.get("spent") or {} for event in finished]
     parts["busy"] = sum(one.get("busy", float(event["seconds"])) for one, event in zip(spent, finished, strict=True))
     for name in ("torch", "load", "judge"):
@@ -258,7 +258,10 @@ class _Watch:
 
     def __init__(self, journal: Path) -> None:
         self.finished: list[dict[str, Any]] = []
-        self.first = self.last = 0.0
+        self.first, self.last = (
+            math.inf,
+            0.0,
+        )  # when the first job began, as far as what it took tells, and the last ended
         self._journal = journal
         self._read = 0
 
@@ -272,7 +275,7 @@ class _Watch:
             new = [json.loads(line) for line in data.splitlines() if b'"variant-finished"' in line]
             if new:
                 self.last = time.monotonic()
-                self.first = self.first or self.last
+                self.first = min([self.first, *(self.last - float(event["seconds"]) for event in new)])
                 self.finished += new
 
 

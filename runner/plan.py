@@ -135,9 +135,8 @@ def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:
 
 
 def warmth(variants: Sequence[Variant]) -> str:
-    """What the CPU server should load: a compile beforehand only pays when inductor runs."""
-    return (
-        "inductor"
-        if any(stage_of(v.backend.backend) == "inductor" and v.device == "cpu" for v in variants)
-        else "import"
-    )
+    """How far the CPU server should go before it forks: as far as any variant on the CPU will, and no further."""
+    stages = {stage_of(v.backend.backend) for v in variants if v.device == "cpu"}
+    if "inductor" in stages:
+        return "inductor"
+    return "aot" if stages & {"aot", "decomposition"} else "import"

@@ -215,7 +215,7 @@ def _engine(
             arguments.jobs,
             warm=warm,
             log_folder=folder / "logs",
-            **({"kernel_cache": arguments.kernel_cache} if arguments.kernel_cache == "private" else {}),
+            kernel_cache=arguments.kernel_cache,
         )
     if not arguments.cached:
         return made

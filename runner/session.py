@@ -177,6 +177,13 @@ class Session:
             follow.float64 = False
             self._send(follow, purpose, replace(outcome.job, float64=False))
             return
+        if outcome.signal == "SIGKILL" and self.options.confirm and not outcome.job.alone:
+            # Somebody or the kernel did that; a process that ends itself so will do it again.
+            if purpose == "main":
+                follow.first = outcome
+            again = replace(outcome.job, alone=True, isolation=self._apart(follow.planned))
+            self._send(follow, purpose, again)
+            return
         if purpose == "confirm":
             self._confirm(follow, outcome)
             return

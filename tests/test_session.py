@@ -351,7 +351,30 @@ def test_a_known_failure_is_not_confirmed(tmp_path: Path) -> None:
     assert "confirm" not in [purpose for purpose, _ in engine.asked()]
 
 
-@pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}, {"ended": "signal", "signal": "SIGKILL"}])
+@pytest.mark.parametrize("phase", ["eager", "eager-again", "backend"])
+@pytest.mark.parametrize("killed", ["main", "dynamo", "confirm"])
+def test_a_process_killed_from_outside_is_asked_again_alone(one: list[Variant], killed: str, phase: str) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        if what == killed and not job.alone:
+            return {"ended": "signal", "signal": "SIGKILL", "phase": phase}
+        return wrong() if killed != "main" and what in ("main", "confirm") else {}
+
+    code, engine, events = run(one, script, confirm=True)
+    (event,) = verdicts(events)
+    assert (event.verdict, event.signal) == ("PASS" if killed == "main" else "FAIL", None)
+    assert event.labels == (("order-dependent",) if killed == "main" else ())
+    assert event.stage == (None if killed == "main" else "inductor")
+    assert [(purpose(job), job.isolation) for job in engine.jobs if job.alone] == [(killed, "fresh")]
+
+
+def test_a_process_that_is_killed_twice_was_no_accident(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", ended="signal", signal="SIGKILL", phase="backend"), confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.signal, event.labels) == (1, "ERROR", "SIGKILL", ())
+    assert [purpose(job) for job in engine.jobs] == ["main", "main", "dynamo", "aot", "decomposition"]
+
+
+@pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}])
 def test_what_a_busy_machine_may_have_done_counts_alone(one: list[Variant], how: dict[str, Any]) -> None:
     code, engine, events = run(one, only("main", phase="backend", **how), confirm=True)
     (event,) = verdicts(events)

@@ -11,6 +11,9 @@ from runner.engine.messages import Outcome
 
 EAGER_PHASES = ("load", "eager")
 
+_DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+"""What strerror says when a file cannot be written for reasons that are no compiler's."""
+
 
 def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, Any] | None]:
     """Findings of the compiled run, and the doubt (``{"verdict", "reason"}``) if there is one.
@@ -19,6 +22,9 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
     """
     if outcome.ended == "result":
         found = [finding(data, source) for data in outcome.result.get("findings", ())]
+        machine = next(filter(None, (_machine_trouble(f.error) for f in found)), None)
+        if machine is not None:
+            return [], {"verdict": "BROKEN", "reason": f"this machine cannot compile: {machine}"}
         return found, outcome.result.get("trust")
     how = describe(outcome)
     if outcome.ended == "broken":
@@ -33,6 +39,12 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
     oracle = {"no-result": "runtime-error"}.get(outcome.ended, outcome.ended)
     error = {"type": name, "message": how, "chain": [name], "trace": outcome.stack}
     return [Finding(oracle, how, error=error)], None
+
+
+def _machine_trouble(error: Mapping[str, Any] | None) -> str | None:
+    """The line of an error that says that the disk is to blame, on which a compiler keeps what it makes."""
+    lines = str((error or {}).get("message", "")).splitlines()
+    return next((line.strip() for line in lines if any(word in line for word in _DISK)), None)
 
 
 def died_in_float64(outcome: Outcome) -> bool:

@@ -1,8 +1,8 @@
 """The process that speaks to Ray, one a run: it starts or joins a cluster and keeps a host on every node of it.
 
 Started by ``RayEngine`` (``ray.py``), with which it exchanges pickled tuples. Down come an ``Order``, then
-``("submit", [(ticket, job)])``, ``("cancel", number)`` and ``("close",)``. Up go ``("up", slots)`` or
-``("failed", reason)``, then ``("news", News)`` and ``("cancelled", number)``.
+``("submit", [(ticket, job)])`` and ``("cancel", number)``. Up go ``("up", slots)`` or ``("failed", reason)``, then
+``("news", News)`` and ``("cancelled", number)``.
 
 It ends when control closes the connection or dies, with all that it started.
 """
@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 from runner.engine import kin
 from runner.engine.host import Host, Report, Setup
@@ -89,16 +89,18 @@ def main() -> None:
     order: Order = control.recv()
     words: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(control, words, order), daemon=True).start()
-    try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # control is gone
         try:
             ray = importlib.import_module("ray")
             _join(ray, order)
         except (RuntimeError, ValueError, OSError, ImportError) as error:
             control.send(("failed", f"{type(error).__name__}: {error}"))
-        else:
-            Cluster(ray, order, control, words).run()
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # control is gone
+            _end(order)
+        cluster = Cluster(ray, order, control, words)
+        try:
+            cluster.run()
+        finally:
+            cluster.close()
     _end(order)
 
 
@@ -112,9 +114,14 @@ def _listen(control: Connection, words: queue.SimpleQueue[tuple[Any, ...]], orde
     _end(order)
 
 
-def _end(order: Order) -> None:
+def _end(order: Order) -> NoReturn:
     """End this process with its whole family, and remove its files."""
     kin.end_family(os.getpid(), reaped=True)
+    deadline = time.monotonic() + 1
+    with contextlib.suppress(ChildProcessError):  # all are collected; in a container nobody else may do it
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.01)
     shutil.rmtree(order.folder, ignore_errors=True)
     os._exit(0)
 
@@ -165,7 +172,6 @@ class Cluster:
                 self._step(self._spread.nodes[number], [(task.ticket, task.job) for task in tasks])
             self._hear()
             self._check_hope()
-        self._close()
 
     def _muster(self) -> tuple[int, str]:
         """Wait a little for all hosts. How many slots they have, or why there will be none."""
@@ -341,7 +347,7 @@ class Cluster:
             if node.ready:
                 node.call = node.actor.cancel.remote()  # after what it is doing
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Let hosts end what they run; the rest goes with this process."""
         asked = [node.actor.close.remote() for node in self._spread.nodes.values() if node.ready]
         with contextlib.suppress(self._ray.exceptions.RayError):

@@ -33,7 +33,8 @@ class Setup:
     """What a host must know.
 
     ``variables`` are all environment variables of its workers (None: those of the node, and ``passed``), ``folder`` is
-    where they start (None: where Ray starts them). ``expected`` holds torch's build by environment, such as 2.13.0+cpu.
+    where they start (None: where Ray starts them); ``warm``, ``environ``, ``log_folder`` and ``kernel_cache`` are those
+    of ``LocalEngine``. ``expected`` holds torch's build by environment, such as 2.13.0+cpu.
     ``check`` asks to look for the interpreters first; ``gpus`` says that Ray has given us some.
     """
 
@@ -43,6 +44,7 @@ class Setup:
     environ: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, str] = field(default_factory=dict)
     log_folder: str | None = None
+    kernel_cache: str = "shared"
     variables: Mapping[str, str] | None = None
     passed: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
@@ -89,7 +91,12 @@ class Host:
                 return reason
             environments[name] = found
         self._engine = LocalEngine(
-            environments, setup.slots, warm=setup.warm, environ=setup.environ, log_folder=setup.log_folder
+            environments,
+            setup.slots,
+            warm=setup.warm,
+            environ=setup.environ,
+            log_folder=setup.log_folder,
+            kernel_cache=setup.kernel_cache,
         )
         return ""
 
@@ -157,4 +164,4 @@ def _node_variables() -> dict[str, str]:
             pairs = [os.fsdecode(pair).partition("=") for pair in file.read().split(b"\0") if pair]
     except OSError:
         return dict(os.environ)
-    return {name: value for name, _, value in pairs if name}
+    return {name: value for name, _, value in pairs if name and not name.startswith("RAY_")}

@@ -132,10 +132,20 @@ def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
     """
     if pid <= 1:
         return 0
-    doomed: set[int] = set()
-    torn: set[str] = set()
     if not reaped:
         _signal(pid, signal.SIGSTOP)
+    doomed = end_helpers(pid, grace)
+    if reaped:
+        return doomed
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    return doomed + _signal(pid, signal.SIGKILL)
+
+
+def end_helpers(pid: int, grace: float = 0.2) -> int:
+    """As ``end_family``, but spare the process itself. Returns how many had to be killed."""
+    doomed: set[int] = set()
+    torn: set[str] = set()
     deadline = time.monotonic() + grace
     while helpers := [one.pid for one in family(pid, processes()) if one.pid != pid]:
         patient = time.monotonic() < deadline
@@ -150,12 +160,6 @@ def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
     for path in torn:
         with contextlib.suppress(OSError):
             os.unlink(path)
-    if reaped:
-        return len(doomed)
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
-    if _signal(pid, signal.SIGKILL):
-        doomed.add(pid)
     return len(doomed)
 
 

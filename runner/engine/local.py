@@ -33,6 +33,8 @@ from runner.engine.workers import Worker
 
 KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
+GROWTH_PART = 4
+"""A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
 
 
 class LocalEngine:
@@ -211,7 +213,7 @@ class LocalEngine:
             if gpu:
                 environ[leases.VARIABLE] = gpu
                 share = leases.share(self._slots, len(gpus))
-        growth = self._default_memory // 4 if kind.living else None
+        growth = self._default_memory // GROWTH_PART if kind.living else None
         worker = Worker(task.ticket, slot, gpu, kind.leased, growth, self._living_jobs, self._child(task))
         server.run(worker, environ, share if share < 1 else None)
 

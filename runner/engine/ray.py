@@ -39,6 +39,7 @@ from runner.exits import UsageError
 CONNECT = 60.0
 """Seconds within which a cluster must answer."""
 _PREFIX = "runner-ray-"
+_START = "import sys; sys.path.insert(0, sys.argv[2]); from runner.engine.cluster import main; main()"
 
 
 class RayEngine:
@@ -54,6 +55,7 @@ class RayEngine:
         warm: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         log_folder: str | os.PathLike[str] | None = None,
+        kernel_cache: str = "shared",
         expected: Mapping[str, str] | None = None,
         patience: float = 20.0,
     ) -> None:
@@ -69,6 +71,7 @@ class RayEngine:
             warm: environment to ``none``, ``import`` or ``inductor``: what its CPU server loads.
             environ: environment variables for the workers, over those that they have anyway.
             log_folder: where what jobs print is kept, on this machine only; nowhere if None.
+            kernel_cache: ``shared`` with other runs on the same node, or ``private``: new, and gone in the end.
             expected: torch's whole version (2.13.0+cpu) by environment.
             patience: seconds to wait for a new node when all have left the cluster.
 
@@ -106,6 +109,7 @@ class RayEngine:
             environ=dict(environ or {}),
             expected=dict(expected or {}),
             log_folder=os.path.abspath(log_folder) if own and log_folder is not None else None,
+            kernel_cache=kernel_cache,
             variables=dict(os.environ) if own else None,
             passed={} if own else passed_on(os.environ),
             folder=os.getcwd() if own else None,
@@ -195,8 +199,8 @@ class RayEngine:
             return
         self._closed = True
         self._jobs.clear()
+        self._cluster.close()  # which it hears
         if self._up:  # else nothing runs yet, and Ray may take its time to start
-            self._send(("close",))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(FAREWELL + 2)
         self._end()
@@ -204,15 +208,19 @@ class RayEngine:
     # The process that speaks to Ray.
 
     def _start(self, package: str, own: bool) -> tuple[subprocess.Popen[bytes], Connection]:
-        """Start it in a folder with nothing but our package: Ray puts that folder first in its workers' ``sys.path``."""
-        library = self._folder / "lib"
+        """Start it where its own folder holds nothing, or for a Ray of our own nothing but our package.
+
+        Ray puts that folder first in the ``sys.path`` of its workers on this machine; a person's may hold anything.
+        """
+        library, empty = self._folder / "lib", self._folder / "empty"
         library.mkdir()
+        empty.mkdir()
         (library / "runner").symlink_to(package)
         ours, its = Pipe()
         with its, (self._folder / "log").open("ab") as log:
             popen = subprocess.Popen(
-                [sys.executable, "-c", "from runner.engine.cluster import main; main()", str(its.fileno())],
-                cwd=library,
+                [sys.executable, "-c", _START, str(its.fileno()), str(library)],
+                cwd=library if own else empty,
                 env=_variables(own),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -238,7 +246,7 @@ class RayEngine:
     def _hear(self, timeout: float) -> None:
         """Take in what has arrived, after at most ``timeout`` seconds."""
         try:
-            while not self._failure and self._cluster.poll(timeout):
+            while not self._failure and not self._closed and self._cluster.poll(timeout):
                 self._take(self._cluster.recv())
                 timeout = 0
         except (EOFError, ConnectionResetError):
@@ -305,7 +313,7 @@ def _ask_for(address: str) -> None:
 
 def _variables(own: bool) -> dict[str, str]:
     """Environment variables of the process that speaks to Ray, and of a Ray of our own."""
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    variables = dict(os.environ)
     variables |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
     if own:
         variables = {name: value for name, value in variables.items() if not name.startswith("RAY_")}

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from runner.engine.host import Report
 from runner.engine.messages import PHASES, Job, Outcome
 
-FRUITLESS = 4
+FRUITLESS = 6
 """How often in a row a node may be lost without having finished a job, before it is left alone."""
 UNSEEN = 2
 """How often a job may be lost while it waited, before it counts as suspect too: it may have died too fast to be seen."""
@@ -175,7 +174,7 @@ class Spread:
             if outcome.ended == "broken" and self._blames_node(node, task):
                 # Else a node whose torch cannot be imported would swallow the whole run, faster than others work.
                 node.refused = (outcome.detail.splitlines() or ["its workers do not start"])[0]
-                self._queue.appendleft(task)
+                (self._suspects if task.suspect else self._queue).appendleft(task)
                 continue
             node.fruitless = 0
             standing.append((ticket, dataclasses.replace(outcome, host=node.name, lost=task.deaths)))
@@ -197,28 +196,14 @@ class Spread:
         alone = len(node.tasks) == 1 and node.quarantined
         for ticket, task in node.tasks.items():
             seconds, phase = node.running.get(ticket, (0.0, task.phase))
-            if PHASES.index(phase) >= PHASES.index(task.phase):
-                task.seconds, task.phase = max(seconds, task.seconds), phase
+            task.seconds, task.phase = max((task.seconds, task.phase), (seconds, phase), key=_progress)
             seen = blame and (ticket in node.running or alone)
             task.deaths += seen
             task.unseen += blame and not seen
             if task.deaths > 1:
                 where = f", the last time {node.name}" if node.name else ""
                 detail = f"the node that ran it was lost twice while it did so{where} ({how})"
-                outcomes.append(
-                    (
-                        ticket,
-                        Outcome(
-                            None,  # type: ignore[arg-type]
-                            "no-result",
-                            task.seconds,
-                            task.phase,
-                            detail=detail,
-                            host=node.name,
-                            lost=task.deaths,
-                        ),
-                    )
-                )
+                outcomes.append((ticket, _outcome(task, "no-result", detail, node.name)))
             elif task.suspect:
                 self._suspects.append(task)
             else:
@@ -226,15 +211,25 @@ class Spread:
         self._queue.extendleft(reversed(again))
         node.tasks, node.running = {}, {}
         node.actor, node.call, node.ready, node.up = None, None, False, set()
-        node.fruitless += 1
+        node.fruitless = 0 if outcomes else node.fruitless + 1
         if node.fruitless >= FRUITLESS:
             node.refused = f"lost {FRUITLESS} times in a row without a result (the last time: {how})"
         return outcomes
 
     def give_up(self, reason: str) -> list[tuple[int, Outcome]]:
         """No node is left: the outcomes of all jobs that wait."""
-        tasks: Sequence[Task] = [*self._suspects, *self._queue]
+        tasks = [*self._suspects, *self._queue]
         self._suspects.clear()
         self._queue.clear()
-        outcomes = [(task.ticket, Outcome(task.job, "broken", 0.0, detail=reason, lost=task.deaths)) for task in tasks]
-        return [(ticket, dataclasses.replace(one, job=None)) for ticket, one in outcomes]  # type: ignore[arg-type]
+        return [(task.ticket, _outcome(task, "broken", reason)) for task in tasks]
+
+
+def _progress(state: tuple[float, str]) -> int:
+    """How far a job has come."""
+    return PHASES.index(state[1]) if state[1] in PHASES else -1
+
+
+def _outcome(task: Task, ended: str, detail: str, host: str = "") -> Outcome:
+    """An outcome, without its job, of a task that no host will report."""
+    job: Any = None
+    return Outcome(job, ended, task.seconds, task.phase, detail=detail, host=host, lost=task.deaths)

@@ -103,6 +103,9 @@ class Worker:
         else:
             self.clean = message.get("kin") is False
             child.take(message)
+            if message.get("kin"):  # it adopts what it has started, all the way down, so that now all can be found
+                kin.end_helpers(self.pid)
+                self.forget()  # and now it may go
         return []
 
     def listen(self) -> list[Outcome]:

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable
 
 _EVERY = 0.3  # seconds between two writes, at least
 _SHARE = 10  # and at least so many times as long as the last write took
-_RATE = 2 << 20  # and on average no more than so many bytes a second: a run may last for days, and its file have 100 MB
+_RATE = (
+    512 << 10
+)  # and on average no more than so many bytes a second: a run may last for days, and its file have 100 MB
 
 
 class LiveFile:
     """Keeps ``path`` at what ``content`` returns: its pieces, one after the other.
 
     Each write goes to a second file in the same folder that then takes the first one's place, so a reader sees the old
-    text or the new one. Writing takes at most a tenth of the time, and 2 MiB a second. A failure is told once to ``on_problem``, the file
+    text or the new one. Writing takes at most a tenth of the time, and 512 KiB a second. A failure is told once to ``on_problem``, the file
     stays as it was, and later writes try again.
     """
 

@@ -101,6 +101,8 @@ def render_table(
         left = sum(len(section.rows) for section in grid.sections)
         first = f" (the first {left:,} of them)" if left == limit else ""
         said = f"{rows - left:,} of {rows:,} rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN{first}"
+        if not left:
+            said = f"the table is left out: none of its {rows:,} rows holds anything but PASS, SKIP and NOT-RUN"
         parts.append(f"{said}; {hint}" if hint else said)
     return "\n\n".join(parts)
 

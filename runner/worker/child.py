@@ -2,7 +2,8 @@
 
 Preparing means: a session of its own, output into the job's log, stacks at a crash, limits. What it says goes over a
 connection of its own (see ``server.py``): who it is, the job's phases, and one ``{"outcome": record, "kin": whether
-processes are left}`` or ``{"broken": traceback}``, each with the job's ticket.
+processes are left}`` or ``{"broken": traceback}``, each with the job's ticket. Where processes are left it waits until
+control has ended them and hangs up.
 
 An order with ``keep`` (bytes that the process may grow by) makes a living worker: after a job that went well it puts
 back what it can (``living.py``), says ``{"rest": bytes held}``, and reads its next order from the same connection. It
@@ -41,6 +42,8 @@ _THREAD_STACKS = 256 << 20
 """Bytes of private writable memory that a few threads' stacks may add: they count as data though never touched."""
 _COMPILER = 2 << 30
 """Bytes that control always allows compilers (``COMPILERS`` in ``runner/engine/memory.py``)."""
+_PATIENCE = 1.0
+"""Seconds that a job's process waits until control has ended what is left of it."""
 _DATA = resource.getrlimit(resource.RLIMIT_DATA)
 
 
@@ -118,17 +121,20 @@ class _Process:
                 if order.get("keep") is not None:
                     self._base = Base(share or 1.0)
             record = run_job(job, send)
-            answer: dict[str, Any] = {"outcome": record, "ticket": ticket, "kin": has_children()}
-            failed = any(record.get(key) for key in ("findings", "trust", "error"))
-            line = encode(answer)
+            kin = has_children()
+            line = encode({"outcome": record, "ticket": ticket, "kin": kin})
+            failed = kin or any(record.get(key) for key in ("findings", "trust", "error"))
             status = 0
         except BaseException:  # noqa: BLE001 (SystemExit too: an end without a word is a riddle; a record without end)
             line = encode({"broken": traceback.format_exc(), "ticket": ticket})
-            failed, status = True, EXIT_BROKEN
+            kin, failed, status = False, True, EXIT_BROKEN
         if os.getpid() != self._own:
             return True, status
         with contextlib.suppress(OSError):  # control is gone
             self._connection.sendall(line)
+            if kin:
+                self._connection.settimeout(_PATIENCE)
+                self._orders.readline()
         return failed, status
 
     def _prepare(self, order: Mapping[str, Any]) -> None:

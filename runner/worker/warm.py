@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import Any
 
 LEVELS = ("none", "import", "aot", "inductor")
@@ -68,8 +69,10 @@ def forget(torch: Any) -> None:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch._dynamo.utils.clear_compilation_metrics()
-    torch._inductor.metrics.reset()
     torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:
+        metrics.reset()
 
 
 def skip_guard_timing() -> None:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,11 +36,23 @@ def make(fake: dict[str, str]) -> Iterator[Make]:
     """Makes engines whose server loads only the stand-in for torch; closes them, and checks that all is gone."""
     engines: list[LocalEngine] = []
 
-    def build(slots: int = 2, environ: dict[str, str] | None = None, log_folder: Path | None = None) -> LocalEngine:
-        environments = {"here": sys.executable}
+    def build(
+        slots: int = 2,
+        environ: dict[str, str] | None = None,
+        log_folder: Path | None = None,
+        *,
+        warm: str = "none",
+        environments: tuple[str, ...] = ("here",),
+        **more: Any,
+    ) -> LocalEngine:
         engines.append(
             LocalEngine(
-                environments, slots, warm={"here": "none"}, environ={**fake, **(environ or {})}, log_folder=log_folder
+                dict.fromkeys(environments, sys.executable),
+                slots,
+                warm=dict.fromkeys(environments, warm),
+                environ={**fake, **(environ or {})},
+                log_folder=log_folder,
+                **more,
             )
         )
         return engines[-1]

@@ -1,7 +1,7 @@
 """A Ray cluster on this machine, for tests: started by a process of its own, which obeys the words on its input.
 
-``python ray_cluster.py FOLDER CPUS...`` starts a node for each number of CPUs, such as ``2`` or, with GPUs, ``2/1`` (the
-first is the head), and prints the address. ``kill N`` ends node N as a power cut would. The end of the input ends all.
+``python ray_cluster.py CPUS...`` starts a node for each number of CPUs, such as ``2`` or, with GPUs, ``2/1`` (the
+first is the head), and prints the address. A line ``N`` ends node N as a power cut would. The end of the input ends all.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class RayCluster:
         # Without a token of its own, Ray would write one into the home folder.
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="t" * 32)
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(folder), *cpus],
+            [sys.executable, __file__, *cpus],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=(folder / "log").open("wb"),
             text=True,
+            env={**os.environ, "RAY_TMPDIR": str(folder)},  # else it would become the default of every later ray.init()
             start_new_session=True,
         )
         self.address = self._answer()
@@ -54,14 +55,14 @@ class RayCluster:
         del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"]
 
 
-def main(folder: str, *cpus: str) -> None:
+def main(*cpus: str) -> None:
     from ray.cluster_utils import Cluster
 
     cluster = Cluster()
     nodes = []
     for number, text in enumerate(cpus):
         count, _, gpus = text.partition("/")
-        head = {"include_dashboard": False, "temp_dir": folder} if number == 0 else {}
+        head = {"include_dashboard": False} if number == 0 else {}
         nodes.append(cluster.add_node(num_cpus=int(count), num_gpus=int(gpus or 0), **head))
     print("answer", cluster.address, flush=True)
     for line in sys.stdin:

@@ -67,15 +67,24 @@ def test_a_hang_takes_grandchildren_along_even_from_another_session(make: Make) 
     assert all(gone(int(pid)) for pid in outcome.output.split())
 
 
-def test_a_daemon_ends_with_the_engine(make: Make) -> None:
-    source = """
-        import subprocess
-        result["pid"] = subprocess.Popen(["sleep", "100"], start_new_session=True).pid
-    """
-    engine = make()
-    outcome = one(engine, source)
-    engine.close()
+@pytest.mark.parametrize(
+    "start",
+    [
+        "subprocess.Popen(['sleep', '100'], start_new_session=True).pid",
+        "int(subprocess.check_output('setsid sleep 100 >/dev/null & echo $!', shell=True))",
+    ],
+    ids=["daemon", "orphan"],
+)
+def test_a_daemon_ends_with_its_job(make: Make, start: str) -> None:
+    outcome = one(make(), f"import subprocess; result['pid'] = {start}")
+    assert (outcome.ended, outcome.exit_status, outcome.signal) == ("result", 0, None)
     assert gone(outcome.result["pid"])
+
+
+def test_what_a_crashed_job_left_in_its_session_ends(make: Make) -> None:
+    source = "import os, subprocess; print(subprocess.Popen(['sleep', '100']).pid, flush=True); os.abort()"
+    outcome = one(make(), source)
+    assert outcome.signal == "SIGABRT" and gone(int(outcome.output))
 
 
 def test_a_forked_copy_of_a_job_cannot_answer_for_it(make: Make) -> None:

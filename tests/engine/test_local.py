@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 from engine_jobs import Make, finish, job, one
 
+from runner.engine import kin
 from runner.engine.messages import Outcome
 
 
@@ -81,3 +84,68 @@ def test_the_engine_imports_no_torch() -> None:
     code = "import sys, json, runner.engine.local; print(json.dumps('torch' in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, check=True)
     assert json.loads(done.stdout) is False
+
+
+def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
+    source = """
+        import os
+        result.update(parent=os.getppid(), pid=os.getpid())
+        words = open(f"/proc/{os.getppid()}/cmdline").read().split("\\0")
+        result["warm"] = words[words.index("--warm") + 1]
+    """
+    engine = make(1, warm="aot")
+    jobs = [job(source, "fork"), *(job(source, key, isolation="fresh") for key in ("fresh", "again"))]
+    jobs += [job(source, "cuda", device="cuda"), job(source, "fresh cuda", device="cuda", isolation="fresh")]
+    found = {key: outcome.result for key, outcome in finish(engine, *jobs).items()}
+    assert {key: result["warm"] for key, result in found.items()} == {
+        "fork": "aot",
+        "fresh": "none",
+        "again": "none",
+        "cuda": "import",
+        "fresh cuda": "none",
+    }
+    assert found["fresh"]["parent"] == found["again"]["parent"] and found["fresh"]["pid"] != found["again"]["pid"]
+
+
+def test_the_cold_server_starts_when_it_is_needed(make: Make) -> None:
+    engine = make(1, warm="aot")
+    servers = []
+    for isolation in ("fork", "living", "fresh", "fresh"):
+        one(engine, "", isolation=isolation)
+        servers.append(sum(process.parent == os.getpid() for process in kin.processes().values()))
+    assert [count - servers[0] for count in servers] == [0, 0, 1, 1]
+
+
+def test_a_private_kernel_cache_goes_with_the_engine(make: Make, fake: dict[str, str]) -> None:
+    source = """
+        import os, pathlib
+        for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+            result[name] = os.environ.get(name)
+        folder = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "kernel.so").write_text("")
+    """
+    engine = make(1, kernel_cache="private", environments=("here", "there"))
+    outcomes = finish(engine, job(source, "a"), job(source, "b"), job(source, "c", environment="there"))
+    folders = {key: outcome.result["TORCHINDUCTOR_CACHE_DIR"] for key, outcome in outcomes.items()}
+    assert folders["a"] == folders["b"] != folders["c"] and fake["TORCHINDUCTOR_CACHE_DIR"] not in folders.values()
+    assert outcomes["a"].result["TRITON_CACHE_DIR"].startswith(folders["a"])
+    assert all(Path(folder, "kernel.so").exists() for folder in folders.values())
+    engine.close()
+    assert not any(Path(folder).exists() for folder in folders.values())
+
+
+def test_a_shared_kernel_cache_is_left_alone(make: Make, fake: dict[str, str]) -> None:
+    outcome = one(make(1), "import os; result['folder'] = os.environ['TORCHINDUCTOR_CACHE_DIR']")
+    assert outcome.result["folder"] == fake["TORCHINDUCTOR_CACHE_DIR"]
+    with pytest.raises(ValueError, match="'mine', not one of shared, private"):
+        make(1, kernel_cache="mine")
+
+
+@pytest.mark.parametrize("isolation", ["fork", "fresh", "living"])
+def test_a_slot_is_busy_longer_than_its_job_runs(make: Make, isolation: str) -> None:
+    engine = make(1)
+    one(engine, "", isolation=isolation)  # the server starts
+    source = "import time; begin = time.monotonic(); time.sleep(0.1); result['inside'] = time.monotonic() - begin"
+    outcome = one(engine, source, isolation=isolation)
+    assert 0 < outcome.result["inside"] < outcome.seconds <= outcome.busy

@@ -26,6 +26,12 @@ def test_what_the_server_held_does_not_count() -> None:
     assert Meter(JOB).read(table((JOB, SERVER, "python3", 400, True))) == Held(0, 0)
 
 
+def test_what_a_living_worker_held_before_its_job_does_not_count() -> None:
+    meter = Meter(JOB, 650 * MIB)
+    assert meter.read(table((JOB, SERVER, "python3", 600, True))) == Held(0, 0)
+    assert meter.read(table((JOB, SERVER, "python3", 700, True), (3, JOB, "sort", 5, False))) == Held(55 * MIB, 0)
+
+
 def test_what_a_copy_shared_at_first_sight_does_not_count() -> None:
     meter = Meter(JOB)
     job = (JOB, SERVER, "python3", 700, True)

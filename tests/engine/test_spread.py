@@ -126,7 +126,6 @@ def test_other_nodes_work_on_while_one_is_the_ward() -> None:
 
 def test_a_job_too_quick_to_be_seen_running_is_found_too() -> None:
     spread, (node,) = spread_of(2)
-    node.fruitless = -100
     add(spread, 1, 2)
     for _ in range(UNSEEN):
         assert deal(spread) == {"0": [1, 2]}
@@ -139,6 +138,18 @@ def test_a_job_too_quick_to_be_seen_running_is_found_too() -> None:
     assert [ticket for ticket, _ in spread.take(node, report(done=(2,)))] == [2]
     assert deal(spread) == {"0": [1]}
     assert [(ticket, one.ended, one.lost) for ticket, one in spread.lose(node, "gone")] == [(1, "no-result", 2)]
+    assert not node.refused and node.fruitless == 0  # a culprit found is a result
+
+
+def test_the_furthest_phase_is_kept() -> None:
+    spread, (node,) = spread_of(1)
+    add(spread, 1)
+    for phase in ("judge", "eager"):
+        deal(spread)
+        spread.take(node, Report([], {1: (2.0, phase)}, {}))
+        outcomes = spread.lose(node, "gone")
+        revive(node)
+    assert [(one.phase, one.seconds) for _, one in outcomes] == [("judge", 2.0)]
 
 
 def test_our_own_failure_blames_no_job() -> None:
@@ -159,7 +170,7 @@ def test_a_node_lost_again_and_again_is_left_alone() -> None:
         assert not node.refused
         revive(node)
         spread.lose(node, f"loss {number}")
-    assert f"lost {FRUITLESS} times in a row" in node.refused and "loss 3" in node.refused
+    assert f"lost {FRUITLESS} times in a row" in node.refused and f"loss {FRUITLESS - 1}" in node.refused
     add(spread, 1)
     ((ticket, outcome),) = spread.give_up("no node")
     assert (ticket, outcome.ended, outcome.detail) == (1, "broken", "no node")

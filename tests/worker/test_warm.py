@@ -1,0 +1,102 @@
+"""What a server does before its first fork leaves nothing that a job could see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.worker import warm
+
+ROOT = Path(warm.__file__).parents[2]
+SCRIPT = """
+import gc, json, os, random, sys, threading
+import torch
+torch.set_num_threads(1)
+from runner.worker import warm
+torch.manual_seed(5)
+numbers, threads = torch.get_rng_state(), len(os.listdir("/proc/self/task"))
+cold = "torch._dynamo" not in sys.modules
+warm.warm_up(sys.argv[1])
+found = {
+    "cold": cold,
+    "loaded": [name for name in ("torch._dynamo", "torch._inductor.compile_fx", "runner.worker.job") if name in sys.modules],
+    "threads": len(os.listdir("/proc/self/task")) - threads, "python": threading.active_count(),
+    "intra-op": torch.get_num_threads(), "random": bool(torch.equal(numbers, torch.get_rng_state())),
+    "cases": [name for name in sys.modules if name.startswith("runner_case")],
+    "folders": [path for path in sys.path if "runner-" in path], "grad": torch.is_grad_enabled(),
+}
+if not cold or sys.argv[1] != "none":
+    from torch._dynamo.utils import counters, get_compilation_metrics
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._inductor import metrics
+    found["counters"] = {name: dict(values) for name, values in counters.items() if values}
+    found["metrics"], found["kernels"] = len(get_compilation_metrics()), metrics.generated_kernel_count
+    found["fake"] = len(FakeTensorMode.cache)
+    found["fallback_random"] = torch._inductor.config.fallback_random
+print(json.dumps(found))
+"""
+
+
+def warmed(level: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, level], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("level", ["import", "aot", "inductor"])
+def test_a_warm_server_has_no_trace_of_its_rehearsal(level: str) -> None:
+    found = warmed(level)
+    assert len(found.pop("loaded")) == 3
+    assert found == {
+        "cold": True,
+        "threads": 0,
+        "python": 1,
+        "intra-op": 1,
+        "random": True,
+        "cases": [],
+        "folders": [],
+        "grad": True,
+        "counters": {},
+        "metrics": 0,
+        "kernels": 0,
+        "fake": 0,
+        "fallback_random": False,
+    }
+
+
+def test_a_cold_server_has_imported_nothing() -> None:
+    found = warmed("none")
+    assert found["cold"] and found["loaded"] == [] and found["threads"] == 0
+
+
+def test_a_rehearsal_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"findings": [{"oracle": "value"}], "trust": None}
+    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: record)
+    with pytest.raises(RuntimeError, match="rehearsal of aot_eager"):
+        warm.warm_up("aot")
+
+
+def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import guards
+
+    called: list[tuple[Any, ...]] = []
+
+    def original(*arguments: Any) -> float:
+        called.append(arguments)
+        return 7.0
+
+    monkeypatch.setattr(guards, "profile_guard_manager", original)
+    warm.skip_guard_timing()
+    warm.skip_guard_timing()  # twice is as good as once
+    assert guards.profile_guard_manager("root", "scope", 1) == 0.0
+    assert guards.profile_guard_manager("root", "scope") == 7.0
+    assert called == [("root", "scope", 0), ("root", "scope")]
