@@ -359,7 +359,7 @@ def test_a_process_killed_from_outside_is_asked_again_alone(one: list[Variant], 
             return {"ended": "signal", "signal": "SIGKILL", "phase": phase}
         return wrong() if killed != "main" and what in ("main", "confirm") else {}
 
-    code, engine, events = run(one, script, confirm=True)
+    _, engine, events = run(one, script, confirm=True)
     (event,) = verdicts(events)
     assert (event.verdict, event.signal) == ("PASS" if killed == "main" else "FAIL", None)
     assert event.labels == (("order-dependent",) if killed == "main" else ())
