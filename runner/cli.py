@@ -88,7 +88,6 @@ def _environment(parser: argparse.ArgumentParser) -> None:
         "-j",
         "--jobs",
         type=_positive,
-        default=os.cpu_count() or 1,
         metavar="N",
         help="processes at once (default: the cores)",
     )
@@ -190,7 +189,7 @@ def _past_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
     )
-    parser.set_defaults(parse=lambda words: build_parser().parse_args(words))
+    parser.set_defaults(parse=_parsed)
 
 
 def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -304,6 +303,15 @@ def _shard(text: str) -> Shard:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments; ``jobs_given`` says whether ``-j`` is the person's word."""
+    arguments = build_parser().parse_args(words)
+    arguments.jobs_given = getattr(arguments, "jobs", None) is not None
+    if not arguments.jobs_given:
+        arguments.jobs = os.cpu_count() or 1
+    return arguments
+
+
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     """The command line, and what follows ``--`` in a ``rerun``: argparse would take that for its own options."""
     if words[:1] != ["rerun"] or "--" not in words:
@@ -316,7 +324,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     words, more = _split(list(sys.argv[1:] if argv is None else argv))
     try:
-        arguments = build_parser().parse_args(words)
+        arguments = _parsed(words)
         arguments.more = more
     except SystemExit as done:  # argparse exits with 2, which is pytest's "interrupted"
         return exits.USAGE if done.code == 2 else int(done.code or 0)

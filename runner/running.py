@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def run_variants(
         for text, severity in ((warning, "warning"), (_warnings(loaded), "info"), (remark, "info")):
             if text:
                 tell(Notice(text, severity))
-        options = _options(arguments, loaded, environments, begun)
+        options = _options(arguments, loaded, environments, begun, getattr(engine, "slots", arguments.jobs))
         queue = [
             one for one in history.ordered(chosen, known, _order(arguments)) if history.key_of(one) not in finished
         ]
@@ -114,7 +115,7 @@ def run_variants(
                         "runner resume goes on", "error"))  # fmt: skip
         for notice in stale_notices(variants, seen) if options.use_known else ():
             tell(notice)
-        for notice in _cache_notices(engine) if arguments.cached else ():
+        for notice in _engine_notices(engine):
             tell(notice)
     except KeyboardInterrupt:
         code, interrupted = exits.INTERRUPTED, True
@@ -179,16 +180,10 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
         raise UsageError("--durations says how to cut shards: add --shard M/N")
 
 
-def _cache_notices(engine: object) -> list[Notice]:
-    """What a person should know of the result cache after a run."""
-    from runner.engine.cached import CachedEngine
-
-    if not isinstance(engine, CachedEngine):
-        return []
-    dirty = sorted({facts.dirty for facts in engine.facts.values() if facts.dirty})
-    found = [Notice(f"--cached: nothing is taken or kept: {text}") for text in dirty]
-    found += [Notice(f"--cached: {engine.problem}")] if engine.problem else []
-    return found
+def _engine_notices(engine: object) -> list[Notice]:
+    """What a person should know of the engine after a run."""
+    texts: list[str] = [*getattr(engine, "notices", list)()]
+    return [Notice(text) for text in texts]
 
 
 def _order(arguments: argparse.Namespace) -> str:
@@ -203,9 +198,16 @@ def _engine(
     if arguments.engine == "ray":
         from runner.engine.ray import RayEngine
 
-        builds = {e.key: e.build for e in environments}
         made: _Closable = RayEngine(
-            pythons, arguments.jobs, address=arguments.address, warm=warm, log_folder=folder / "logs", expected=builds
+            pythons,
+            # On a cluster as many at once as it has room for, unless somebody says how many.
+            None if arguments.address and not arguments.jobs_given else arguments.jobs,
+            address=arguments.address,
+            gpus=any(v.device.startswith("cuda") for v in variants),
+            warm=warm,
+            log_folder=folder / "logs",
+            kernel_cache=arguments.kernel_cache,
+            expected={e.key: e.build for e in environments},
         )
     else:
         from runner.engine.local import LocalEngine
@@ -228,7 +230,7 @@ def _engine(
 
 
 def _options(
-    arguments: argparse.Namespace, loaded: Loaded, environments: Sequence[Environment], begun: float
+    arguments: argparse.Namespace, loaded: Loaded, environments: Sequence[Environment], begun: float, slots: int
 ) -> Options:
     return Options(
         use_known=not arguments.no_known,
@@ -241,7 +243,7 @@ def _options(
         slow=arguments.slow,
         imports=tuple(arguments.imports),
         paths=worker_paths(arguments),
-        slots=arguments.jobs,
+        slots=slots,
         seed=arguments.seed,
         files={suite.name: suite.file for suite in loaded.suites},
         default_python=environments[0].python if not arguments.python else "",
@@ -264,7 +266,7 @@ def report_again(arguments: argparse.Namespace) -> int:
             Path(arguments.junit).write_text(text, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--junit {arguments.junit}: {error.strerror}") from None
-    reporter = Reporter()
+    reporter = Reporter(whole=not sys.stdout.isatty())
     for event in events:
         reporter.handle(event)
     last = events[-1]

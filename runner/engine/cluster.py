@@ -37,6 +37,8 @@ LISTEN = 0.02
 """Seconds that control's words may wait while Ray is listened to."""
 STEP = 0.25
 """Seconds after which a host answers though nothing has happened."""
+TICK, CLOSE_TICK = 0.1, 0.01
+"""Seconds within which a host tells that a job begins or comes to its next phase; and that a suspect does so."""
 SLOW = 10.0
 """Seconds after which a person is told that a node has no room for us yet."""
 FAREWELL = 3.0
@@ -279,7 +281,7 @@ class Cluster:
                 self._ray.kill(actor)
         again = f"; it was running {jobs} job{'s'[: jobs != 1]}" if jobs else ""
         notices = [f"{node.label()} was lost: {how}{again}"] if blame else []
-        if node.refused:
+        if node.refused not in ("", LEFT):
             notices.append(f"{node.label()} is not used: {node.refused}")
         self._tell(outcomes=outcomes, node=node.id, notices=notices)
         self._next_survey = 0.0
@@ -304,7 +306,7 @@ class Cluster:
     # Hosts.
 
     def _step(self, node: Node, jobs: list[tuple[int, Any]]) -> None:
-        node.call = node.actor.step.remote(jobs, STEP)
+        node.call = node.actor.step.remote(jobs, STEP, CLOSE_TICK if node.quarantined else TICK)
 
     def _hear(self) -> None:
         """Wait a moment for answers of hosts."""

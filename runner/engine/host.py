@@ -18,8 +18,6 @@ from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
 from runner.engine.process import probe
 
-TICK = 0.02
-"""Seconds after which a job's new phase is told at the latest: if it ends the machine, that is what control will know."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Where Ray writes which accelerators are ours."""
 PASSED = ("TORCH", "PYTORCH", "TRITON", "AOT_")
@@ -100,15 +98,18 @@ class Host:
         )
         return ""
 
-    def step(self, jobs: Sequence[tuple[int, Job]], timeout: float) -> Report:
-        """Take jobs, then wait until one begins, comes to its next phase or ends, at most ``timeout`` seconds."""
+    def step(self, jobs: Sequence[tuple[int, Job]], timeout: float, tick: float) -> Report:
+        """Take jobs, then wait until one ends, begins or comes to its next phase, at most ``timeout`` seconds.
+
+        An end is told at once, anything else within ``tick`` seconds.
+        """
         engine = self._engine
         assert engine is not None
         for ticket, job in jobs:
             engine.submit(dataclasses.replace(job, key=str(ticket)))
         end = time.monotonic() + timeout
         while True:
-            outcomes = engine.wait(min(TICK, max(0.0, end - time.monotonic())))
+            outcomes = engine.wait(min(tick, max(0.0, end - time.monotonic())))
             running = {job.key: (seconds, phase) for job, seconds, phase in engine.running()}
             phases = {(key, phase) for key, (_, phase) in running.items()}
             if outcomes or phases != self._told or not engine.pending() or time.monotonic() >= end:

@@ -181,6 +181,10 @@ class LocalEngine:
         key = (job.environment, accelerated, warm)
         if key not in self._servers:
             environ = dict(self._environ)
+            if not accelerated:
+                # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
+                # opened fails in its children. And a verdict about the CPU must not depend on the GPU beside it.
+                environ[leases.VARIABLE] = ""
             if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
                 folder = self._kernels / str(list(self._environments).index(job.environment))
                 environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}

@@ -18,6 +18,8 @@ from typing import Any
 
 from runner.worker.warm import forget
 
+_NO_PACKAGE = ("threading", "runner", "")
+"""First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _SETTINGS: tuple[tuple[str, str], ...] = (
@@ -59,29 +61,28 @@ class Base:
         Args:
             share: which part of a GPU's memory this process may use.
         """
-        self._resident = resident()
+        self._resident: int | None = None  # after the first job: what is loaded once is no leak
         self._environ = dict(os.environ)
         self._folder = _folder()
         self._path = list(sys.path)
         self._recursion = sys.getrecursionlimit()
         self._warnings = warnings.catch_warnings()
         self._warnings.__enter__()
-        self._threads = threading.active_count()
         self._torch = _Torch(sys.modules["torch"], share) if "torch._dynamo" in sys.modules else None
 
     def restore(self, growth: int) -> str:
         """Go back, as far as can be.
 
         Args:
-            growth: bytes that the process may hold beyond what it held when this was made.
+            growth: bytes that the process may hold beyond what it held after its first job.
 
         Returns:
             Why no other job should run here; empty if one may.
         """
         if has_children():
             return "processes are left"
-        if threading.active_count() > self._threads:
-            return "threads are left"
+        if threads := _threads():
+            return f"threads are left: {', '.join(threads)}"
         try:
             signal.setitimer(signal.ITIMER_REAL, 0)
             if _folder() != self._folder:
@@ -98,6 +99,8 @@ class Base:
         except Exception as error:  # noqa: BLE001 (whatever it is, a new process has not got it)
             return f"{type(error).__name__}: {error}"
         gc.collect()
+        if self._resident is None:
+            self._resident = resident()
         grown = resident() - self._resident
         return reason or (f"{grown >> 20} MiB more than at first" if grown > growth else "")
 
@@ -108,6 +111,18 @@ def _folder() -> str:
         return os.getcwd()
     except OSError:
         return ""
+
+
+def _threads() -> list[str]:
+    """Names of threads that are left, those apart that a package keeps for itself (such as tqdm's monitor)."""
+    native = threading._DummyThread  # started by native code, such as autograd's for a device
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread()
+        and not isinstance(thread, native)
+        and type(thread).__module__.partition("_")[0] in _NO_PACKAGE
+    ]
 
 
 def has_children() -> bool:

@@ -29,7 +29,7 @@ import traceback
 from typing import Any
 
 from runner.worker.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, run_child
-from runner.worker.warm import LEVELS, warm_up
+from runner.worker.warm import LEVELS, ThreadsLeft, warm_up
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,7 +54,12 @@ def main(argv: list[str] | None = None) -> int:
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(options.socket)
-    hello = describe(options.warm)
+    try:
+        hello = describe(options.warm)
+    except ThreadsLeft as error:
+        print(f"starting again, to import and no more: {error}", file=sys.stderr, flush=True)
+        words = [sys.executable, sys.argv[0], "--socket", options.socket, "--token", options.token, "--warm", "import"]
+        os.execv(sys.executable, words)  # the only way to be rid of them
     hello.update(pid=os.getpid(), python=platform.python_version(), executable=sys.executable)
     server = Server(connection, options.socket, options.token)
     try:
@@ -77,6 +82,9 @@ def describe(warm: str) -> dict[str, Any]:
     Returns:
         ``torch``, ``git``, ``devices`` (name to bool), ``gpus`` (count), ``warm_error`` (empty, or why warming
         failed); or only ``error`` if torch cannot be imported.
+
+    Raises:
+        ThreadsLeft: warming left threads, so that this process must not fork.
     """
     # Asked through NVML, "is there a GPU" leaves CUDA uninitialized, so that children can still open it after a fork.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
@@ -89,6 +97,8 @@ def describe(warm: str) -> dict[str, Any]:
     warm_error = ""
     try:
         warm_up(warm)
+    except ThreadsLeft:
+        raise
     except Exception as error:  # noqa: BLE001 (the jobs will meet it again, one by one, and say more)
         warm_error = f"{type(error).__name__}: {error}"
     cuda = bool(torch.cuda.is_available())

@@ -7,6 +7,7 @@ child forked from a process with OpenMP threads hangs).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -14,7 +15,19 @@ from typing import Any
 
 LEVELS = ("none", "import", "aot", "inductor")
 """Each does what the one before does and more: torch alone, its compilers imported, a graph compiled under
-``aot_eager``, and one under Inductor. Only the first two keep CUDA fit for forked children."""
+``aot_eager``, and one under Inductor. Where an accelerator is in sight nothing is compiled."""
+
+_LAZY = (
+    "torch._dynamo.dce_extra_outputs",
+    "torch._functorch._activation_checkpointing.remat_using_tags_for_fwd_loss_bwd_graph_pass",
+    "torch._functorch._aot_autograd.subclass_codegen",
+    "torch._higher_order_ops.passes",
+    "torch._inductor.compiler_bisector",
+    "torch.distributed.tensor.experimental._attention",
+    "torch.export._trace",
+    "torch.fx.experimental.validator",
+)
+"""What torch imports in the course of a compilation, as far as a version has it."""
 
 _SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -30,11 +43,16 @@ def make_inputs():
 """
 
 
+class ThreadsLeft(Exception):
+    """This process must not fork: a child would wait for ever for threads that it does not have."""
+
+
 def warm_up(level: str) -> None:
     """Load what ``level`` (one of LEVELS, and torch is imported) says.
 
     Raises:
-        Exception: whatever torch raises, or RuntimeError if a rehearsal fails or leaves threads.
+        ThreadsLeft: a rehearsal left threads.
+        Exception: whatever torch raises, or RuntimeError if a rehearsal fails.
     """
     if level == "none":
         return
@@ -43,25 +61,32 @@ def warm_up(level: str) -> None:
     importlib.import_module("torch._dynamo")
     importlib.import_module("torch._inductor.compile_fx")
     run_job = load_entry()
+    for name in _LAZY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
     skip_guard_timing()
-    if level == "import":
-        return
     torch = importlib.import_module("torch")
-    alone = not _has_accelerator(torch)
+    if level == "import" or _has_accelerator(torch):
+        return  # compiling would open the accelerator, and every child would fail to open it again
     threads, random = _threads(), torch.get_rng_state()
-    # With an accelerator the first backward of a process starts threads for the devices, and torch refuses to
-    # differentiate in any child forked after that. Under Inductor a backward gains nothing more, and costs seconds.
-    parts = [("aot_eager", "off"), *([("aot_eager", "backward")] if alone else []), ("inductor", "off")]
+    parts = [("aot_eager", "off")]
+    if not _built_for_accelerators(torch):
+        # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
+        # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
+        parts.append(("aot_eager", "backward"))
+    if level == "inductor":
+        parts.append(("inductor", "off"))  # a backward, too, would gain nothing more, and cost seconds
     try:
-        for backend, mode in parts if level == "inductor" else parts[:-1]:
+        for backend, mode in parts:
             record = run_job(_rehearsal(backend, mode), lambda message: None)
             if record.get("findings") or record.get("trust"):
                 raise RuntimeError(f"the rehearsal of {backend}: {record['findings']} {record['trust']}")
     finally:
         forget(torch)
         torch.set_rng_state(random)
-    if alone and _threads() > threads:
-        raise RuntimeError(f"the rehearsal left {_threads() - threads} threads")
+    if _threads() > threads:
+        raise ThreadsLeft(f"the rehearsal left {_threads() - threads} threads")
 
 
 def forget(torch: Any) -> None:
@@ -110,6 +135,11 @@ def _rehearsal(backend: str, mode: str) -> dict[str, Any]:
 def _has_accelerator(torch: Any) -> bool:
     accelerator = getattr(torch, "accelerator", None)
     return bool(torch.cuda.is_available() or (accelerator is not None and accelerator.is_available()))
+
+
+def _built_for_accelerators(torch: Any) -> bool:
+    version = torch.version
+    return any(getattr(version, name, None) for name in ("cuda", "hip", "xpu"))
 
 
 def _threads() -> int:

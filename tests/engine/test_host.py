@@ -35,7 +35,7 @@ def test_jobs_and_what_they_do(host: Host) -> None:
     seen: list[tuple[int, str]] = []
     outcomes: dict[int, Outcome] = {}
     for _ in range(200):
-        report = host.step(jobs, 1.0)
+        report = host.step(jobs, 1.0, 0.01)
         assert isinstance(report, Report)
         jobs = []
         seen += [(ticket, phase) for ticket, (_, phase) in report.running.items()]
@@ -50,18 +50,18 @@ def test_jobs_and_what_they_do(host: Host) -> None:
 
 
 def test_cancelled_jobs_do_not_come_back(host: Host) -> None:
-    report = host.step([(1, job("import time; time.sleep(60)")), (2, job(""))], 20.0)
+    report = host.step([(1, job("import time; time.sleep(60)")), (2, job(""))], 20.0, 0.01)
     while not report.running:
-        report = host.step([], 20.0)
+        report = host.step([], 20.0, 0.01)
     host.cancel()
-    report = host.step([(3, job("result['ok'] = 1"))], 20.0)
+    report = host.step([(3, job("result['ok'] = 1"))], 20.0, 0.01)
     while not report.outcomes:
-        report = host.step([], 20.0)
+        report = host.step([], 20.0, 0.01)
     assert [(ticket, one.result) for ticket, one in report.outcomes] == [(3, {"ok": 1})]
 
 
 def test_nothing_to_do_is_answered_at_once(host: Host) -> None:
-    assert host.step([], 1000.0) == Report([], {}, {})
+    assert host.step([], 1000.0, 1000.0) == Report([], {}, {})
 
 
 def test_the_interpreter_of_a_node() -> None:

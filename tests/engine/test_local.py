@@ -148,4 +148,4 @@ def test_a_slot_is_busy_longer_than_its_job_runs(make: Make, isolation: str) -> 
     one(engine, "", isolation=isolation)  # the server starts
     source = "import time; begin = time.monotonic(); time.sleep(0.1); result['inside'] = time.monotonic() - begin"
     outcome = one(engine, source, isolation=isolation)
-    assert 0 < outcome.result["inside"] < outcome.seconds <= outcome.busy
+    assert 0 < outcome.seconds <= outcome.busy and outcome.result["inside"] <= outcome.busy

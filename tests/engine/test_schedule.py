@@ -91,12 +91,12 @@ def test_more_slots_than_gpus_share_their_memory(make: Make, fake: dict[str, str
         assert sum(other.result["gpu"] == one.result["gpu"] for other in beside) <= 2
 
 
-def test_a_device_with_an_index_is_left_as_written(make: Make, fake: dict[str, str]) -> None:
+def test_an_index_is_left_as_written_and_a_cpu_job_sees_no_gpu(make: Make, fake: dict[str, str]) -> None:
     jobs = [job(SPAN, "cuda:1", device="cuda:1"), job(SPAN, "cpu"), job(SPAN, "cuda", device="cuda")]
     outcomes = leased(make, fake, 2, 3, *jobs, given="4,5")
     assert {key: outcome.result["gpu"] for key, outcome in outcomes.items()} == {
         "cuda:1": "4,5",
-        "cpu": "4,5",
+        "cpu": "",
         "cuda": "4",
     }
 

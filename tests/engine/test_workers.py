@@ -77,8 +77,8 @@ def test_a_process_is_replaced_after_so_many_jobs(make: Make) -> None:
 def test_a_process_that_has_grown_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "GROWTH_PART", (1 << 50))
     grown = "import builtins; builtins.held = b'x' * (20 << 20)"
-    first, second = in_turn(make(1), living(grown, "a"), living("", "b"))
-    assert first.result["pid"] != second.result["pid"] and second.before == ()
+    outcomes = in_turn(make(1), living("", "a"), living(grown, "b"), living("", "c"))
+    assert [outcome.before for outcome in outcomes] == [(), ("id-a",), ()]
 
 
 def test_a_death_harms_no_other(make: Make) -> None:

@@ -90,8 +90,9 @@ def test_what_is_left_running_ends_the_process(base: Base) -> None:
 
 
 def test_growth_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(living, "resident", lambda: 100 << 20)
     base = Base()
+    monkeypatch.setattr(living, "resident", lambda: 100 << 20)
+    assert base.restore(0) == ""
     monkeypatch.setattr(living, "resident", lambda: 130 << 20)
     assert base.restore(30 << 20) == ""
     assert base.restore(29 << 20) == "30 MiB more than at first"

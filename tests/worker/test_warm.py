@@ -100,3 +100,50 @@ def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> 
     assert guards.profile_guard_manager("root", "scope", 1) == 0.0
     assert guards.profile_guard_manager("root", "scope") == 7.0
     assert called == [("root", "scope", 0), ("root", "scope")]
+
+
+@pytest.mark.parametrize(("built", "modes"), [(None, ["off", "backward"]), ("13.0", ["off"])])
+def test_no_backward_before_a_fork_where_autograd_keeps_threads(
+    built: str | None, modes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    ran: list[str] = []
+    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: ran.append(job["grad"]["mode"]) or {})
+    warm.warm_up("aot")
+    assert ran == modes
+
+
+def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None:
+    """The first start leaves a thread; what serves in the end was only imported, and answers."""
+    program = tmp_path / "server.py"
+    program.write_text(
+        "import sys, threading, time\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from runner.worker import job, server\n"
+        "def leave(job, send):\n"
+        "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "    return {}\n"
+        "job.run_job = leave\n"
+        "sys.exit(server.main())\n"
+    )
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.settimeout(120)
+        process = subprocess.Popen(
+            [sys.executable, program, "--socket", tmp_path / "s", "--token", "t", "--warm", "aot"]
+        )
+        said = []
+        for _ in range(2):
+            connection, _ = listener.accept()
+            connection.settimeout(120)
+            with connection:
+                said.append(connection.makefile().readline())
+        process.wait(30)
+    assert said[0] == ""
+    hello = json.loads(said[1])["hello"]
+    assert hello["torch"] and hello["warm_error"] == "" and hello["pid"] == process.pid
