@@ -50,12 +50,6 @@ class Wrapped(Protocol):
     def running(self) -> list[tuple[Job, float, str]]:
         """Jobs that run now, with their seconds and phase."""
 
-    def notices(self) -> list[str]:
-        """What a person should know: why nothing was taken or kept."""
-        dirty = sorted({facts.dirty for facts in self.facts.values() if facts.dirty})
-        told = [f"--cached: nothing is taken or kept: {text}" for text in dirty]
-        return [*told, f"--cached: {self.problem}"] if self.problem else told
-
     def cancel_all(self) -> list[Job]:
         """End what runs and drop what waits."""
 
@@ -133,6 +127,12 @@ class CachedEngine:
     def running(self) -> list[tuple[Job, float, str]]:
         """The jobs that run now, each with its seconds so far and its phase."""
         return self.engine.running()
+
+    def notices(self) -> list[str]:
+        """What a person should know: why nothing was taken or kept."""
+        dirty = sorted({facts.dirty for facts in self.facts.values() if facts.dirty})
+        told = [f"--cached: nothing is taken or kept: {text}" for text in dirty]
+        return [*told, f"--cached: {self.problem}"] if self.problem else told
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
