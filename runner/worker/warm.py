@@ -66,6 +66,7 @@ def warm_up(level: str) -> None:
             importlib.import_module(name)
     importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
     skip_guard_timing()
+    stop_progress_bars()
     torch = importlib.import_module("torch")
     if level == "import" or _has_accelerator(torch):
         return  # compiling would open the accelerator, and every child would fail to open it again
@@ -118,6 +119,13 @@ def skip_guard_timing() -> None:
 
     quick.quick = True  # type: ignore[attr-defined]
     guards.profile_guard_manager = quick  # type: ignore[attr-defined]
+
+
+def stop_progress_bars() -> None:
+    """Keep tqdm, which torch uses where it finds it, from starting a thread that redraws bars nobody sees."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is not None:
+        tqdm.tqdm.monitor_interval = 0
 
 
 def _rehearsal(backend: str, mode: str) -> dict[str, Any]:

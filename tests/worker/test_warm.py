@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,13 @@ def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> 
     assert guards.profile_guard_manager("root", "scope", 1) == 0.0
     assert guards.profile_guard_manager("root", "scope") == 7.0
     assert called == [("root", "scope", 0), ("root", "scope")]
+
+
+def test_progress_bars_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = types.SimpleNamespace(monitor_interval=10)
+    monkeypatch.setitem(sys.modules, "tqdm", types.SimpleNamespace(tqdm=bars))
+    warm.stop_progress_bars()
+    assert bars.monitor_interval == 0
 
 
 @pytest.mark.parametrize(("built", "modes"), [(None, ["off", "backward"]), ("13.0", ["off"])])

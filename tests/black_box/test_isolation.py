@@ -1,0 +1,85 @@
+"""Where a variant runs changes nothing about its verdict; and what does depend on the order is found and said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .driver import REPOSITORY, Result, run_in, spec, write
+
+SMOKE = REPOSITORY / "suites" / "smoke.suite.yaml"
+LEAKY = """
+    import torch
+
+    seen = []
+
+
+    def remembers(module, inputs):
+        "Right once in a process, and wrong from then on."
+        seen.append(1)
+        return module if len(seen) == 1 else lambda *args: [value + 1 for value in module(*args)]
+
+
+    def knows_its_parent(module, inputs):
+        "Wrong where a graph has been compiled before it, in the process that it was forked from."
+        warm = "torch._inductor.graph" in __import__("sys").modules
+        return (lambda *args: [value + 1 for value in module(*args)]) if warm else module
+    """
+
+
+def smoke(folder: Path, *flags: str) -> dict[str, str]:
+    done = run_in(folder, "run", SMOKE, *flags, limit=900)
+    return {name: event["verdict"] for name, event in done.finished.items()}
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    verdicts = smoke(tmp_path_factory.mktemp("forked"), "--isolation", "fork")
+    assert len(verdicts) > 70 and "PASS" in verdicts.values()
+    return verdicts
+
+
+def test_processes_that_live_on_give_the_same_verdicts(forked: dict[str, str], tmp_path: Path) -> None:
+    assert smoke(tmp_path, "--isolation", "living") == forked
+
+
+def test_fresh_processes_give_the_same_verdicts(forked: dict[str, str], tmp_path: Path) -> None:
+    """For a part of the suite, since each takes some seconds."""
+    chosen = smoke(
+        tmp_path, "--isolation", "fresh", "-k", "tag:history or mutation or attention or refused or trained or foobar"
+    )
+    assert len(chosen) > 8
+    assert chosen == {name: forked[name] for name in chosen}
+
+
+@pytest.fixture
+def leaky(tmp_path: Path) -> Path:
+    cases = [f"name: case_{n}\ninputs: {{x: [4]}}\nchain: [{{torch.add: [$x, {n}]}}]" for n in range(3)]
+    write(tmp_path, {"leaky/__init__.py": LEAKY, "a.spec.yaml": spec(*cases)})
+    return tmp_path
+
+
+def run_leaky(folder: Path, backend: str, *flags: str) -> Result:
+    words = ("run", "a.spec.yaml", "--backend", f"leaky:{backend}", "-j", "1", *flags)
+    return run_in(folder, *words, env={"PYTHONPATH": str(folder)})
+
+
+def test_what_an_earlier_variant_left_behind_is_not_the_next_ones_fault(leaky: Path) -> None:
+    done = run_leaky(leaky, "remembers", "--isolation", "living")
+    assert (done.code, set(done.verdicts.values())) == (0, {"PASS"}), done.text
+    marked = [event for event in done.finished.values() if "order-dependent" in event["labels"]]
+    assert marked, "the backend leaks into the next variant of its process, and nothing says so"
+    (note,) = marked[0]["notes"]
+    assert "in one process after a.spec.yaml::case_" in note and note.endswith("alone in a fresh process: passes")
+
+
+def test_a_failure_that_only_a_warm_process_shows_is_flaky(leaky: Path) -> None:
+    done = run_leaky(leaky, "knows_its_parent", "--isolation", "fork", "--backend", "inductor")
+    assert done.code == 1
+    event = done.of("case_0@leaky:knows_its_parent")
+    assert (event["verdict"], event["labels"]) == ("FLAKY", ["order-dependent"]), event["reason"]
+    assert event["reason"].startswith("run again in a fresh process: passes; at first:")
+    assert done.verdicts["case_0@inductor"] == "PASS"
+    plain = run_leaky(leaky, "knows_its_parent", "--isolation", "fork", "--backend", "inductor", "--no-confirm")
+    assert plain.verdicts["case_0@leaky:knows_its_parent"] == "FAIL"
