@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from runner import attempts
-from runner.builder.source import build
+from runner.builder.source import Source, build
 from runner.diagnose import explain, interpret
 from runner.diagnose.stages import STAGES, below, locate, stage_of
 from runner.engine.events import RED, Event, Finding, Notice, VariantFinished, VariantStarted
@@ -26,6 +26,9 @@ from runner.verdict import Verdict, decide, headline, ranked
 
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
 """Doubts of a job that never came to the backend."""
+
+_TURN = 100
+"""Variants that are started, or found to be none for this machine, between two looks at what runs."""
 
 
 class Engine(Protocol):
@@ -103,7 +106,9 @@ class Session:
         # Ahead of the slots, so that none waits for work; unless a failure is to stop what has not begun.
         window = self.options.slots * (3 if self.options.max_fail is None else 1)
         while (self.queue and not self._stopping()) or self.active:
-            while self.queue and len(self.active) < window and not self._stopping():
+            for _ in range(_TURN):  # not all that is skipped at one go: limits are enforced while we wait
+                if not self.queue or len(self.active) >= window or self._stopping():
+                    break
                 self._start(self.queue.popleft())
             for outcome in self.engine.wait(0.1) if self.active else ():
                 self._advance(outcome)
@@ -131,9 +136,9 @@ class Session:
     def _start(self, planned: Planned, earlier: tuple[VariantFinished, ...] = (), afresh: bool = False) -> None:
         if not earlier and not afresh:
             self._emit(VariantStarted(planned.variant.id, planned.environment.torch))
-        source = build(planned.variant, limits=self.options.limits)
-        follow = Follow(planned, source, earlier=earlier, afresh=afresh)
         reason = skip_reason(planned)
+        source = Source("", ()) if reason else build(planned.variant, limits=self.options.limits)
+        follow = Follow(planned, source, earlier=earlier, afresh=afresh)
         errors = [d for d in source.diagnostics if d.severity == "error"]
         if reason:
             self._finish(follow, Verdict("SKIP", reason))
