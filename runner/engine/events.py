@@ -145,7 +145,9 @@ class VariantFinished:
     cached: str | None = None  # the run whose result this is; nothing ran
     attempts: int = 1  # how often it ran, with --retries or --stress
     host: str | None = None  # the cluster's node that ran it
-    spent: Mapping[str, float] = field(default_factory=dict)  # seconds over all its jobs: busy (of a slot), torch, load, judge
+    spent: Mapping[str, float] = field(
+        default_factory=dict
+    )  # seconds over all its jobs: busy (of a slot), torch, load, judge
 
 
 @dataclass(frozen=True, slots=True)
