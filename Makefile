@@ -11,7 +11,7 @@ run: $(VENV)/installed  ## set up, then run the suites: a table, and JUnit XML i
 	$(BIN)/runner run suites/
 
 test: $(VENV)/installed-test  ## set up, then pass the tests
-	$(BIN)/python -m pytest -q -n auto --dist loadfile tests
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder tests
 
 lint: $(VENV)/installed-test  ## style and types
 	$(BIN)/ruff check .

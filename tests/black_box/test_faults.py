@@ -245,7 +245,7 @@ def test_the_clock_set_back(tmp_path: Path) -> None:
         {"clock/sitecustomize.py": back, "a.spec.yaml": spec("name: a\ninputs: {x: [4]}\nchain: [torch.relu]")},
     )
     env = {"PYTHONPATH": str(tmp_path / "clock")}
-    words = ("run", "a.spec.yaml", "--backend", broken, "--backend", "eager", "-j", 1)
+    words = ("run", "a.spec.yaml", "--backend", broken, "--backend", "eager", "-j", 1, "--no-confirm")
     first = run_in(tmp_path, *words)
     done = run_in(tmp_path, *words, env=env)
     assert (first.code, done.code) == (1, 1) and done.folder is not None and first.folder is not None, done.text
