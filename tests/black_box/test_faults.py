@@ -193,15 +193,15 @@ def test_a_full_disk_under_the_kernels_is_no_compiler_bug(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_full_disk_under_the_reports_loses_no_verdict(tmp_path: Path) -> None:
-    write(tmp_path, {"a.spec.yaml": cases(12)})
+    write(tmp_path, {"a.spec.yaml": cases(40)})  # far beyond one page of the disk, whatever the host's name
     disk = tmp_path / "disk"
     done = in_small_disk(
-        tmp_path, disk, "8k", "run", "a.spec.yaml", "--backend", "eager", "--junit", disk / "report.xml"
+        tmp_path, disk, "4k", "run", "a.spec.yaml", "--backend", "eager", "--junit", disk / "report.xml"
     )
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "could not be written" in done.stdout and "12 passed" in done.stdout
+    assert "could not be written" in done.stdout and "40 passed" in done.stdout
     result = Result(done.returncode, done.stdout, done.stderr, tmp_path, latest(tmp_path))
-    assert set(result.verdicts.values()) == {"PASS"} and len(result.verdicts) == 12
+    assert set(result.verdicts.values()) == {"PASS"} and len(result.verdicts) == 40
 
 
 def test_a_cache_folder_that_vanishes(tmp_path: Path) -> None:
