@@ -40,6 +40,7 @@ CALLS = [make_inputs]
 
 # --- script
 
+import contextlib
 import dataclasses
 import faulthandler
 import importlib.util
@@ -214,7 +215,9 @@ def observe(compiled=False, wide=False):
         torch.manual_seed(SEED + number)  #: not python
         seed_all(SEED + number)  #: python
         try:
-            seen.append(run(model, call, inputs, SEED + number))
+            with Wide() if wide else contextlib.nullcontext():  #: casts
+                seen.append(run(model, call, inputs, SEED + number))  #: casts
+            seen.append(run(model, call, inputs, SEED + number))  #: not casts
         except (Exception, SystemExit) as error:
             seen.append(error)
             break
@@ -246,9 +249,7 @@ def reference(eager):  #: float64
     if any(isinstance(e, dict) and not torch.equal(e["generator"][1], was) for e, was in zip(eager, states)):
         return []
     try:
-        with Wide():  #: casts
-            return observe(wide=True)  #: casts
-        return observe(wide=True)  #: not casts
+        return observe(wide=True)
     except Exception:
         return []
 

@@ -101,6 +101,11 @@ PLANTED = {
         {"value", "sign-of-zero"},
     ),
     "value, Python's": (SUM, "planted:off_by_one", {"value"}),
+    "value, drawn in less": (
+        "inputs: {x: [4, 5]}\ndtypes: [bfloat16]\ngrad: off\nchain: [{torch.sin: $x}]",
+        "planted:off_by_one",
+        {"value"},
+    ),
     "value, autocast": (
         "inputs: {x: [4, 3]}\ngrad: off\nautocast: bfloat16\nchain: [{nn.Linear: [3, 2]}]",
         "planted:off_by_one",
