@@ -125,6 +125,7 @@ def diagnose_run(
     # Of a variant that ran twice the later verdict stands.
     last = {(event.id, event.torch): event for event in events if isinstance(event, VariantFinished)}
     failed = [event for event in last.values() if event.verdict in ("FAIL", "ERROR") and event.findings]
+    failed.sort(key=lambda event: event.number)  # as planned, not as they happened to end
     limits = Limits.from_environment().with_overrides(arguments.limit)
     progress = Progress()
     for number, event in enumerate(failed[:MOST], 1):
