@@ -53,6 +53,7 @@ class Job:
     )
     isolation: str = "fork"  # one of ISOLATION
     alone: bool = False  # nothing else may run on this machine meanwhile
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
 
 

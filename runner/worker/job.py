@@ -147,11 +147,17 @@ class _Run:
 
             self.phases.begin("backend")
             start_counting()
-            loaded = self._load()
+            loaded = self.source.load(self.settings.seed, launching=True)
             validate_distributions(False)
-            compiled = observe(loaded, compile_module(loaded.model), self.settings)
+            target = compile_module(loaded.model)
+            compiled = observe(loaded, target, self.settings)
             validate_distributions(True)
             read_counts(compiled)
+            if isinstance(target, backends.Launched):
+                compiled.launches = target.launches
+                compiled.notes += target.launches.notes
+                if target.launches.unable:
+                    raise Unavailable(target.launches.unable)
             for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
                 self.record[key] = getattr(compiled, key)
 
