@@ -12,7 +12,7 @@ from runner.builder.render import literal
 from runner.builder.scope import Scope, python_name, temporary
 from runner.diagnostics import Span
 from runner.spec import expr
-from runner.spec.model import Arithmetic, Kernel, Literal, Output, Ref, Value, Variant
+from runner.spec.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
 from runner.spec.problems import Problems
 from runner.spec.signature import top_names
 
@@ -110,8 +110,12 @@ class _Writer:
         if kernel.inputs:
             scope.previous, scope.previous_name = names[0], kernel.inputs[0]
         writer = ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
-        writer.write(kernel.reference, kernel.result, returns=True)
-        return [*lines, *writer.lines]
+        if len(kernel.outputs) == 1 or not isinstance(kernel.result, Items):
+            writer.write(kernel.reference, kernel.result, returns=True)
+            return [*lines, *writer.lines]
+        writer.write(kernel.reference, None, returns=False)
+        results = ", ".join(writer.render.value(item) for item in kernel.result.items)  # a tuple, as the launch gives
+        return [*lines, *writer.lines, Line(f"    return {results}", kernel.span)]
 
     def _text(self, value: Value) -> str:
         if isinstance(value, Literal):

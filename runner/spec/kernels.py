@@ -142,7 +142,7 @@ class _Reader:
         if not set(inputs) - set(scalars):
             self.problems.error(self.span, f"kernel {self.name!r} has no tensor among its inputs")
         chain, written = self._reference(node, functions)
-        result = node.get("return")
+        result = self._result(node.get("return"), len(outputs), written)
         return Kernel(
             self.name,
             self.span,
@@ -156,7 +156,7 @@ class _Reader:
             scalars,
             chain,
             written,
-            None if result is None else parse_value(result, self.problems),
+            result,
         )
 
     def _signature(
@@ -325,6 +325,14 @@ class _Reader:
                 self.problems.error(output.span, f"{output.name!r} is a constant too")
             if output.like is not None and output.like not in tensors:
                 self.problems.error(output.span, f"output {output.name!r} is like {output.like!r}, which is no tensor input", nearest(output.like, tensors))
+
+    def _result(self, node: Node | None, outputs: int, written: str | None) -> Value | None:
+        given = len(node.items) if isinstance(node, SequenceNode) else 1
+        if given != outputs and written is None:
+            hint = "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it"
+            span = node.span if node is not None else self.span
+            self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {given}", hint)
+        return None if node is None else parse_value(node, self.problems)
 
     def _reference(
         self, node: MappingNode, functions: Mapping[str, Signature]

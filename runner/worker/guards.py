@@ -12,7 +12,7 @@ import torch
 
 BAND = 1 << 16
 """Bytes before and after a storage, at least: more than a block of any usual kernel writes."""
-LARGEST_BAND = 1 << 24
+LARGEST_BAND = 1 << 20
 ALIGNMENT = 256
 """A copy begins at the same place modulo this as the original: Triton compiles for what pointers are divisible by."""
 FILLED = 1 << 28
@@ -80,29 +80,30 @@ class _Storage:
         is_new = all(name in new for name in tensors)
         self.pattern = pattern(first.dtype, 1 + poison if is_new else INPUT)
         self.covered: torch.Tensor | None = None
-        self._fill(first.element_size())
+        self._fill()
         for name, tensor in tensors.items():
             if not (is_new and name in new) and tensor.numel():
                 self.bytes_of(tensor).copy_(_bytes(tensor.detach()))
         kept = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
         self.before: dict[str, torch.Tensor] = kept
 
-    def _fill(self, width: int) -> None:
-        poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device)
-        parts = [self.buffer[: self.begin], self.buffer[self.begin + self.size :]]
+    def _fill(self) -> None:
+        end = self.begin + self.size
+        parts = [(0, self.begin), (end, self.buffer.numel())]
         if self.size <= FILLED:
             self.covered = torch.zeros(self.size, dtype=torch.bool, device=self.buffer.device)
             for tensor in self.tensors.values():
                 if tensor.numel():
                     _strided(self.covered, tensor, -self.low).fill_(True)
-            parts.append(self._inside())
-        for part in parts:
-            # so that elements, counted from where the storage begins, hold the pattern in step
-            shift = (part.data_ptr() - self.buffer.data_ptr() - self.begin) % width if part.numel() else 0
-            part.copy_(poison.roll(-shift).repeat(-(-part.numel() // width))[: part.numel()])
+            parts = [(0, self.buffer.numel())]
+        for start, stop in parts:
+            self.buffer[start:stop] = self._poison(start, stop)
 
-    def _inside(self) -> torch.Tensor:
-        return self.buffer[self.begin : self.begin + self.size]
+    def _poison(self, start: int, stop: int) -> torch.Tensor:
+        """What bytes ``start`` to ``stop`` of the buffer hold in the beginning, in step with the elements."""
+        width = len(self.pattern)
+        poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device).roll(self.begin - start)
+        return poison.repeat(-(-(stop - start) // width))[: stop - start]
 
     def bytes_of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The elements of the copy of ``tensor``, with a last dimension of their bytes."""
@@ -116,21 +117,14 @@ class _Storage:
 
     def changed_bands(self) -> Iterator[Band]:
         """Where something was written that is no element."""
-        poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device)
-        width = len(self.pattern)
-        places = torch.arange(self.buffer.numel(), device=self.buffer.device) if self.size <= FILLED else None
+        end, last = self.begin + self.size, self.buffer.numel()
         name = " and ".join(self.tensors)
-        if places is not None and self.covered is not None:
-            wrong = self.buffer != poison[(places - self.begin) % width]
-            wrong[self.begin : self.begin + self.size] &= ~self.covered
+        for start, stop in ((0, self.begin), (end, last)) if self.covered is None else ((0, last),):
+            wrong = self.buffer[start:stop] != self._poison(start, stop)
+            if self.covered is not None:
+                wrong[self.begin : end] &= ~self.covered
             if bool(wrong.any()):
-                yield self._band(name, wrong.nonzero()[:, 0] - self.begin)
-            return
-        for start, stop in ((0, self.begin), (self.begin + self.size, self.buffer.numel())):
-            steps = torch.arange(start, stop, device=self.buffer.device)
-            wrong = self.buffer[start:stop] != poison[(steps - self.begin) % width]
-            if bool(wrong.any()):
-                yield self._band(name, steps[wrong] - self.begin)
+                yield self._band(name, wrong.nonzero()[:, 0] + start - self.begin)
 
     def _band(self, name: str, places: torch.Tensor) -> Band:
         width = len(self.pattern)
