@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from runner.worker.errors import InvalidCase
@@ -102,6 +103,7 @@ class Reference:
         self._begin()
         try:
             loaded = self._source.load(self._settings.seed)
+            loaded = replace(loaded, makers=tuple(_as_eager(maker) for maker in loaded.makers))
             cast_model(loaded.model)
             with Wide():
                 seen = observe(loaded, loaded.model, self._settings, change_inputs=cast_inputs)
@@ -174,6 +176,16 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_leaf:
         return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad)
     return tensor.to(dtype)
+
+
+def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    """A maker whose inputs are eager's, and not drawn in float64: a generator gives other numbers there."""
+
+    def make() -> list[Any]:
+        with _disable_current_modes():
+            return maker()
+
+    return make
 
 
 def _is_floating(leaf: Leaf) -> bool:

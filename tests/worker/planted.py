@@ -28,6 +28,7 @@ to_meta = after(lambda out: out.to("meta"))
 extra_dimension = after(lambda out: out.unsqueeze(0))
 as_parameter = after(lambda out: torch.nn.Parameter(out, requires_grad=False))
 copied = after(lambda out: out.clone())
+zeros = after(torch.zeros_like)
 tiny_noise = after(lambda out: out + 1e-4)
 
 

@@ -285,6 +285,15 @@ def test_a_round_trip_through_less_precision_does_not_blunt_the_reference():
     assert oracles(wrong) == ["value"] and wrong["findings"][0]["numbers"]["reference"] is not None
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_reference_gets_the_inputs_that_eager_got(dtype):
+    inputs = f"torch.randn(40, dtype=torch.{dtype})"  # drawn in float64 they would be other numbers
+    record = run(source("return (x.double() * 3 / 7).to(x.dtype)", inputs=inputs), "planted:zeros", dtype=dtype)
+    assert oracles(record) == ["value"], record["labels"]
+    numbers = record["findings"][0]["numbers"]
+    assert numbers["reference"] == pytest.approx(numbers["eager"], rel=1e-2)
+
+
 def test_reading_bits_as_another_dtype_stays_so_in_the_reference():
     text = source("return x.view(torch.int32).view(torch.float32) + 0.1")
     assert passes(run(text)) and oracles(run(text, "planted:wrong_element")) == ["value"]
