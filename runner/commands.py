@@ -125,6 +125,14 @@ def repro(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     return exits.OK
 
 
+def sanitize(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner sanitize``."""
+    from runner.diagnose.sanitize import run as run_sanitizer
+
+    chosen, others = _one(arguments)
+    return run_sanitizer(arguments, [chosen, *others])
+
+
 def report(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner report``."""
     from runner.running import report_again

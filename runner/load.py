@@ -12,7 +12,7 @@ from runner.builder.source import check
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.spec.expand import expand
 from runner.spec.limits import Limits
-from runner.spec.model import Backend, Case, PythonModule, Suite, Variant
+from runner.spec.model import Backend, Case, Kernel, PythonModule, Suite, Variant
 from runner.spec.read import Reader
 from runner.spec.select import Predicate
 from runner.spec.source import split_lines
@@ -151,7 +151,8 @@ def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> lis
     found = []
     for suite in suites:
         for case in suite.cases:
-            for part in (*([case.module] if case.module else []), *case.kernels):
+            parts: list[PythonModule | Kernel] = [*([case.module] if case.module else []), *case.kernels]
+            for part in parts:
                 if not allowed:
                     hint = "read that file, then add --allow-python"
                     what = f"case {case.name!r} brings Python of its own"

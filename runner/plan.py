@@ -126,8 +126,13 @@ def job(
         timeout=case.timeout or TIMEOUT,
         memory=case.memory,
         cacheable=case.module is None and not case.kernels,
-        variables=INTERPRET if chosen.backend == "triton" and variant.device == "cpu" else {},
+        variables=variables_of(variant, chosen.backend),
     )
+
+
+def variables_of(variant: Variant, backend: str | None = None) -> Mapping[str, str]:
+    """What must stand in the environment of a process before it runs a variant."""
+    return INTERPRET if (backend or variant.backend.backend) == "triton" and variant.device == "cpu" else {}
 
 
 def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:

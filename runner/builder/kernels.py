@@ -12,14 +12,12 @@ PREFIX = "triton."
 
 
 def resolve(name: str, scope: Scope) -> Operator | Refusal | None:
-    """The kernel that ``name`` launches, or why there is none; None for a name that is no ``triton.<name>``."""
+    """The kernel that ``name`` launches, or why none can be; None for a name that is no ``triton.<name>``."""
     if not name.startswith(PREFIX):
         return None
     kernel = scope.kernels.get(name.removeprefix(PREFIX))
     if kernel is None:
-        known = [PREFIX + one for one in scope.kernels]
-        hint = nearest(name, known) or "kernels: at the top of the file declares one"
-        return Refusal(f"no kernel {name.removeprefix(PREFIX)!r} can be launched here", hint)
+        return Refusal(f"{name} cannot be launched here", "kernels are launched in the chain of a case")
     return Operator(name, "kernel", launcher(kernel) if scope.launches else reference(kernel))
 
 
@@ -41,13 +39,17 @@ def call_of(step: Step, scope: Scope, render: Renderer) -> str:
     positional, keywords = render.arguments(step.arguments, step.span)
     wanted = "it takes " + ", ".join(kernel.inputs)
     if len(positional) > len(kernel.inputs):
-        scope.problems.error(step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", wanted)
+        scope.problems.error(
+            step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", wanted
+        )
     given = list(kernel.inputs[: len(positional)])
     for key, _ in keywords:
         if key in given:
             scope.problems.error(step.span, f"{step.operator} is given {key!r} twice")
         elif key not in kernel.inputs:
-            scope.problems.error(step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or wanted)
+            scope.problems.error(
+                step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or wanted
+            )
         given.append(key)
     missing = [name for name in kernel.inputs if name not in given]
     if missing:

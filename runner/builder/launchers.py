@@ -18,7 +18,9 @@ from runner.spec.signature import top_names
 
 FUTURE = "from __future__ import annotations"
 _FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
-_OWN = re.compile(r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|numpy")
+_OWN = re.compile(
+    r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|numpy"
+)
 """Names at the top of the written source, which a kernel's file must leave alone."""
 
 _LAUNCH = '''
@@ -37,9 +39,17 @@ def files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
         first = next(kernel for kernel in kernels if kernel.file == file)
         for name, line in top_names(text).items():
             if _OWN.fullmatch(name):
-                problems.error(first.span, f"{Path(file).name}:{line} defines {name!r}, which the written source uses itself", "call it otherwise")
+                problems.error(
+                    first.span,
+                    f"{Path(file).name}:{line} defines {name!r}, which the written source uses itself",
+                    "call it otherwise",
+                )
             elif name in defined:
-                problems.error(first.span, f"{Path(file).name} and {defined[name]} both define {name!r}", "give one of them another name")
+                problems.error(
+                    first.span,
+                    f"{Path(file).name} and {defined[name]} both define {name!r}",
+                    "give one of them another name",
+                )
             defined[name] = Path(file).name
         lines += [Line(""), Line(f"# {Path(file).name}")]
         text = _FUTURE.sub("", text)  # it stands at the top of the written source

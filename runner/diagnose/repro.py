@@ -9,13 +9,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from runner.builder.launchers import FUTURE
 from runner.builder.render import literal
 from runner.builder.source import build
-from runner.plan import TIMEOUT, job
-from runner.spec.model import Variant
+from runner.plan import TIMEOUT, job, variables_of
+from runner.spec.model import KERNEL_BACKENDS, Variant
 from runner.spec.values import is_name
 
 _MARK = "# --- script\n"
+LAUNCH, COMPILED_LAUNCH = KERNEL_BACKENDS
+_OPERATORS = '''def become_operators():
+    """Each function that launches a kernel becomes an operator of the graph."""
+    global launch
+
+    def launch(kernel, grid, arguments, new):
+        torch.library.wrap_triton(kernel)[grid](**arguments)
+
+    for name in KERNELS:
+        globals()[name] = torch.library.triton_op(f"repro::{name}", globals()[name], mutates_args=())'''
 
 
 def script(variant: Variant) -> str:
@@ -24,6 +35,8 @@ def script(variant: Variant) -> str:
     made = job_settings(variant, source.text)
     template = (Path(__file__).parent.parent / "worker" / "repro_main.py").read_text(encoding="utf-8")
     imports, body = template.split(_MARK, 1)[1].strip("\n").split("\n\n\n", 1)
+    if variant.case.kernels:
+        body = _launching(body, variant.backend.backend == LAUNCH)
     settings = "\n".join(f"{name} = {value}" for name, value in made.items())
     if variant.case.module is not None:  # a person's own file: its imports stay where they are
         calls = "" if "\nCALLS = [" in source.text else "\nCALLS = [make_inputs]\n"
@@ -32,7 +45,23 @@ def script(variant: Variant) -> str:
     if "\nCALLS = [" not in source.text:
         model += "\n\n\nCALLS = [make_inputs]"
     title, own = head.rsplit('"""\n\n', 1)
-    return f'{title}"""\n\n{_merge(imports, own)}\n\n{settings}\n\n\n{model}\n\n\n{body}\n'
+    merged = _merge(imports, own)
+    if variables := variables_of(variant):
+        first = FUTURE if FUTURE in merged else ""
+        early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
+        merged = f"{first}\n\n{early}{merged.replace(FUTURE, '').lstrip()}".lstrip()
+    return f'{title}"""\n\n{merged}\n\n{settings}\n\n\n{model}\n\n\n{body}\n'
+
+
+def _launching(body: str, plainly: bool) -> str:
+    """The script's main for a case with kernels: the model that launches them is held against the one that does not."""
+    compiled = "call = torch.compile(model, **BACKEND) if compiled else model"
+    assert body.count("model = make_model()") == body.count(compiled) == 1
+    body = body.replace("model = make_model()", "model = make_kernel_model() if compiled else make_model()")
+    if plainly:
+        return body.replace(compiled, "call = model")
+    before = "    if compiled:\n        become_operators()\n    " + compiled
+    return f"{_OPERATORS}\n\n\n{body.replace('    ' + compiled, before)}"
 
 
 def job_settings(variant: Variant, text: str) -> dict[str, str]:
@@ -43,6 +72,8 @@ def job_settings(variant: Variant, text: str) -> dict[str, str]:
     nowhere = Environment("", "", "", "", "")
     made = job(Planned(variant, nowhere), Source(text, ()))
     backend = {key: value for key, value in made.backend.items() if value not in (None, False, {})}
+    if backend["backend"] == COMPILED_LAUNCH:
+        backend |= {"backend": "inductor", "fullgraph": True}
     raises = (made.expect.get("raises") or {}).get("type")
     tolerance = {key: tuple(value) for key, value in made.tolerance["by_dtype"].items()}
     pairs = ", ".join(f"{literal(k)}: ({literal(a)}, {literal(b)})" for k, (a, b) in tolerance.items())

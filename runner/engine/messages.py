@@ -85,7 +85,7 @@ class Outcome:
 RESULT_KEYS = """
 The worker's record (``Outcome.result``):
 
-findings      list of {oracle, message, path, numbers, error{type, message, chain, trace, line}}
+findings      list of {oracle, message, path, numbers, error{type, message, chain, trace, line}, line}
 trust         null, or {verdict: FLAKY|VACUOUS|INVALID|SKIP, reason, error}
 labels        list of str: nearer-to-float64, within-float64-noise, ...
 notes         list of str: why the float64 reference was dropped, ...

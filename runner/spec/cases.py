@@ -57,7 +57,7 @@ def parse_case(node: Mapping, file: str, problems: Problems, kernels: Map[str, K
             )
     params, axes = _params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
-    used = launched(chain, kernels or {})
+    used = launched(chain, kernels or {}, problems)
     params = constant_axes(params, used, keys.get("params"), problems)
     _exclude(keys.get("exclude"), params, problems)
     module = _module(keys.get("module"), file, problems)

@@ -51,15 +51,23 @@ def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str,
     return found
 
 
-def launched(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> tuple[Kernel, ...]:
-    """The kernels that a chain launches, each once, in order. Unknown ones are reported when the chain is written."""
-    names = dict.fromkeys(name.removeprefix("triton.") for name in _operators(chain) if name.startswith("triton."))
-    return tuple(kernel for kernel in map(kernels.get, names) if kernel is not None)
+def launched(
+    chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None], problems: Problems
+) -> tuple[Kernel, ...]:
+    """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
+    found: dict[str, Kernel | None] = {}
+    for step in _launches(chain):
+        name = step.operator.removeprefix("triton.")
+        if name not in kernels:
+            hint = nearest(name, kernels) or "kernels: at the top of the file declares one"
+            problems.error(step.span, f"this file declares no kernel {name!r}", hint)
+        found[name] = kernels.get(name)
+    return tuple(kernel for kernel in found.values() if kernel is not None)
 
 
 def broken(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
     """Whether a chain launches a kernel that was declared with errors."""
-    return any(kernels.get(name.removeprefix("triton."), 0) is None for name in _operators(chain))
+    return any(kernels.get(step.operator.removeprefix("triton."), 0) is None for step in _launches(chain))
 
 
 def constant_axes(
@@ -76,21 +84,25 @@ def constant_axes(
             axes[name] = tuple(value.value for value in values if isinstance(value, Literal))
     for key, _ in node.entries if isinstance(node, MappingNode) else ():
         if "." in str(key.value) and str(key.value) not in constants:
-            hint = nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain"
+            hint = (
+                nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain"
+            )
             problems.error(key.span, f"{key.value!r} is no constant of a kernel that the chain launches", hint)
     return axes
 
 
-def _operators(chain: Iterable[ChainNode]) -> Iterator[str]:
+def _launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
+    """The steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
     for node in chain:
         if isinstance(node, With):
-            yield from _operators(node.chain)
+            yield from _launches(node.chain)
         elif isinstance(node, If):
-            yield from _operators((*node.do, *node.otherwise))
+            yield from _launches((*node.do, *node.otherwise))
         else:
-            yield node.operator
+            if node.operator.startswith("triton."):
+                yield node
             values = [*node.arguments.positional, *(value for _, value in node.arguments.keywords)]
-            yield from _operators(step for value in values for step in _inner(value))
+            yield from _launches(step for value in values for step in _inner(value))
 
 
 def _inner(value: Value) -> Iterator[ChainNode]:
@@ -190,7 +202,9 @@ class _Reader:
             return Arithmetic(text[2:-1], span)
         value = parse_value(node, self.problems)
         if isinstance(value, Ref) and (value.path or value.name in ("_", "self")):
-            self.problems.error(value.span, "arguments name inputs, outputs and constants: $x", "sizes are ${x.shape[0]}")
+            self.problems.error(
+                value.span, "arguments name inputs, outputs and constants: $x", "sizes are ${x.shape[0]}"
+            )
         elif not isinstance(value, Literal | Ref):
             self.problems.error(node.span, "an argument is a number, text, $name or ${...}")
             return Literal(None)
@@ -213,7 +227,9 @@ class _Reader:
         if name is None or name in self.seen:
             return
         if not is_name(name, RESERVED):
-            self.problems.error(span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself")
+            self.problems.error(
+                span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself"
+            )
         self.seen[name] = span
 
     # --- the parts ---
@@ -229,7 +245,9 @@ class _Reader:
             values = tuple(self._value(part) for part in parts)
             for part, one in zip(parts, values, strict=True):
                 if isinstance(one, Ref) or (len(parts) > 1 and not isinstance(one, Literal)):
-                    self.problems.error(part.span, "a constant is a number, text or ${...}; alternatives are plain values")
+                    self.problems.error(
+                        part.span, "a constant is a number, text or ${...}; alternatives are plain values"
+                    )
             constants[name] = values
         return constants
 
@@ -241,17 +259,23 @@ class _Reader:
         if isinstance(node, SequenceNode):
             if len(node.items) > len(free):
                 hint = f"besides constants it takes {', '.join(free)}"
-                self.problems.error(node.items[len(free)].span, f"{signature.name} takes {len(free)} arguments, not {len(node.items)}", hint)
+                self.problems.error(
+                    node.items[len(free)].span,
+                    f"{signature.name} takes {len(free)} arguments, not {len(node.items)}",
+                    hint,
+                )
             given = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
         elif isinstance(node, MappingNode):
             for key, value in node.entries:
                 name = str(key.value)
                 if name not in free:
                     what = "is a constant already" if name in constants else "is no parameter of it"
-                    self.problems.error(key.span, f"{name!r} {what}", nearest(name, free) or f"it takes {', '.join(free)}")
+                    self.problems.error(
+                        key.span, f"{name!r} {what}", nearest(name, free) or f"it takes {', '.join(free)}"
+                    )
                 given.append((name, self._value(value)))
-        for _, value in given:
-            self._names(value, self.span)
+        for _, argument in given:
+            self._names(argument, self.span)
         missing = [name for name in free if name in signature.required and name not in dict(given)]
         if missing and not signature.tuned and node is not None:
             hint = "constants: gives those that are tl.constexpr" if set(missing) & signature.constexpr else ""
@@ -263,7 +287,11 @@ class _Reader:
         for key, value in node.entries if isinstance(node, MappingNode) else ():
             name = str(key.value)
             if not is_name(name):
-                self.problems.error(key.span, f"{name!r} cannot name an output", "names are Python names that the source does not use itself")
+                self.problems.error(
+                    key.span,
+                    f"{name!r} cannot name an output",
+                    "names are Python names that the source does not use itself",
+                )
             if not isinstance(value, MappingNode):
                 continue
             like, shape, dtype, fill = (value.get(part) for part in ("like", "shape", "dtype", "fill"))
@@ -286,7 +314,9 @@ class _Reader:
             return None
         name = dtype_name(node.value)
         if name not in DTYPES and name != "$dtype":
-            self.problems.error(node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or "such as float32, or $dtype")
+            self.problems.error(
+                node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or "such as float32, or $dtype"
+            )
         return name
 
     def _grid(self, node: Node | None) -> tuple[Value, ...]:
@@ -294,7 +324,9 @@ class _Reader:
         for item in node.items if isinstance(node, SequenceNode) else ():
             value = self._value(item)
             if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
-                self.problems.error(item.span, "a grid holds integers and ${...}", 'such as ["${cdiv(x.numel(), BLOCK)}"]')
+                self.problems.error(
+                    item.span, "a grid holds integers and ${...}", 'such as ["${cdiv(x.numel(), BLOCK)}"]'
+                )
             self._names(value, item.span)
             sizes.append(value)
         return tuple(sizes)
@@ -320,11 +352,19 @@ class _Reader:
         tensors = [name for name in inputs if name not in scalars]
         for output in outputs:
             if output.name not in passed:
-                self.problems.error(output.span, f"output {output.name!r} is passed to no argument", f"write ${output.name} among the arguments")
+                self.problems.error(
+                    output.span,
+                    f"output {output.name!r} is passed to no argument",
+                    f"write ${output.name} among the arguments",
+                )
             if output.name in constants:
                 self.problems.error(output.span, f"{output.name!r} is a constant too")
             if output.like is not None and output.like not in tensors:
-                self.problems.error(output.span, f"output {output.name!r} is like {output.like!r}, which is no tensor input", nearest(output.like, tensors))
+                self.problems.error(
+                    output.span,
+                    f"output {output.name!r} is like {output.like!r}, which is no tensor input",
+                    nearest(output.like, tensors),
+                )
 
     def _result(self, node: Node | None, outputs: int, written: str | None) -> Value | None:
         given = len(node.items) if isinstance(node, SequenceNode) else 1
@@ -343,5 +383,9 @@ class _Reader:
         found = functions.get(reference.value)
         if found is None or found.jit:
             plain = [one.name for one in functions.values() if not one.jit]
-            self.problems.error(reference.span, f"the kernel's file defines no plain function {reference.value!r}", nearest(reference.value, plain))
+            self.problems.error(
+                reference.span,
+                f"the kernel's file defines no plain function {reference.value!r}",
+                nearest(reference.value, plain),
+            )
         return (), reference.value

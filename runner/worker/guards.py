@@ -35,7 +35,7 @@ INPUT = 0
 
 def pattern(dtype: torch.dtype, poison: int) -> list[int]:
     """The bytes of one poisoned element: ``poison`` 0 for what surrounds inputs, 1 and 2 for what is new."""
-    size = torch.empty((), dtype=dtype).element_size()
+    size: int = torch.empty((), dtype=dtype).element_size()
     if dtype not in _FLOATS:
         return [_BYTES[poison]] * size
     width = size // 2 if dtype.is_complex else size

@@ -46,7 +46,8 @@ class _Outside:
     """Accesses of one kind that reach no argument; the first stands for them."""
 
     count: int
-    byte: int
+    element: int  # counted from the first of the nearest argument, as its addresses go
+    last: int
     program: tuple[int, ...]
     line: int | None
 
@@ -74,12 +75,11 @@ class Watched:
         """Everything that should not have been done."""
         found = []
         for (kind, name), one in self.outside.items():
-            place = f"byte {one.byte} of it" if one.byte >= 0 else f"{-one.byte} bytes before it"
             message = (
-                f"{one.count} {kind}{'s' if one.count > 1 else ''} outside all arguments, the first next to {name}"
-                f" ({place}) in program {one.program}"
+                f"{one.count} {kind}{'s' if one.count > 1 else ''} outside all arguments, the first at element {one.element}"
+                f" of {name}, which has elements 0 to {one.last}, in program {one.program}"
             )
-            numbers = {"count": one.count, "byte": one.byte, "program": list(one.program), "access": kind}
+            numbers = {"count": one.count, "element": one.element, "program": list(one.program), "access": kind}
             found.append(Access("out-of-bounds", message, name, numbers, one.line))
         return found + ([] if self.synchronized else list(self.races.values()))
 
@@ -207,8 +207,11 @@ class _Watcher:
         if known is not None:
             known.count += addresses.size
             return
-        byte = first - nearest.region.start if nearest else first
-        self._watched.outside[kind, name] = _Outside(addresses.size, byte, self._program(), self._line())
+        width, start, size = (
+            (nearest.region.itemsize, nearest.region.start, nearest.region.size) if nearest else (1, 0, 0)
+        )
+        element, last = (first - start) // width, size // width - 1
+        self._watched.outside[kind, name] = _Outside(addresses.size, element, last, self._program(), self._line())
 
     def _touch(self, ptrs: Any, inside: Any, size: int, what: str, value: Any = None) -> None:
         """Book plain reads and writes by their program, and see whether another one's are in conflict with them."""
@@ -280,7 +283,11 @@ class _Watcher:
         return sys.modules["triton.runtime.interpreter"]._get_np_dtype(element)
 
     def _masked(self, mask: Any, inside: Any) -> Any:
-        return _handle(inside, mask.dtype) if hasattr(mask, "dtype") and hasattr(mask, "data") and hasattr(mask, "clone") else inside
+        return (
+            _handle(inside, mask.dtype)
+            if hasattr(mask, "dtype") and hasattr(mask, "data") and hasattr(mask, "clone")
+            else inside
+        )
 
     def _program(self) -> tuple[int, ...]:
         return tuple(int(one) for one in getattr(self._builder, "grid_idx", None) or ())

@@ -223,6 +223,7 @@ def _as_dict(finding: Finding) -> dict[str, Any]:
         "path": finding.path,
         "numbers": dict(finding.numbers),
         "error": dict(finding.error) if finding.error is not None else None,
+        "line": finding.line,
     }
 
 

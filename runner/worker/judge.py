@@ -28,6 +28,7 @@ class Finding:
     path: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
+    line: int | None = None  # of the case's source, where no error names it
 
 
 @dataclass
@@ -107,8 +108,7 @@ def launches(evidence: Evidence) -> Iterator[Finding]:
     seen = evidence.compiled.launches
     evidence.comparisons += seen.count if seen is not None else 0
     for one in seen.found if seen is not None else ():
-        error = {"type": one.oracle, "message": one.message, "chain": [], "trace": "", "line": one.line}
-        yield Finding(one.oracle, one.message, one.path, one.numbers, error if one.line is not None else None)
+        yield Finding(one.oracle, one.message, one.path, one.numbers, line=one.line)
 
 
 # --- gate 2: structure and metadata ---------------------------------------------------------

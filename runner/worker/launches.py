@@ -105,10 +105,16 @@ class _Launcher:
             places = mask.nonzero()
             if len(places):
                 first = [int(place) for place in places[0]]
-                message = f"{len(places)} of {mask.numel()} elements are as they were before the launch, the first at {first}"
-                self._tell("unwritten", message, name, key, {"elements": len(places), "of": mask.numel(), "first": first})
+                message = (
+                    f"{len(places)} of {mask.numel()} elements are as they were before the launch, the first at {first}"
+                )
+                self._tell(
+                    "unwritten", message, name, key, {"elements": len(places), "of": mask.numel(), "first": first}
+                )
         for band in guarded.changed_bands():
-            if not any(f.oracle == "out-of-bounds" and f.numbers.get("argument") == band.name for f in self._seen.found):
+            if not any(
+                f.oracle == "out-of-bounds" and f.numbers.get("argument") == band.name for f in self._seen.found
+            ):
                 self._tell("out-of-bounds", band.message, name, band.name, {"first": band.first, "bytes": band.count})
         guarded.put_back()
 
