@@ -12,7 +12,7 @@ from runner.spec.model import Kernel, Suite
 from runner.spec.read import Reader
 from runner.spec.signature import top_names
 
-PYTHON = '''
+PYTHON = """
 import triton
 import triton.language as tl
 from triton import jit
@@ -34,7 +34,7 @@ def plain(x):
 
 class Helper:
     pass
-'''
+"""
 
 KEYS = {
     "file": "add.py",
@@ -61,7 +61,9 @@ def written(tmp_path: Path, case: str = CASE, **changes: str | None) -> Path:
 def read(path: Path) -> tuple[Suite, list[str]]:
     reader = Reader(Limits())
     suite = reader.suites([path])[0]
-    found = [f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in reader.problems]
+    found = [
+        f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in reader.problems
+    ]
     return suite, found
 
 
@@ -80,7 +82,10 @@ def test_a_kernel_is_read(tmp_path: Path) -> None:
 
 
 def test_inputs_come_in_the_order_of_their_first_appearance(tmp_path: Path) -> None:
-    changes = {"arguments": '{n: "${b.numel() + a.dim()}", x_ptr: $x, y_ptr: $y, out_ptr: $out}', "scalars": "{c: float}"}
+    changes = {
+        "arguments": '{n: "${b.numel() + a.dim()}", x_ptr: $x, y_ptr: $y, out_ptr: $out}',
+        "scalars": "{c: float}",
+    }
     chain = "  - {name: a, inputs: {x: [3]}, chain: [{triton.add: [$x, $x, $x, $x, 1]}]}"
     suite, problems = read(written(tmp_path, chain, **changes, grid='["${c}"]'))
     assert problems == [] and suite.cases[0].kernels[0].inputs == ("b", "a", "x", "y", "c")
@@ -94,7 +99,9 @@ def test_constants_with_alternatives_are_axes(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("params", "count"), [("{add.BLOCK: [32]}", 1), ("{add.BLOCK: [1, 2, 3]}", 3), ("{add.num_warps: [1, 2]}", 4)])
+@pytest.mark.parametrize(
+    ("params", "count"), [("{add.BLOCK: [32]}", 1), ("{add.BLOCK: [1, 2, 3]}", 3), ("{add.num_warps: [1, 2]}", 4)]
+)
 def test_a_case_may_say_otherwise(tmp_path: Path, params: str, count: int) -> None:
     case = CASE.replace("chain:", f"params: {params}, chain:")
     loaded = load([str(written(tmp_path, case))], allow_python=True, backends=["triton"])
@@ -195,11 +202,15 @@ def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, name: str) -> None:
 
 def test_a_dotted_param_is_a_constant(tmp_path: Path) -> None:
     _, problems = read(written(tmp_path, CASE.replace("chain:", "params: {add.BLOK: [1]}, chain:")))
-    assert problems == ["11:50: 'add.BLOK' is no constant of a kernel that the chain launches | did you mean 'add.BLOCK'?"]
+    assert problems == [
+        "11:50: 'add.BLOK' is no constant of a kernel that the chain launches | did you mean 'add.BLOCK'?"
+    ]
 
 
 def test_a_tuned_kernel_may_get_its_constants_from_the_tuner(tmp_path: Path) -> None:
-    assert kernel(tmp_path, function="tuned", arguments="[$x, $out]", grid="[1]", constants="{}", reference="plain").inputs == ("x",)
+    assert kernel(
+        tmp_path, function="tuned", arguments="[$x, $out]", grid="[1]", constants="{}", reference="plain"
+    ).inputs == ("x",)
 
 
 def test_a_constant_without_a_value_is_missed(tmp_path: Path) -> None:
@@ -210,4 +221,31 @@ def test_a_constant_without_a_value_is_missed(tmp_path: Path) -> None:
 
 
 def test_what_a_file_defines() -> None:
-    assert top_names(PYTHON) == {"SIZE": 6, "LEFT": 7, "right": 7, "add_kernel": 10, "tuned": 15, "plain": 18, "Helper": 21}
+    assert top_names(PYTHON) == {
+        "SIZE": 6,
+        "LEFT": 7,
+        "right": 7,
+        "add_kernel": 10,
+        "tuned": 15,
+        "plain": 18,
+        "Helper": 21,
+    }
+
+
+def test_the_example_of_the_docs_reads(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "docs" / "kernels.md").read_text(encoding="utf-8")
+    (tmp_path / "a.spec.yaml").write_text(text.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    (tmp_path / "add.py").write_text(
+        (root / "specs" / "kernels" / "add.py").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    loaded = load([str(tmp_path / "a.spec.yaml")], allow_python=True, devices=["cpu"])
+    assert loaded.diagnostics == () and len(loaded.variants) == 24
+
+
+def test_the_shipped_kernels_read() -> None:
+    suite = Path(__file__).resolve().parents[2] / "suites" / "kernels.suite.yaml"
+    loaded = load([str(suite)], allow_python=True, everything=True)
+    assert loaded.diagnostics == ()
+    kernels = {kernel.name for variant in loaded.variants for kernel in variant.case.kernels}
+    assert len(kernels) == 14 and {variant.backend.name for variant in loaded.variants} == {"triton", "triton-compiled"}
