@@ -31,9 +31,11 @@ UNINTERPRETABLE = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8
 
 _LACKING = re.compile(
     r"not supported in interpreter mode|NotImplementedError|'InterpreterBuilder' object has no attribute|"
-    r"unsupported (semantic|rmwOp)|[Uu]nsupported (data ?type|dtype)|KeyError\(triton\.language\."
+    r"unsupported (semantic|rmwOp)|[Uu]nsupported (data ?type|dtype)|KeyError\(triton\.language\.|"
+    r"only 0-dimensional arrays can be converted to Python scalars"
 )
-"""What the interpreter says where it cannot do what the compiler can (3.2 and 3.7)."""
+"""What the interpreter says where it cannot do what the compiler can (3.2 and 3.7). The last is of 3.2 beside numpy 2.4,
+where a loop up to an argument, which 3.2 makes an array of one element, has no end that numpy would make a number of."""
 
 
 @dataclass(frozen=True)
