@@ -9,13 +9,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from runner import __version__, exits
+from runner import __version__, cli_diagnose, exits
+from runner.arguments import count, environment, paths, positive, seconds, selection, shard
 from runner.diagnostics import InputError
-
-if TYPE_CHECKING:
-    from runner.shards import Shard
 
 _EXAMPLES = """\
 examples:
@@ -25,6 +22,8 @@ examples:
   runner run suites/ --python old/bin/python --python new/bin/python
   runner show case.spec.yaml::relu             the case as Python source
   runner repro case.spec.yaml::relu > repro.py a script that needs torch alone
+  runner diagnose case.spec.yaml::relu         what is to blame: stage, pass, operator, kernel
+  runner reduce case.spec.yaml::relu           the smallest case that still fails like it
 
 exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal error,
 4 bad arguments or files, 5 nothing selected.
@@ -47,51 +46,11 @@ def build_parser() -> argparse.ArgumentParser:
     _validate(commands)
     _look(commands)
     _sanitize(commands)
+    cli_diagnose.add(commands)
     _report(commands)
     _ledger(commands)
     _selftest(commands)
     return parser
-
-
-def _paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
-    if many:
-        parser.add_argument(
-            "paths", nargs="+", metavar="PATH", help="a .suite.yaml, a .spec.yaml, a folder, or FILE::CASE"
-        )
-    else:
-        parser.add_argument("case", metavar="CASE", help="FILE::CASE, or an id that a run printed")
-    parser.add_argument(
-        "--allow-python", action="store_true", help="allow cases that bring Python of their own (module:)"
-    )
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE",
-                        help="change a limit on what files may ask for, such as tensor_bytes=8GiB")  # fmt: skip
-
-
-def _selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend", action="append", default=[], metavar="NAME",
-                        help="instead of the suites' own: a name torch.compile knows, a suite's, or package:function")  # fmt: skip
-    parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only on this device")
-    parser.add_argument("-k", dest="select", metavar="EXPR",
-                        help='words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"')  # fmt: skip
-
-
-def _environment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="a Python that has torch; repeat for a column each",
-    )
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
-                        help="import this in every worker first (registers operators and backends)")  # fmt: skip
-    parser.add_argument(
-        "-j",
-        "--jobs",
-        type=_positive,
-        metavar="N",
-        help="processes at once (default: the cores)",
-    )
 
 
 def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -102,9 +61,9 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _paths(parser)
-    _selection(parser)
-    _environment(parser)
+    paths(parser)
+    selection(parser)
+    environment(parser)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of models, inputs and random operators (default: 0)"
     )
@@ -112,35 +71,37 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _which(parser.add_argument_group("what runs, and when"))
     _where(parser.add_argument_group("where it runs"))
     reports = parser.add_argument_group("reports")
+    reports.add_argument("--diagnose", action="store_true",
+                         help="then say of each FAIL and ERROR what is to blame, as runner diagnose does")  # fmt: skip
     reports.add_argument("--junit", metavar="FILE", help="JUnit XML here, besides the one in the run's folder")
     reports.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended",
                          help="extended adds file, line and properties to testcases; strict passes junit-10.xsd")  # fmt: skip
     reports.add_argument(
         "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
     )
-    reports.add_argument("--slow", type=_seconds, default=60.0, metavar="TIME",
+    reports.add_argument("--slow", type=seconds, default=60.0, metavar="TIME",
                          help="say so when a variant runs longer than this, and label it (default: 60s)")  # fmt: skip
 
 
 def _which(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
-    group.add_argument("--max-fail", "--maxfail", type=_positive, metavar="N", help="stop after N failures")
+    group.add_argument("--max-fail", "--maxfail", type=positive, metavar="N", help="stop after N failures")
     group.add_argument("--lf", "--last-failed", dest="last_failed", action="store_true",
                        help="only what failed the last time it ran here; everything if nothing did")  # fmt: skip
     group.add_argument("--ff", "--failed-first", dest="failed_first", action="store_true",
                        help="everything, what failed the last time first")  # fmt: skip
     group.add_argument("--order", choices=("plan", "smart"), default="plan",
                        help="smart: failed first, then the longest first by what earlier runs took")  # fmt: skip
-    group.add_argument("--retries", type=_count, default=0, metavar="N",
+    group.add_argument("--retries", type=count, default=0, metavar="N",
                        help="run a red variant again up to N times; one that then does otherwise is FLAKY, which is red")  # fmt: skip
-    group.add_argument("--stress", type=_positive, default=1, metavar="N",
+    group.add_argument("--stress", type=positive, default=1, metavar="N",
                        help="run every variant N times; one that does not always do the same is FLAKY")  # fmt: skip
     group.add_argument("--confirm", action=argparse.BooleanOptionalAction, default=True,
                        help="run what fails once more, alone in a fresh process, before it is reported (default: yes)")  # fmt: skip
-    group.add_argument("--shard", type=_shard, metavar="M/N", help="only the M-th of N parts; runner merge joins them")
+    group.add_argument("--shard", type=shard, metavar="M/N", help="only the M-th of N parts; runner merge joins them")
     group.add_argument("--durations", metavar="RUN",
                        help="make shards take equally long by the times of this run (the same file for all shards)")  # fmt: skip
-    group.add_argument("--budget", type=_seconds, metavar="TIME",
+    group.add_argument("--budget", type=seconds, metavar="TIME",
                        help="end after this long, such as 10m, with exit code 2; runner resume goes on")  # fmt: skip
     group.add_argument("--cached", action="store_true",
                        help="take results from earlier --cached runs where nothing has changed, and say so")  # fmt: skip
@@ -197,8 +158,8 @@ def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser = commands.add_parser(
         "list", help="list the variants that a run would run", description="One id a line, in the order of reports."
     )
-    _paths(parser)
-    _selection(parser)
+    paths(parser)
+    selection(parser)
 
 
 def _validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -207,8 +168,8 @@ def _validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="check files without running them",
         description="Every error of every file, at its line and column. Needs no torch; --build does.",
     )
-    _paths(parser)
-    _environment(parser)
+    paths(parser)
+    environment(parser)
     parser.add_argument(
         "--build",
         action="store_true",
@@ -226,8 +187,8 @@ def _look(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         ("repro", "print a case as a script that needs torch alone"),
     ):
         parser = commands.add_parser(name, help=text, description=text.capitalize() + ".")
-        _paths(parser, many=False)
-        _selection(parser)
+        paths(parser, many=False)
+        selection(parser)
 
 
 def _sanitize(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -236,8 +197,8 @@ def _sanitize(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="run a case on CUDA under compute-sanitizer",
         description="The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache.",
     )
-    _paths(parser, many=False)
-    _selection(parser)
+    paths(parser, many=False)
+    selection(parser)
     parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch")
     parser.add_argument(
         "--tool",
@@ -266,7 +227,7 @@ def _selftest(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="plant known bugs and see them found",
         description="Plants every bug that torch offers to testers and the project's own broken backends; prints a mutation score.",
     )
-    _environment(parser)
+    environment(parser)
 
 
 def _ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -275,7 +236,7 @@ def _ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="list known failures by what a run made of them, or rewrite them from it",
         description="Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale.",
     )
-    _paths(parser)
+    paths(parser)
     parser.set_defaults(allow_python=True)  # nothing runs
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -284,41 +245,6 @@ def _ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     which.add_argument("--update", metavar="RUN", help="rewrite the entries from this run, and print the diff")
     parser.add_argument("--add", action="store_true", help="with --update: entries for failures that have none")
     parser.add_argument("--dry-run", action="store_true", help="with --update: print the diff and write nothing")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("at least 0")
-    return number
-
-
-def _seconds(text: str) -> float:
-    from runner.spec.cases import duration
-
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not seconds or seconds <= 0:
-        raise argparse.ArgumentTypeError("longer than nothing")
-    return seconds
-
-
-def _shard(text: str) -> Shard:
-    from runner.shards import parse
-
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:

@@ -118,10 +118,7 @@ def repro(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner repro``."""
     from runner.diagnose.repro import script
 
-    chosen, others = _one(arguments)
-    if others:
-        print(f"runner: {len(others) + 1} variants match; this is {chosen.id}", file=sys.stderr)
-    print(script(chosen), end="")
+    print(script(_chosen(arguments)), end="")
     return exits.OK
 
 
@@ -131,6 +128,55 @@ def sanitize(arguments: argparse.Namespace, words: Sequence[str]) -> int:
 
     chosen, others = _one(arguments)
     return run_sanitizer(arguments, [chosen, *others])
+
+
+def diagnose(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner diagnose``."""
+    from runner.diagnose.command import run as start
+
+    return start(arguments, _chosen(arguments))
+
+
+def reduce(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner reduce``."""
+    from runner.reduce.command import run as start
+
+    return start(arguments, _chosen(arguments))
+
+
+def minify(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner minify``."""
+    from runner.diagnose.minify import run as start
+
+    return start(arguments, _chosen(arguments))
+
+
+def explain(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner explain``."""
+    from runner.diagnose.explain import run as start
+
+    return start(arguments, _chosen(arguments))
+
+
+def debug(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner debug``."""
+    from runner.diagnose.debug import run as start
+
+    return start(arguments, _chosen(arguments))
+
+
+def replay(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner replay``."""
+    from runner.diagnose.replay import run as start
+
+    return start(arguments)
+
+
+def issue(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner issue``."""
+    from runner.diagnose.issue import run as start
+
+    return start(arguments, _chosen(arguments))
 
 
 def report(arguments: argparse.Namespace, words: Sequence[str]) -> int:
@@ -257,6 +303,14 @@ def _one(arguments: argparse.Namespace) -> tuple[Variant, Sequence[Variant]]:
         raise InputError(loaded.diagnostics)
     chosen = _selected(arguments, loaded)
     return chosen[0], chosen[1:]
+
+
+def _chosen(arguments: argparse.Namespace) -> Variant:
+    """The variant that CASE names; where several match the first, and that is said."""
+    chosen, others = _one(arguments)
+    if others:
+        print(f"runner: {len(others) + 1} variants match; this is {chosen.id}", file=sys.stderr)
+    return chosen
 
 
 def _count(number: int, word: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,3 +28,9 @@ def find_environments(pythons: Sequence[str]) -> list[Environment]:
         shown = facts["torch"] if not same else f"{facts['build']} ({python})"
         found.append(Environment(str(number), path, shown, facts["build"], facts["python"]))
     return found
+
+
+def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
+    named = any(":" in backend for backend in getattr(arguments, "backend", ())) or arguments.imports
+    return (os.getcwd(),) if named else ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner.builder.source import Source
-from runner.diagnose import explain, interpret
+from runner.diagnose import interpret, policies
 from runner.diagnose.stages import stage_of
 from runner.diagnostics import shown_path
 from runner.engine.events import RED, Finding, VariantFinished, VariantPlanned
@@ -68,7 +68,7 @@ class Follow:
         plain = planned_event(self.planned)
         main = self.main
         record = main.result if main is not None else {}
-        labels = [*record.get("labels", ()), *(explain.label(flag) for flag in self.explained), *self.labels]
+        labels = [*record.get("labels", ()), *(policies.label(flag) for flag in self.explained), *self.labels]
         labels += ["slow"] if main is not None and not main.cached and main.seconds > options.slow else []
         notes = [*record.get("notes", ()), *self.notes]
         if main is not None and main.lost:

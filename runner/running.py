@@ -24,7 +24,7 @@ from runner.engine.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.environments import find_environments
+from runner.environments import find_environments, worker_paths
 from runner.exits import UsageError
 from runner.follow import planned_event
 from runner.ledger import stale_notices
@@ -125,6 +125,10 @@ def run_variants(
         reports.handle(RunFinished(code, round(time.monotonic() - begun, 3), interrupted))
         failed = reports.close()
         history.update()
+    if arguments.diagnose and not interrupted:
+        from runner.diagnose.command import diagnose_run
+
+        diagnose_run(arguments, chosen, seen, folder)
     return exits.INTERNAL if failed and code in (exits.OK, exits.FAILED) else code
 
 
@@ -274,12 +278,6 @@ def report_again(arguments: argparse.Namespace) -> int:
         reporter.handle(RunFinished(exits.INTERRUPTED, 0.0, interrupted=True))
     reporter.close()
     return exits.OK
-
-
-def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
-    named = any(":" in backend for backend in getattr(arguments, "backend", ())) or arguments.imports
-    return (os.getcwd(),) if named else ()
 
 
 def _now() -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from runner import attempts
 from runner.builder.source import Source, build
-from runner.diagnose import explain, interpret
+from runner.diagnose import interpret, policies
 from runner.diagnose.stages import STAGES, below, locate, stage_of
 from runner.engine.events import RED, Event, Finding, Notice, VariantFinished, VariantStarted
 from runner.engine.messages import Job, Outcome
@@ -222,7 +222,7 @@ class Session:
             self._submit(follow, stage, isolation, backend=backend)
         config = {**variant.case.config, **variant.backend.config}
         stage = stage_of(variant.backend.backend)
-        for flag in explain.candidates(findings, stage, follow.source.text, variant.dtype, config):
+        for flag in policies.candidates(findings, stage, follow.source.text, variant.dtype, config):
             self._submit(follow, flag, isolation, config={flag: True})
 
     def _apart(self, planned: Planned) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.diagnose.explain import PRECISION
+from runner.diagnose.policies import PRECISION
 from runner.engine.events import Event, Notice, VariantFinished, VariantPlanned, VariantStarted
 from runner.engine.messages import Job, Outcome
 from runner.follow import planned_event

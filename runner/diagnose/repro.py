@@ -1,95 +1,186 @@
 """A variant as a script that needs torch alone and exits non-zero while the problem is there.
 
-Upstream's rules for reports from fuzzers: default tolerances, a float64 reference through ``torch._dynamo.utils.same``,
-``fallback_random``, and the generator seeded anew before every run.
+It keeps upstream's rules for reports from fuzzers: default tolerances, a float64 reference (what ``torch._dynamo.utils.same`` says
+with it is printed beside each wrong value), ``fallback_random``, and the generator seeded anew before every run. Beyond what
+``same`` sees it holds to the oracles of the run, so that its exit code is the run's verdict: 0 nothing differs, 1 something does,
+2 the case says nothing here (eager itself fails, or this torch lacks a flag). A script has only the parts that its variant needs.
 """
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from runner.builder.launchers import FUTURE
 from runner.builder.render import literal
-from runner.builder.source import build
-from runner.plan import TIMEOUT, job, variables_of
-from runner.spec.model import KERNEL_BACKENDS, Variant
+from runner.builder.source import Source, build
+from runner.diagnose.policies import PRECISION, low_precision
+from runner.diagnose.stages import stage_of
+from runner.engine.messages import Job
+from runner.plan import TIMEOUT, Environment, Planned, job, variables_of
+from runner.spec.model import KERNEL_BACKENDS, Case, Variant
 from runner.spec.values import is_name
 
 _MARK = "# --- script\n"
 LAUNCH, COMPILED_LAUNCH = KERNEL_BACKENDS
-_OPERATORS = '''def become_operators():
-    """Each function that launches a kernel becomes an operator of the graph."""
-    global launch
+_GAP = "\n\n\n"
+_TAG = re.compile(r"  #: (not )?(\w+)$")
 
-    def launch(kernel, grid, arguments, new):
-        torch.library.wrap_triton(kernel)[grid](**arguments)
-
-    for name in KERNELS:
-        globals()[name] = torch.library.triton_op(f"repro::{name}", globals()[name], mutates_args=())'''
+_CASTS = re.compile(r"\btorch\.(b?float|half|double|complex|cfloat)|\.(half|bfloat16|float|double|type|type_as|to)\(")
+"""What may leave float64 in a run that was begun in it."""
+_LAYOUTS = re.compile(r"sparse|nested|jagged|_(coo|csr|csc|bsr|bsc)\b|mkldnn")
+_ERRORS = {"compile-error", "runtime-error"}
+"""What a script calls ``error``: when it was raised takes more than a script should hold to tell."""
 
 
 def script(variant: Variant) -> str:
     """The text of the script: the source that workers run, the variant's settings, and a ``main``."""
-    source = build(variant)
-    made = job_settings(variant, source.text)
+    text = build(variant).text
+    made = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()))
+    own = variant.case.module is not None
+    if "\nCALLS = [" not in text:
+        text += "\n\nCALLS = [make_inputs]\n"
     template = (Path(__file__).parent.parent / "worker" / "repro_main.py").read_text(encoding="utf-8")
-    imports, body = template.split(_MARK, 1)[1].strip("\n").split("\n\n\n", 1)
-    if variant.case.kernels:
-        body = _launching(body, variant.backend.backend == LAUNCH)
-    settings = "\n".join(f"{name} = {value}" for name, value in made.items())
-    if variant.case.module is not None:  # a person's own file: its imports stay where they are
-        calls = "" if "\nCALLS = [" in source.text else "\nCALLS = [make_inputs]\n"
-        return f"{source.text}\n\n{imports}\n\n{settings}\n{calls}\n\n{body}\n"
-    head, model = source.text.rstrip("\n").split("\n\n\n", 1)
-    if "\nCALLS = [" not in source.text:
-        model += "\n\n\nCALLS = [make_inputs]"
-    title, own = head.rsplit('"""\n\n', 1)
-    merged = _merge(imports, own)
+    imports, body = template.split(_MARK, 1)[1].strip("\n").split(_GAP, 1)
+    body = _needed(body, {word for word, holds in words(variant, made, text).items() if holds})
+    body = f"{_flags(made.config)}{_GAP}{body}"
+    given = "\n".join(f"{name} = {value}" for name, value in settings(made).items() if _uses(body, name))
+    imports = "\n".join([_used(imports, body), *(f"import {module}" for module in _modules(made))])
+    if own:  # a person's own file: it stays as it is, and its names go before ours
+        return _without_main(text) + _renamed(f"\n\n{imports}\n\n{given}{_GAP}{body}\n", text)
+    head, model = text.rstrip("\n").split(_GAP, 1)
+    title, before = head.rsplit('"""\n\n', 1)
+    merged = _merge(imports, before)
     if variables := variables_of(variant):
         first = FUTURE if FUTURE in merged else ""
         early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
         merged = f"{first}\n\n{early}{merged.replace(FUTURE, '').lstrip()}".lstrip()
-    return f'{title}"""\n\n{merged}\n\n{settings}\n\n\n{model}\n\n\n{body}\n'
+    return f'{title}"""\n\n{merged}\n\n{given}{_GAP}{model}{_GAP}{body}\n'
 
 
-def _launching(body: str, plainly: bool) -> str:
-    """The script's main for a case with kernels: the model that launches them is held against the one that does not."""
-    compiled = "call = torch.compile(model, **BACKEND) if compiled else model"
-    assert body.count("model = make_model()") == body.count(compiled) == 1
-    body = body.replace("model = make_model()", "model = make_kernel_model() if compiled else make_model()")
-    if plainly:
-        return body.replace(compiled, "call = model")
-    before = "    if compiled:\n        become_operators()\n    " + compiled
-    return f"{_OPERATORS}\n\n\n{body.replace('    ' + compiled, before)}"
-
-
-def job_settings(variant: Variant, text: str) -> dict[str, str]:
-    """The script's constants as source."""
-    from runner.builder.source import Source
-    from runner.plan import Environment, Planned
-
-    nowhere = Environment("", "", "", "", "")
-    made = job(Planned(variant, nowhere), Source(text, ()))
-    backend = {key: value for key, value in made.backend.items() if value not in (None, False, {})}
+def settings(made: Job) -> dict[str, str]:
+    """The script's constants as source; the backend comes first."""
+    defaults: dict[str, Any] = {"dynamic": None, "fullgraph": False, "mode": None, "options": {}}
+    backend = {key: value for key, value in made.backend.items() if key == "backend" or value != defaults[key]}
     if backend["backend"] == COMPILED_LAUNCH:
         backend |= {"backend": "inductor", "fullgraph": True}
     raises = (made.expect.get("raises") or {}).get("type")
-    tolerance = {key: tuple(value) for key, value in made.tolerance["by_dtype"].items()}
-    pairs = ", ".join(f"{literal(k)}: ({literal(a)}, {literal(b)})" for k, (a, b) in tolerance.items())
+    ignored = [*made.ignore, *(["error"] if _ERRORS & set(made.ignore) else [])]
+    pairs = ", ".join(f"{literal(k)}: ({literal(a)}, {literal(b)})" for k, (a, b) in made.tolerance["by_dtype"].items())
+    oracles = {"graphs": "graphs", "graph_breaks": "graph-break", "recompiles": "recompile"}
+    budgets = {name: (oracle, made.expect[name]) for name, oracle in oracles.items() if made.expect[name] is not None}
     return {
-        "SEED": str(made.seed),
         "BACKEND": _backend(backend),
-        "FLAGS": literal(dict(made.config)),
-        "GRAD, COTANGENT, ORDER": f"{literal(made.grad['mode'])}, {literal(made.grad['cotangent'])}, {made.grad['order']}",
-        "AUTOCAST, DEVICE, THREADS": f"{'torch.' + made.autocast if made.autocast else None}, {literal(made.device)}, {made.threads}",
+        "SEED": str(made.seed),
+        "GRAD": literal(made.grad["mode"]),
+        "ORDER": str(made.grad["order"]),
+        "AUTOCAST": f"torch.{(made.autocast or '').removeprefix('torch.')}",
+        "DEVICE": literal(made.device),
+        "DTYPE": f"torch.{_float(made.dtype)}",
+        "EPSILON": literal(low_precision(made.source, made.dtype)),
+        "THREADS": str(made.threads),
         "TOLERANCE": "{" + pairs + "}",
-        "EXACT": str(made.tolerance["exact"]),
         "RAISES": literal(raises),
-        "IGNORE": literal(list(made.ignore)),
-        "BUDGETS": literal({k: made.expect[k] for k in ("graphs", "graph_breaks") if made.expect[k] is not None}),
+        "IGNORE": literal(ignored),
+        "BUDGETS": literal({k: v for k, v in budgets.items() if v[0] not in made.ignore}),
         "TIMEOUT": f"{made.timeout or TIMEOUT:g}",
     }
+
+
+def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
+    """The words of the template's tags, and whether each is true of a variant."""
+    case, exact = variant.case, bool(made.tolerance["exact"])
+    backward = made.grad["mode"] == "backward"
+    own = case.module is not None
+    values = backward or bool(case.calls) or not made.expect["raises"]  # else eager raises, and nothing is compared
+    wide = not exact and not made.autocast and not _tears(case, text)
+    return {
+        "values": values,
+        "backward": backward,
+        "sum": made.grad["cotangent"] == "sum",
+        "seeded": backward and made.grad["cotangent"] == "seeded",
+        "ones": backward and made.grad["cotangent"] == "ones",
+        "exact": exact,
+        "close": not exact,
+        "tolerance": not exact and bool(made.tolerance["by_dtype"]),
+        "float64": values and wide,
+        "casts": values and wide and bool(own or _CASTS.search(text)),
+        "state": own or bool(case.state),
+        "tensors": wide and (own or any(item.kind in ("view", "list") for item in case.state)),
+        "budgets": any(made.expect[name] is not None for name in ("graphs", "graph_breaks", "recompiles")),
+        "autocast": bool(made.autocast),
+        "python": own or "numpy" in text or "random." in text,
+        "module": own,
+        "kernels": bool(case.kernels),
+        "launched": variant.backend.backend == LAUNCH,
+        "operators": bool(case.kernels) and variant.backend.backend != LAUNCH,
+        "flags": bool(made.config),
+        "low": values
+        and not exact
+        and stage_of(variant.backend.backend) == "inductor"
+        and low_precision(text, made.dtype) > 0
+        and PRECISION not in made.config,
+    }
+
+
+def _tears(case: Case, text: str) -> bool:
+    """Whether a cast of the inputs would make other ones: two share memory, or one has a layout of its own."""
+    above = {item.name: item.view_of for item in case.inputs}
+    above.update((item.name, item.view_of) for call in case.calls for item in call.inputs)
+    roots = []
+    for item in case.inputs:
+        root = item.name
+        while above.get(root):
+            root = str(above[root])
+        roots += [] if item.hidden else [root]
+    made = text.partition("def make_inputs")[2]
+    return len(set(roots)) < len(roots) or _LAYOUTS.search(made) is not None
+
+
+def _needed(body: str, true: Collection[str]) -> str:
+    """The template without the functions and lines that are for other variants, and without its tags."""
+
+    def kept(line: str) -> bool:
+        tag = _TAG.search(line)
+        return tag is None or (tag[2] in true) != bool(tag[1])
+
+    blocks = [block for block in body.split(_GAP) if kept(block.split("\n", 1)[0])]
+    return _GAP.join("\n".join(_TAG.sub("", line) for line in block.split("\n") if kept(line)) for block in blocks)
+
+
+def _renamed(ours: str, theirs: str) -> str:
+    """Our text with another name for each function and constant whose name the person's file uses too."""
+    contract = {"make_model", "make_inputs", "CALLS"}
+    used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
+    used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    for name in sorted(set(re.findall(r"^(?:def |class )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
+        ours = re.sub(rf"(?<![\w.'\"]){name}\b", f"{name}_", ours)
+    return ours
+
+
+def _without_main(text: str) -> str:
+    """A person's file without what it does when it is run itself."""
+    lines: list[str | None] = [*text.split("\n")]
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.If) and "__name__" in ast.dump(node.test):
+            lines[node.lineno - 1 : node.end_lineno] = [None] * (len(lines[node.lineno - 1 : node.end_lineno]))
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _flags(config: Mapping[str, Any]) -> str:
+    """The function that sets the case's flags, and ``fallback_random`` for all, as the run does."""
+    flags = {"torch._inductor.config.fallback_random": True, **config}
+    return "\n".join(["def set_flags():", *(f"    {name} = {literal(value)}" for name, value in flags.items())])
+
+
+def _modules(made: Job) -> list[str]:
+    """What the settings need and the template does not import: modules of flags, and importlib for a backend of one's own."""
+    found = {str(name).partition("config.")[0] + "config": None for name in made.config}
+    own = ["importlib"] if ":" in str(made.backend["backend"]) else []
+    return own + [module for module in found if not module.startswith(("torch._dynamo", "torch._inductor"))]
 
 
 def _backend(arguments: dict[str, Any]) -> str:
@@ -104,9 +195,31 @@ def _backend(arguments: dict[str, Any]) -> str:
     return f'{{"backend": {found}, **{literal(rest)}}}'
 
 
+def _float(dtype: str) -> str:
+    """The dtype by whose tolerance Python's floats are compared: the variant's, if it is a floating one."""
+    return dtype if "float" in dtype or "complex" in dtype else "float32"
+
+
+def _uses(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) is not None
+
+
+def _used(imports: str, body: str) -> str:
+    """The lines of imports, and the names on them, that the body uses."""
+    lines = []
+    for line in imports.split("\n"):
+        source, _, names = line.rpartition(" import ")
+        if source.startswith("from "):
+            wanted = [name for name in names.split(", ") if _uses(body, name)]
+            lines += [f"{source} import {', '.join(wanted)}"] if wanted else []
+        elif not line or line.startswith("import torch") or f"{line.removeprefix('import ')}." in body:
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def _merge(imports: str, own: str) -> str:
     """Both blocks of imports as one: the standard library, then torch, each line once."""
     lines = dict.fromkeys(line for line in f"{imports}\n{own}".split("\n") if line.strip())
     standard = sorted(line for line in lines if "torch" not in line and "numpy" not in line)
-    others = sorted((line for line in lines if line not in standard), key=lambda line: (line.startswith("from"), line))
-    return "\n".join([*standard, "", *others])
+    others: Iterable[str] = (line for line in lines if line not in standard)
+    return "\n".join([*standard, "", *sorted(others, key=lambda line: (line.startswith("from"), line))])

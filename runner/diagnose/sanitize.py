@@ -33,7 +33,9 @@ def run(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         raise UsageError("no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder")
     variant = next((one for one in variants if one.device.startswith("cuda")), None)
     if variant is None:
-        raise UsageError(f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda")
+        raise UsageError(
+            f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda"
+        )
     python = find_environments(arguments.python)[0].python
     # From a cache one block serves many tensors, and what lies beyond one of them would be another's.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}

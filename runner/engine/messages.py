@@ -48,9 +48,8 @@ class Job:
     paths: tuple[str, ...] = ()  # appended to sys.path
     timeout: float = 60.0
     memory: int | None = None
-    task: str = (
-        "judge"  # or "build": only make the model and its inputs and call it, on the meta device where that can be
-    )
+    task: str = "judge"  # or another of ``runner/worker/job.py``'s TASKS
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # what a task other than "judge" is told besides
     isolation: str = "fork"  # one of ISOLATION
     alone: bool = False  # nothing else may run on this machine meanwhile
     variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything

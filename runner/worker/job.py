@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import tempfile
@@ -12,7 +13,6 @@ from typing import Any
 import torch
 
 from runner.worker import backends
-from runner.worker.build import run_build
 from runner.worker.errors import InvalidCase, Raised, is_class
 from runner.worker.judge import Evidence, Finding, judge
 from runner.worker.load import Loaded, Source, environment
@@ -21,6 +21,20 @@ from runner.worker.reference import Reference
 from runner.worker.trust import VALUE_ORACLES, unsteady, vacuous
 
 Send = Callable[[dict[str, Any]], None]
+
+TASKS = {
+    "build": "runner.worker.build:run_build",
+    "bisect": "runner.worker.bisect:run_bisect",
+    "debug": "runner.worker.debug:run_debug",
+    "environment": "runner.worker.describe:run_environment",
+    "explain": "runner.worker.explain:run_explain",
+    "minify": "runner.worker.minify:run_minify",
+    "picture": "runner.worker.picture:run_picture",
+    "record": "runner.worker.record:run_record",
+    "replay": "runner.worker.record:run_replay",
+    "shapes": "runner.worker.shapes:run_shapes",
+}
+"""What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its own."""
 
 
 class Phases:
@@ -59,8 +73,10 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         The record that the contract's RESULT_KEYS describe. A case that is wrong gives a record with trust INVALID;
         only a defect of the harness raises.
     """
-    if job.get("task") == "build":
-        return run_build(job, send)
+    task = str(job.get("task", "judge"))
+    if task != "judge":
+        module, _, function = TASKS[task].partition(":")
+        return getattr(importlib.import_module(module), function)(job, send)  # type: ignore[no-any-return]
     phases = Phases(send)
     record: dict[str, Any] = {
         "findings": [],

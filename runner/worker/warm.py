@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Any
 
+from runner.worker.toolchain import prepare
+
 LEVELS = ("none", "import", "aot", "inductor")
 """Each does what the one before does and more: torch alone, its compilers imported, a graph compiled under
 ``aot_eager``, and one under Inductor. Where an accelerator is in sight nothing is compiled."""
@@ -78,6 +80,8 @@ def warm_up(level: str) -> None:
         parts.append(("aot_eager", "backward"))
     if level == "inductor":
         parts.append(("inductor", "off"))  # a backward, too, would gain nothing more, and cost seconds
+    if level == "inductor":
+        prepare()
     try:
         for backend, mode in parts:
             record = run_job(_rehearsal(backend, mode), lambda message: None)

@@ -60,7 +60,10 @@ def source(tmp_path: Path, chain: str = "[{triton.scale: [$x, 2.0]}]", **parts: 
 def problems(tmp_path: Path, chain: str, **parts: Any) -> list[str]:
     (tmp_path / "scale.py").write_text(parts.pop("python", PYTHON), encoding="utf-8")
     path = tmp_path / "a.spec.yaml"
-    path.write_text(f"kernels:\n  scale:{KERNEL}cases:\n  - name: a\n    inputs: {{x: [2, 3]}}\n    chain: {chain}\n", encoding="utf-8")
+    path.write_text(
+        f"kernels:\n  scale:{KERNEL}cases:\n  - name: a\n    inputs: {{x: [2, 3]}}\n    chain: {chain}\n",
+        encoding="utf-8",
+    )
     found = load([str(path)], allow_python=True).diagnostics
     return [d.message + (f" | {d.hint}" if d.hint else "") for d in found]
 
@@ -91,12 +94,18 @@ def test_the_reference_as_source(tmp_path: Path) -> None:
 
 
 def test_two_models_differ_in_what_they_call_alone(tmp_path: Path) -> None:
-    text = source(tmp_path, "[{nn.Linear: [3, 3]}, {triton.scale: {x: $_, factor: 0.5}, out: [a, b]}, {torch.neg: $a}]", rest="    return: [$_, $b]\n").text
+    text = source(
+        tmp_path,
+        "[{nn.Linear: [3, 3]}, {triton.scale: {x: $_, factor: 0.5}, out: [a, b]}, {torch.neg: $a}]",
+        rest="    return: [$_, $b]\n",
+    ).text
     tree = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.ClassDef)}
     forward = {name: ast.unparse(node.body[-1]) for name, node in tree.items()}
     assert forward["KernelModel"] == forward["Model"].replace("reference_scale", "launch_scale")
     assert [n.name for n in tree["KernelModel"].body] == ["forward"]  # type: ignore[attr-defined]
-    assert function(text, "make_kernel_model") == [line.replace("Model()", "KernelModel()") for line in function(text, "make_model")]
+    assert function(text, "make_kernel_model") == [
+        line.replace("Model()", "KernelModel()") for line in function(text, "make_model")
+    ]
 
 
 def test_the_kernels_file_stands_as_it_is_and_knows_its_lines(tmp_path: Path) -> None:
@@ -105,7 +114,9 @@ def test_the_kernels_file_stands_as_it_is_and_knows_its_lines(tmp_path: Path) ->
     number = lines.index("def scale_kernel(x_ptr, out_ptr, total_ptr, n, factor, BLOCK: tl.constexpr):")
     place = found.places[number]
     assert place is not None and (Path(place.file).name, place.line) == ("scale.py", 8)
-    assert found.text.count("from __future__") == 1 and lines.index("from __future__ import annotations") < lines.index("import torch")
+    assert found.text.count("from __future__") == 1 and lines.index("from __future__ import annotations") < lines.index(
+        "import torch"
+    )
     compile(found.text, "case.py", "exec")
 
 
@@ -139,7 +150,9 @@ def test_wrong_calls(tmp_path: Path, chain: str, expected: str) -> None:
 
 def test_a_layout_launches_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.spec.yaml"
-    path.write_text("cases:\n  - {name: a, inputs: {x: {shape: [2], layout: [triton.scale]}}, chain: [F.relu]}\n", encoding="utf-8")
+    path.write_text(
+        "cases:\n  - {name: a, inputs: {x: {shape: [2], layout: [triton.scale]}}, chain: [F.relu]}\n", encoding="utf-8"
+    )
     assert [d.message for d in load([str(path)]).diagnostics] == ["triton.scale cannot be launched here"]
 
 

@@ -20,7 +20,16 @@ import torch
 from runner.worker.guards import BAND, guard_all, pattern
 from runner.worker.launches import Launches, launch_plainly
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int8, torch.bool, torch.complex64]
+DTYPES = [
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int64,
+    torch.int8,
+    torch.bool,
+    torch.complex64,
+]
 
 
 class Kernel:
@@ -157,7 +166,7 @@ def test_what_a_kernel_raises_goes_through() -> None:
 
 # --- in Triton's interpreter ---------------------------------------------------------------------
 
-KERNELS = '''
+KERNELS = """
 import triton
 import triton.language as tl
 
@@ -226,7 +235,7 @@ def raises(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 def launch(kernel, grid, arguments, new):
     raise AssertionError("not replaced")
-'''
+"""
 
 SCRIPT = """
 import json, os, sys
@@ -280,7 +289,9 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", ["copy", "block_pointer", "adds_alone", "adds_atomically", "writes_the_same", "locks", "sums_with_other"])
+@pytest.mark.parametrize(
+    "name", ["copy", "block_pointer", "adds_alone", "adds_atomically", "writes_the_same", "locks", "sums_with_other"]
+)
 def test_a_sound_kernel_is_let_alone(interpreted: dict[str, Any], name: str) -> None:
     seen = interpreted[name]
     assert (seen["found"], seen["unable"], seen["error"], seen["notes"]) == ([], "", None, [])
@@ -294,7 +305,10 @@ def test_results_are_those_of_the_kernel(interpreted: dict[str, Any]) -> None:
 def test_a_read_out_of_bounds_is_seen_though_nothing_comes_of_it(interpreted: dict[str, Any]) -> None:
     ((oracle, path, message, line),) = interpreted["reads_past"]["found"]
     assert (oracle, path) == ("out-of-bounds", "reads_past, x_ptr")
-    assert message == "6 loads outside all arguments, the first at element 10 of x_ptr, which has elements 0 to 9, in program (1, 0, 0)"
+    assert (
+        message
+        == "6 loads outside all arguments, the first at element 10 of x_ptr, which has elements 0 to 9, in program (1, 0, 0)"
+    )
     assert KERNELS.splitlines()[line - 1].strip() == "x = tl.load(x_ptr + at)"
 
 

@@ -1,0 +1,83 @@
+"""Torch's bisector, asked about one failure: what it is told to look for, and what its answer means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.diagnose import interpret
+from runner.diagnose.diagnosis import Culprit
+from runner.diagnose.lab import Lab
+from runner.diagnose.signature import Signature, signature_of
+from runner.diagnose.stages import GROUPS, LADDER
+from runner.engine.events import Finding
+from runner.engine.messages import Job, Outcome
+
+SECONDS = 60.0
+"""One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""
+
+HANG_SECONDS = 30.0
+"""The same for a failure that is a hang, which each wrong answer takes in full."""
+
+BUDGET = 300.0
+"""Seconds for all of them; then what is known so far is the answer."""
+
+_WHOLE = {"dynamo": "Dynamo", "aot": "AOT autograd"}
+_BACKENDS = dict(LADDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """What came out: a culprit, a note why there is none or no more, or both."""
+
+    culprit: Culprit | None = None
+    note: str = ""
+
+
+def whole_stage(signature: Signature) -> Bisected | None:
+    """The answer for a stage in which there is nothing to bisect; None for the others."""
+    if signature.stage in _WHOLE:
+        name = _WHOLE[signature.stage]
+        return Bisected(Culprit(_BACKENDS[signature.stage]), f"torch's bisector cannot switch off parts of {name}")
+    if signature.stage not in _BACKENDS:
+        return Bisected(note="torch's bisector knows torch's own backends alone")
+    return None
+
+
+def task(lab: Lab, signature: Signature, seen: Mapping[str, Sequence[Finding]]) -> Job | Bisected:
+    """The job that bisects a failure, or why there is none.
+
+    Args:
+        lab: of the failing variant.
+        signature: of the failure, with its stage.
+        seen: what the backends below showed, a stage each; its own stage's is needed where that is below the variant's backend.
+    """
+    answer = whole_stage(signature)
+    if answer is not None:
+        return answer
+    stage = str(signature.stage)
+    backend, wanted = _BACKENDS[stage], [signature]
+    if backend != lab.variant.backend.backend:
+        group = _group(signature.oracle)
+        wanted = [signature_of(one) for one in seen.get(stage, ()) if _group(one.oracle) == group]
+        if not wanted:
+            return Bisected(note=f"the failure does not show under {backend}, which the bisector would have to use")
+    hangs = any(one.oracle == "timeout" for one in wanted)
+    arguments = {
+        "wanted": [[one.oracle, one.error, one.pattern] for one in wanted],
+        "seconds": HANG_SECONDS if hangs else SECONDS,
+        "budget": BUDGET,
+    }
+    return lab.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)
+
+
+def read(outcome: Outcome) -> Bisected:
+    """What a bisecting job said."""
+    if outcome.ended != "result":
+        return Bisected(note=f"bisecting failed: {interpret.describe(outcome)}")
+    found = outcome.result.get("culprit")
+    return Bisected(Culprit(**found) if found else None, str(outcome.result.get("note") or ""))
+
+
+def _group(oracle: str) -> str:
+    return GROUPS.get(oracle, oracle)

@@ -1,0 +1,221 @@
+"""What a debug bundle holds: each file's group and purpose, the kernels taken out of generated code, and the index."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ARTIFACTS = {
+    "aot_graphs": "forward and backward graphs of AOTAutograd, as the backend gets them",
+    "aot_joint_graph": "AOTAutograd's joint graph, before it is cut into forward and backward",
+    "autotuning": "choices that autotuning made",
+    "bytecode": "Python bytecode before and after Dynamo",
+    "caching": "what Inductor's caches did (they are off)",
+    "compiled_autograd": "compiled autograd",
+    "cudagraph_static_inputs": "which inputs CUDA graphs take as static",
+    "cudagraphs": "CUDA graphs: recorded, replayed, refused",
+    "fusion": "Inductor's decisions on fusion",
+    "graph": "Dynamo's graphs as tables",
+    "graph_breaks": "where and why Dynamo ended a graph",
+    "graph_code": "Dynamo's graphs as code",
+    "graph_sizes": "sizes of the tensors in Dynamo's graphs",
+    "guards": "the guards of each compilation",
+    "inductor_metrics": "bytes and nodes of Inductor's graphs",
+    "ir_post_fusion": "Inductor's IR after fusion",
+    "ir_pre_fusion": "Inductor's IR before fusion",
+    "kernel_code": "generated kernels, one by one",
+    "loop_ordering": "Inductor's reordering of loops",
+    "loop_tiling": "Inductor's tiling of loops",
+    "output_code": "generated code: wrapper and kernels",
+    "perf_hints": "Inductor's hints on what costs speed",
+    "post_grad_graphs": "graphs after Inductor's post-grad passes",
+    "pre_grad_graphs": "graphs before Inductor's pre-grad passes",
+    "recompiles": "why a frame was compiled again",
+    "recompiles_verbose": "why, against every older compilation",
+    "schedule": "Inductor's scheduler",
+    "side_effects": "side effects that Dynamo replays",
+    "sym_node": "operations on symbolic sizes",
+    "trace_bytecode": "each bytecode that Dynamo traced, with its stack",
+    "trace_call": "each call that Dynamo traced",
+    "trace_source": "each line of source that Dynamo traced",
+    "verbose_guards": "guards with what they were made from",
+}
+"""Artifacts of ``TORCH_LOGS`` that are asked for, as far as a version has them. Left out are those that change what is
+measured (``compiled_autograd_verbose``), or are about export, distributed training and ONNX."""
+
+_PART = {
+    "dynamo": "Dynamo",
+    "aot": "AOTAutograd",
+    "inductor": "Inductor",
+    "other": "the rest of torch",
+}
+
+_FILES = {
+    "case.py": ("case", "the case as Python, as it ran"),
+    "repro.py": ("case", "a script that needs torch alone and exits 1 while the problem is there"),
+    "error.txt": ("case", "what ended the run"),
+    "output.txt": ("case", "what the process printed"),
+    "times.json": ("times", "seconds by phase, and torch's CompilationMetrics of each compilation"),
+    "counters.json": ("times", "torch._dynamo.utils.counters and the counts of torch._inductor.metrics"),
+    "fx_graph_readable.py": ("inductor", "the graph that Inductor got"),
+    "fx_graph_runnable.py": ("inductor", "the same as a script that compiles and runs it"),
+    "fx_graph_transformed.py": ("inductor", "the graph after Inductor's passes"),
+    "ir_pre_fusion.txt": ("inductor", "Inductor's IR before fusion"),
+    "ir_post_fusion.txt": ("inductor", "Inductor's IR after fusion"),
+    "output_code.py": ("inductor", "generated code: wrapper and kernels"),
+}
+
+_GRAPHS = {
+    "dynamo_output_graph": "Dynamo's graph",
+    "aot_joint_graph": "AOTAutograd's joint graph",
+    "aot_forward_graph": "forward graph, as the backend gets it",
+    "aot_backward_graph": "backward graph, as the backend gets it",
+    "aot_inference_graph": "graph without a backward, as the backend gets it",
+    "before_pre_grad_graph": "graph before Inductor's pre-grad passes",
+    "after_pre_grad_graph": "graph after Inductor's pre-grad passes",
+    "before_joint_graph": "joint graph before Inductor's passes",
+    "after_joint_graph": "joint graph after Inductor's passes",
+    "before_post_grad_graph": "graph before Inductor's post-grad passes",
+    "after_post_grad_graph": "graph after Inductor's post-grad passes",
+    "inductor_post_grad_graph": "graph after Inductor's post-grad passes",
+    "inductor_output_code": "generated code: wrapper and kernels",
+    "fx_graph_runnable": "a script that compiles and runs the graph",
+}
+
+GROUPS = {
+    "case": "The case",
+    "kernels": "Generated kernels",
+    "inductor": "Inductor, graph by graph",
+    "graphs": "Graphs, in the order of the compiler's stages; 0_1 is frame 0, compiled for the second time",
+    "logs": "Logs",
+    "trace": "Structured trace",
+    "times": "Times and counts",
+    "other": "Other files",
+}
+"""Groups in the order in which they are shown, and their titles."""
+
+_SUFFIX = {"cpp": ".cpp", "triton": ".py"}
+_KERNEL_CALL = re.compile(r"async_compile\.(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a bundle: its path below the folder, its group (one of GROUPS), what it is, and its size in bytes."""
+
+    path: str
+    group: str
+    about: str
+    bytes: int
+
+
+def about(path: str) -> tuple[str, str]:
+    """Group and purpose of the file at ``path``, relative to the bundle."""
+    folder, _, name = path.rpartition("/")
+    top = path.partition("/")[0]
+    if top == "logs":
+        stem, _, level = name.removesuffix(".log").partition(".")
+        if level:
+            return "logs", f"log of {_PART.get(stem, stem)}, level {level}"
+        return "logs", ARTIFACTS.get(stem, stem.replace("_", " "))
+    if top == "kernels":
+        return "kernels", f"kernel of {folder.rpartition('/')[2]}"
+    if top == "graphs":
+        kind = name.split(".")[1] if "." in name else name
+        return "graphs", _GRAPHS.get(kind, kind.replace("_", " "))
+    if top == "tlparse":
+        return "trace", "tlparse's page on the trace: begin here" if path == "tlparse/index.html" else "of tlparse"
+    if top == "trace":
+        return "trace", "torch's structured trace, for tlparse"
+    if name in _FILES:
+        return _FILES[name]
+    return ("inductor" if top == "torchinductor" else "other"), name
+
+
+def files(folder: Path) -> list[File]:
+    """Everything in the bundle but its index; of tlparse's pages the first one alone."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or name in ("index.html", "index.json"):
+            continue
+        if name.startswith("tlparse/") and name != "tlparse/index.html":
+            continue
+        found.append(File(name, *about(name), bytes=path.stat().st_size))
+    order = list(GROUPS)
+    return sorted(found, key=lambda file: (order.index(file.group), file.path))
+
+
+def drop_empty(folder: Path) -> None:
+    """Remove empty files, and folders with nothing in them."""
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is inside comes before its folder
+        if path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def take_kernels(folder: Path) -> list[Path]:
+    """Write the kernels in Inductor's generated code to files of their own, ``kernels/GRAPH/NAME.cpp`` or ``.py``."""
+    made = []
+    for code in _generated(folder):
+        graph = code.parent.name if code.name == "output_code.py" else code.name.removesuffix(".py")
+        for name, suffix, text in kernels(code.read_text(encoding="utf-8", errors="replace")):
+            path = folder / "kernels" / graph / f"{name}{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.strip("\n") + "\n", encoding="utf-8")
+            made.append(path)
+    return made
+
+
+def _generated(folder: Path) -> list[Path]:
+    """Files of generated code: those of Inductor's own trace, or, where there are none, those of the structured one."""
+    own = sorted((folder / "torchinductor").glob("*/output_code.py"))
+    return own or sorted((folder / "graphs").glob("*.inductor_output_code*.py"))
+
+
+def kernels(code: str) -> Iterator[tuple[str, str, str]]:
+    """Name, suffix and source of each kernel in a wrapper: ``name = async_compile.cpp_pybinding(..., r'''source''')``."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:  # not Python after all, such as a C++ wrapper
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        match = _KERNEL_CALL.fullmatch(ast.unparse(node.value.func))
+        texts = [a.value for a in node.value.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        if match and texts and isinstance(node.targets[0], ast.Name):
+            suffix = next((s for kind, s in _SUFFIX.items() if match[1].startswith(kind)), ".txt")
+            yield node.targets[0].id, suffix, max(texts, key=lambda text: (text.count("\n"), len(text)))
+
+
+def write_index(folder: Path, document: Mapping[str, Any]) -> None:
+    """``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    (folder / "index.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    templates = Path(__file__).parents[1] / "report" / "templates"
+    environment = Environment(
+        loader=FileSystemLoader(templates),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("debug.html.j2").render(document, groups=_by_group(document["files"]))
+    (folder / "index.html").write_text(page, encoding="utf-8", errors="replace")
+
+
+def _by_group(listed: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    found = [(title, [file for file in listed if file["group"] == group]) for group, title in GROUPS.items()]
+    return [(title, members) for title, members in found if members]
+
+
+def listed(folder: Path) -> list[dict[str, Any]]:
+    """The files as plain data."""
+    return [asdict(file) for file in files(folder)]

@@ -1,0 +1,46 @@
+"""``runner debug CASE --record``: the frame in which Dynamo failed, in a file that ``runner replay`` runs again."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from runner import exits
+from runner.diagnose.lab import Lab, Progress, result_of
+from runner.diagnose.minify import make_folder, shown, summary
+from runner.spec.model import Variant
+
+
+def record(arguments: argparse.Namespace, variant: Variant) -> int:
+    """Run the variant while Dynamo records; 0 when it recorded something, else 1.
+
+    Raises:
+        UsageError: the case cannot run, or dill, with which torch records, is not there.
+    """
+    progress = Progress()
+    with Lab.of(arguments, variant) as lab:
+        progress.say(f"running {variant.id} with recording on")
+        folder = make_folder(arguments.output, "record")
+        try:
+            found = result_of(lab.ask([lab.job("record", {"folder": str(folder)})])[0])
+        finally:
+            progress.end()
+    raised = found["raised"]
+    print(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
+    for file in found["files"]:
+        print(f"recorded: {shown(Path(file))}\nreplay it: {_command(arguments, Path(file))}")
+    if not found["files"]:
+        print(
+            "nothing recorded: Dynamo records its own internal errors, not graph breaks and not what a backend raises"
+        )
+    return exits.OK if found["files"] else exits.FAILED
+
+
+def _command(arguments: argparse.Namespace, file: Path) -> str:
+    words = ["runner", "replay", shown(file)]
+    for python in arguments.python[:1]:
+        words += ["--python", python]
+    for name in arguments.imports:
+        words += ["--import", name]
+    return shlex.join(words)

@@ -1,0 +1,1 @@
+"""A failing case made smaller while it fails alike: delta debugging on the case itself."""

@@ -1,0 +1,350 @@
+"""What to try on the written case: sizes, dtypes, values, arguments, modes and settings. All of it on plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from runner.reduce.state import SIMPLE_INITS, Attempt, State
+
+Path = tuple[str | int, ...]
+Data = Mapping[str, Any]
+
+_DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
+_VALUE_ORACLES = frozenset({"value", "grad", "mutation", "nonfinite", "sign-of-zero"})
+
+
+# --- trees of plain data --------------------------------------------------------------------
+
+
+def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value of a tree and its path, wholes before parts."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from walk(item, (*path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from walk(item, (*path, place))
+
+
+def put(tree: Any, path: Path, value: Any) -> Any:
+    """A copy of the tree with another value at ``path``."""
+    if not path:
+        return value
+    if isinstance(tree, dict):
+        return {key: put(item, path[1:], value) if key == path[0] else item for key, item in tree.items()}
+    return [put(item, path[1:], value) if place == path[0] else item for place, item in enumerate(tree)]
+
+
+def drop(tree: Any, path: Path) -> Any:
+    """A copy without what is at ``path``; a mapping that is empty then goes too."""
+    if len(path) == 1:
+        if isinstance(tree, dict):
+            return {key: item for key, item in tree.items() if key != path[0]}
+        return [item for place, item in enumerate(tree) if place != path[0]]
+    inner = drop(at(tree, path[:1]), path[1:])
+    return drop(tree, path[:1]) if inner == {} else put(tree, path[:1], inner)
+
+
+def at(tree: Any, path: Path) -> Any:
+    """What is at ``path``."""
+    for part in path:
+        tree = tree[part]
+    return tree
+
+
+def say(path: Path) -> str:
+    """A path for people."""
+    return ".".join(map(str, path))
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+
+def sizes(state: State) -> Iterator[Attempt]:
+    """Smaller integers: all sizes at once, then each number wherever it stands, then each place.
+
+    A size that inputs and constructors share must change in all of them together; a product of it
+    (``view`` of 4 x 8 as 32) with it.
+    """
+    data = state.data
+    shaped = sorted({size for _, size in _shape_sizes(data) if size > 1}, reverse=True)
+    for small in (1, 2):
+        if shaped and max(shaped) > small:
+            yield _mapped(data, f"all sizes -> {small}", _instead({size: small for size in shaped if size > small}))
+    for small in (1, 2):
+        for size in shaped:
+            if size > small:
+                yield _mapped(data, f"{size} -> {small} and multiples", _scaled(size, small))
+    numbers = sorted({n for _, n in _numbers(data) if n > 1}, reverse=True)
+    for number in numbers:
+        for small in _smaller(number):
+            yield _mapped(data, f"{number} -> {small}", _instead({number: small}))
+            if small not in (1, 2):
+                yield _mapped(data, f"{number} -> {small} and multiples", _scaled(number, small))
+
+
+def _instead(numbers: Mapping[int, int]) -> Callable[[int], int]:
+    return lambda n: numbers.get(n, n)
+
+
+def single_sizes(state: State) -> Iterator[Attempt]:
+    """Each size of each input, by itself; and inputs with a dimension less."""
+    data = state.data
+    for path, size in _shape_sizes(data):
+        for small in _smaller(size):
+            yield Attempt(f"{say(path)}: {size} -> {small}", put(data, path, small))
+    shapes = {tuple(shape): len(shape) for _, shape in _shapes(data) if len(shape) > 1}
+    for shape, rank in sorted(shapes.items(), key=lambda item: -item[1]):
+        for axis in range(rank):
+            shorter = [*shape[:axis], *shape[axis + 1 :]]
+            changed: Any = data
+            for path, other in _shapes(data):
+                if tuple(other) == shape:
+                    changed = put(changed, path, shorter)
+            yield Attempt(f"{list(shape)} -> {shorter}", changed)
+
+
+def _smaller(number: int) -> list[int]:
+    """What to try for a number, the smallest first."""
+    return list(dict.fromkeys(n for n in (1, 2, 3, 4, number // 2, number - 1) if 0 < n < number))
+
+
+def _scaled(size: int, small: int) -> Callable[[int], int]:
+    return lambda n: n // size * small if n >= size and n % size == 0 else n
+
+
+def _shapes(data: Data) -> Iterator[tuple[Path, list[Any]]]:
+    """The shapes of inputs and state, in all calls."""
+    roots: list[Path] = [("inputs",), ("state",)]
+    roots += [("calls", number, "inputs") for number in range(len(data.get("calls") or ()))]
+    for root in roots:
+        table = _get(data, root) or {}
+        for name, item in table.items():
+            yield from _shapes_of(item, (*root, name))
+
+
+def _get(data: Data, path: Path) -> Any:
+    found: Any = data
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else found[part]
+        if found is None:
+            return None
+    return found
+
+
+def _shapes_of(item: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:
+    if isinstance(item, list):
+        yield path, item
+    elif "list" in item:
+        for place, inner in enumerate(item["list"]):
+            yield from _shapes_of(inner, (*path, "list", place))
+    elif "shape" in item:
+        yield (*path, "shape"), item["shape"]
+
+
+def _shape_sizes(data: Data) -> Iterator[tuple[Path, int]]:
+    for path, shape in _shapes(data):
+        for place, size in enumerate(shape):
+            if isinstance(size, int) and size > 1:
+                yield (*path, place), size
+
+
+def _numbers(data: Data) -> Iterator[tuple[Path, int]]:
+    """Integers of shapes, of ways to make values, and of the chain; those written in indices too (the path of the text)."""
+    for root in ("inputs", "state", "calls", "chain", "return"):
+        for path, value in walk(data.get(root), (root,)):
+            if {"values", "python"} & set(path):
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                yield path, value
+            elif isinstance(value, str) and value.startswith(("[", "${")):
+                yield from ((path, int(number)) for number in _DIGITS.findall(value))
+
+
+def _mapped(data: Data, what: str, change: Callable[[int], int]) -> Attempt:
+    """Every number of ``_numbers`` changed."""
+    changed: Any = data
+    for path in dict.fromkeys(path for path, _ in _numbers(data)):
+        value = at(data, path)
+        if isinstance(value, str):
+            changed = put(changed, path, _DIGITS.sub(lambda match: str(change(int(match[0]))), value))
+        elif change(value) != value:
+            changed = put(changed, path, change(value))
+    return Attempt(what, changed)
+
+
+# --- settings -------------------------------------------------------------------------------
+
+_PLAIN = ("train", "grad", "dynamic", "autocast", "threads", "param_dtype", "dtypes", "requires", "timeout", "memory")
+_TABLES = ("config", "compile", "expect", "ignore", "tolerance")
+
+
+def settings(state: State) -> Iterator[Attempt]:
+    """Modes, flags and expectations at their defaults: all at once, then one by one."""
+    data = state.data
+    paths = [*_settings(data, state.signature.oracle)]
+    if len(paths) > 1:
+        left: Any = data
+        for path in reversed(paths):
+            left = drop(left, path)
+        yield Attempt("default settings", left)
+    for path in paths:
+        yield Attempt(f"default {say(path)}", drop(data, path))
+    grad = data.get("grad")
+    if isinstance(grad, dict) or grad == "forward":
+        yield Attempt("grad: backward", {**data, "grad": "backward"})
+
+
+def _settings(data: Data, oracle: str) -> Iterator[Path]:
+    kept = {"timeout": "timeout", "memory": "memory"}
+    for key in _PLAIN:
+        if key in data and kept.get(key) != oracle:
+            yield (key,)
+    for key in _TABLES:
+        table = data.get(key)
+        for name, value in table.items() if isinstance(table, dict) else ():
+            if key == "tolerance" and (name == "reason" or (oracle in _VALUE_ORACLES and name != "exact")):
+                continue  # what a looser tolerance excused must not be found instead
+            if key == "compile" and isinstance(value, dict):
+                yield from ((key, name, option) for option in value)
+            else:
+                yield (key, name)
+
+
+# --- inputs ---------------------------------------------------------------------------------
+
+
+def inputs(state: State) -> Iterator[Attempt]:
+    """Inputs that say less: without layout, gradient, dtype, device; shorter lists of values."""
+    data = state.data
+    for root in ("inputs", "state"):
+        for name, item in (data.get(root) or {}).items():
+            path: Path = (root, name)
+            if not isinstance(item, dict):
+                continue
+            if "shape" in item and len(item) > 1 and "values" not in item:
+                yield Attempt(f"plain ${name}", put(data, path, item["shape"]))
+            for key in ("layout", "requires_grad", "device", "hidden", "dtype", "init", "tile"):
+                if key in item:
+                    yield Attempt(f"${name} without {key}", _simplified(data, path, key))
+            yield from _shorter(data, path, item)
+
+
+def _simplified(data: Data, path: Path, key: str) -> Any:
+    left = {k: v for k, v in at(data, path).items() if k != key}
+    return put(data, path, left["shape"] if list(left) == ["shape"] else left)
+
+
+def _shorter(data: Data, path: Path, item: Mapping[str, Any]) -> Iterator[Attempt]:
+    """Literal values, lists of inputs and layouts with less in them."""
+    for key in ("values", "list", "layout", "python"):
+        found = item.get(key)
+        if not isinstance(found, list) or not found:
+            continue
+        for count in dict.fromkeys((len(found) // 2, len(found) - 1)):
+            if count and key != "layout":
+                yield Attempt(f"{say(path)}: {count} of {len(found)} {key}", put(data, (*path, key), found[:count]))
+        if len(found) > 1:
+            for place in range(len(found)):
+                yield Attempt(f"{say(path)}: less {key}", drop(data, (*path, key, place)))
+        if found and all(isinstance(part, list) and len(part) > 1 for part in found):
+            for narrow in ([part[: len(part) // 2] for part in found], [part[:-1] for part in found]):
+                yield Attempt(f"{say(path)}: narrower {key}", put(data, (*path, key), narrow))
+
+
+def values(state: State) -> Iterator[Attempt]:
+    """Values that can be seen at a glance: ones, zeros, 0 1 2 ..., for all inputs and then for each."""
+    data = state.data
+    made = [(path, item) for path, item in _makers(data)]
+    if len(made) > 1:
+        for init in ("ones", "zeros", {"arange": [0, 1]}):
+            changed: Any = data
+            for path, item in made:
+                changed = put(changed, path, _filled(item, init))
+            yield Attempt(f"all inputs {_name(init)}", changed)
+    for path, item in made:
+        for init in ("ones", "zeros", {"arange": [0, 1]}):
+            if not isinstance(item, dict) or SIMPLE_INITS.index(_name(init)) < _rank(item):
+                yield Attempt(f"{say(path)}: {_name(init)}", put(data, path, _filled(item, init)))
+        if isinstance(item, dict) and isinstance(item.get("init"), dict):
+            yield Attempt(f"{say(path)}: default values", _simplified(data, path, "init"))
+
+
+def _makers(data: Data) -> Iterator[tuple[Path, Any]]:
+    """Tensors that are filled by a rule, and where."""
+    for path, _ in _shapes(data):
+        path = path[:-1] if path[-1] == "shape" else path
+        item = at(data, path)
+        if not (isinstance(item, dict) and "values" in item):
+            yield path, item
+
+
+def _filled(item: Any, init: Any) -> Any:
+    if isinstance(item, dict):
+        return {**item, "init": init}
+    return {"shape": item, "init": init}
+
+
+def _rank(item: Mapping[str, Any]) -> int:
+    return SIMPLE_INITS.index(_name(item.get("init", "normal")))
+
+
+def _name(init: Any) -> str:
+    return init if isinstance(init, str) else str(next(iter(init)))
+
+
+# --- arguments ------------------------------------------------------------------------------
+
+
+def arguments(state: State) -> Iterator[Attempt]:
+    """Fewer and simpler arguments of steps: no keywords, no last positionals, integers 0 to 2, floats 1.0."""
+    data = state.data
+    for path, value in walk(data.get("chain"), ("chain",)):
+        key = path[-1]
+        if (
+            isinstance(key, str)
+            and isinstance(value, dict)
+            and not _is_special(value)
+            and key not in ("if", "do", "else")
+        ):
+            for name in value:
+                if (name != "*" and "." in key) or key == "call":
+                    yield Attempt(f"{say(path)}: drop {name}", drop(data, (*path, name)))
+        elif isinstance(value, list) and len(value) > 1 and (key in ("*", "call") or "." in str(key)):
+            yield Attempt(f"{say(path)}: drop the last", put(data, path, value[:-1]))
+        if isinstance(key, str) and key in ("train", "id") and not isinstance(value, dict):
+            yield Attempt(f"{say(path)}: drop", drop(data, path))
+    for path, value in _scalars(data):
+        of_module = any(str(key).startswith("nn.") for key in path)
+        for simple in _simpler(value):
+            if simple == 0 and of_module:
+                continue  # layers of nothing
+            yield Attempt(f"{say(path)}: {value} -> {simple}", put(data, path, simple))
+
+
+def _is_special(value: Mapping[str, Any]) -> bool:
+    return any(key in ("$tensor", "$fn", "$text") for key in value)
+
+
+def _scalars(data: Data) -> Iterable[tuple[Path, Any]]:
+    for path, value in walk(data.get("chain"), ("chain",)):
+        if (isinstance(value, int | float) and not isinstance(value, bool)) or (
+            isinstance(value, str) and value.startswith("[")
+        ):
+            yield path, value
+
+
+def _simpler(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        entries = value[1:-1].split(", ")
+        return (
+            [f"[{', '.join([*entries[:n], *entries[n + 1 :]])}]" for n in range(len(entries))]
+            if len(entries) > 1
+            else []
+        )
+    if isinstance(value, int):
+        return [n for n in (0, 1, 2) if n < abs(value)]
+    return [] if value == 1.0 else [1.0]

@@ -1,0 +1,221 @@
+"""What a pass is given, what it proposes, and how large a case is."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from runner.diagnose.signature import Signature
+from runner.reduce.cut import Facts
+from runner.reduce.names import named
+from runner.spec.model import Case
+from runner.spec.write import plain
+
+SIMPLE_INITS = (
+    "ones",
+    "zeros",
+    "arange",
+    "full",
+    "linspace",
+    "eye",
+    "integer",
+    "normal",
+    "uniform",
+    "randint",
+    "special",
+)
+"""Ways of making values, the one that says most at a glance first."""
+
+_BLOCK_KEYS = frozenset({"with", "if", "do", "else", "chain"})
+
+
+def _unknown(case: Case) -> Facts:
+    return {}
+
+
+@dataclass(frozen=True)
+class State:
+    """A case that fails alike, in all the forms that passes want. ``measure`` finds out what the values of a named case are."""
+
+    case: Case
+    signature: Signature
+    measure: Callable[[Case], Facts] = _unknown
+    suspects: tuple[int, ...] = ()  # numbers of steps that the failure itself points to
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The case as plain data."""
+        return plain(self.case)
+
+    @cached_property
+    def named(self) -> Case:
+        """The case with a name for every value."""
+        return named(self.case)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What its values are in eager, by their variables; asked for when first needed."""
+        return self.measure(self.named)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A change of a case and what the case would then be, as plain data."""
+
+    what: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Size:
+    """How large a case is: compared field by field, so that no smaller shape pays for one more operator.
+
+    ``elements`` counts those of inputs and state over all calls, ``arguments`` what stands in the chain besides operators.
+    """
+
+    operators: int
+    blocks: int
+    calls: int
+    inputs: int
+    outputs: int
+    elements: int
+    dimensions: int
+    settings: int
+    arguments: int
+    values: int
+
+    def told(self) -> dict[str, int]:
+        """What people ask for."""
+        return {"operators": self.operators, "elements": self.elements, "inputs": self.inputs}
+
+
+def size_of(data: Mapping[str, Any]) -> Size:
+    """The size of a case in plain data (see ``runner.spec.write.plain``)."""
+    calls = data.get("calls") or []
+    made = [data.get("inputs") or {}, data.get("state") or {}, *((call.get("inputs") or {}) for call in calls)]
+    tensors = [tensor for table in made for item in table.values() for tensor in _tensors(item)]
+    chain = data.get("chain") or []
+    operators, blocks = _counted(chain)
+    others = [item for key, item in data.items() if key not in _NO_SETTINGS]
+    return Size(
+        operators=operators,
+        blocks=blocks,
+        calls=len(calls),
+        inputs=sum(map(len, made)),
+        outputs=_leaves(data.get("return")),
+        elements=sum(math.prod(_shape(tensor)) for tensor in tensors),
+        dimensions=sum(len(_shape(tensor)) for tensor in tensors),
+        settings=sum(map(_leaves, others)) + sum(_input_settings(item) for table in made for item in table.values()),
+        arguments=_weight(chain) + _weight(data.get("return")),
+        values=sum(_values(tensor) for tensor in tensors),
+    )
+
+
+_NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls", "params", "module"})
+
+
+def _counted(chain: Any) -> tuple[int, int]:
+    """Operators of a chain, its blocks and its functions; and how many blocks, contexts and functions there are."""
+    operators = blocks = 0
+    for step in chain or ():
+        if isinstance(step, dict) and _BLOCK_KEYS & set(step):
+            blocks += 1 + len(step.get("with") or ())
+            parts = [_counted(step.get(key)) for key in ("chain", "do", "else")]
+        else:
+            operators += 1
+            parts = [_counted(function.get("chain")) for function in _functions(step)]
+            blocks += len(parts)
+        operators += sum(inner[0] for inner in parts)
+        blocks += sum(inner[1] for inner in parts)
+    return operators, blocks
+
+
+def _functions(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The outermost ``$fn`` of a step."""
+    if isinstance(value, dict):
+        if "$fn" in value:
+            yield value["$fn"]
+            return
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from _functions(item)
+
+
+def _tensors(item: Any) -> Iterator[Any]:
+    """The tensors of an input: of a list each."""
+    if isinstance(item, dict) and "list" in item:
+        for inner in item["list"]:
+            yield from _tensors(inner)
+    elif not (isinstance(item, dict) and "python" in item):
+        yield item
+
+
+def _shape(tensor: Any) -> list[int]:
+    if isinstance(tensor, dict) and "view_of" in tensor:
+        return []
+    if isinstance(tensor, dict) and "values" in tensor and "shape" not in tensor:
+        return [tensor["tile"]] if "tile" in tensor else _nested(tensor["values"])
+    shape = tensor.get("shape", []) if isinstance(tensor, dict) else tensor
+    return [size if isinstance(size, int) else 2 for size in shape]
+
+
+def _nested(values: Any) -> list[int]:
+    """The shape of nested lists."""
+    shape = []
+    while isinstance(values, list):
+        shape.append(len(values))
+        values = values[0] if values else None
+    return shape
+
+
+def _values(tensor: Any) -> int:
+    """How hard the values of an input are to see at a glance."""
+    if not isinstance(tensor, dict) or ("init" not in tensor and "values" not in tensor):
+        return SIMPLE_INITS.index("normal")
+    if "values" in tensor:
+        return len(SIMPLE_INITS) + _leaves(tensor["values"])
+    init = tensor["init"]
+    return SIMPLE_INITS.index(init if isinstance(init, str) else next(iter(init)))
+
+
+def _input_settings(item: Any) -> int:
+    """What is said of an input besides its shape and its values."""
+    if not isinstance(item, dict):
+        return 0
+    inner = sum(map(_input_settings, item.get("list", ())))
+    said = {
+        key: value for key, value in item.items() if key not in ("shape", "init", "values", "tile", "list", "python")
+    }
+    return inner + sum(map(_weight, said.values())) + (_weight(item["python"]) if "python" in item else 0)
+
+
+def _leaves(value: Any) -> int:
+    """How many values a nested one holds; an empty one counts as one."""
+    if isinstance(value, dict):
+        return max(1, sum(map(_leaves, value.values())))
+    if isinstance(value, list):
+        return max(1, sum(map(_leaves, value)))
+    return 0 if value is None else 1
+
+
+def _weight(value: Any) -> int:
+    """How much stands in a value: numbers count by their size, so that 1 is less than 7 and 7 less than 7.5."""
+    if isinstance(value, dict):
+        return sum(1 + _weight(item) for key, item in value.items() if key != "out")
+    if isinstance(value, list):
+        return sum(1 + _weight(item) for item in value)
+    if value is None or isinstance(value, bool):
+        return 1
+    if isinstance(value, int):
+        return min(2 + 2 * abs(value) + (value < 0), 1000)
+    if isinstance(value, float):
+        return 5 if value == 1.0 else 8 if value in (0.0, 0.5, 2.0) else 12
+    if not value.startswith(("[", "${")):
+        return 1
+    return (
+        1 + sum(char in ",:+-*/" for char in value) + sum(_weight(int(number)) for number in re.findall(r"\d+", value))
+    )

@@ -1,0 +1,115 @@
+"""A diagnosis as plain text: what fails, where it begins, what is to blame, what makes it go away, how to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
+from runner.engine.events import Finding
+from runner.report.failure import layout
+from runner.report.text import duration, head_lines, indent, one_line, plural
+
+_COMMANDS = (
+    ("reduce", "the smallest case that fails alike"),
+    ("debug", "a folder with everything the compiler did"),
+    ("issue", "a bug report in upstream's form"),
+)
+
+_MODULE = "torch._inductor.config."  # named once in a setting of several flags
+_ERROR = 6  # lines of an exception's message
+_WIDTH = 100  # of a detail or a setting
+
+
+def render(diagnosis: Diagnosis, words: Sequence[str] = ()) -> str:
+    """The text, without a newline at its end.
+
+    Args:
+        words: what a further command about the variant must be told; its id if empty.
+    """
+    lines = [f"{diagnosis.verdict} {one_line(diagnosis.id)} on torch {diagnosis.torch}"]
+    if diagnosis.signature is None:
+        return "\n".join([*lines, *_nothing(diagnosis)])
+    lines += _failure(diagnosis)
+    lines += ["", "to blame", f"  {blame(diagnosis)}"]
+    if diagnosis.ablations:
+        lines += ["", "under one changed setting", *_table(diagnosis.ablations)]
+    told = shlex.join(words or [diagnosis.id])
+    commands = [(f"runner {name} {told}", why) for name, why in _COMMANDS]
+    lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in commands)]
+    return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
+
+
+def blame(diagnosis: Diagnosis) -> str:
+    """What is to blame, in one sentence."""
+    culprit, note = diagnosis.culprit, one_line(diagnosis.bisect_note)
+    if culprit is None:
+        stage = f"stage {diagnosis.stage}" if diagnosis.stage else "unknown"
+        return f"{stage}; {note}" if note else stage
+    told = sentence(culprit)
+    return f"{told}; {note}" if note else told
+
+
+def sentence(culprit: Culprit) -> str:
+    """``inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)``."""
+    if culprit.subsystem is None:
+        return f"backend {culprit.backend}"
+    if culprit.number is None and culprit.name:
+        return f"{culprit.backend}: it goes away with {culprit.name}"
+    told = f"{culprit.backend}, subsystem {culprit.subsystem}"
+    if culprit.number is None:
+        return told
+    told += f", the {ordinal(culprit.number + 1)} application"
+    if not culprit.name:
+        return told
+    operator = f" ({culprit.operator})" if culprit.operator else ""
+    return f"{told}: {one_line(culprit.name)}{operator}"
+
+
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ``11th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _nothing(diagnosis: Diagnosis) -> list[str]:
+    """Of a variant without a failure of the compiler."""
+    reason = f": {one_line(diagnosis.reason)}" if diagnosis.reason else ""
+    said = ["it passes: nothing to diagnose"] if diagnosis.verdict == "PASS" else [f"nothing to diagnose{reason}"]
+    return ["  " + line for line in [*said, *diagnosis.labels, *map(one_line, diagnosis.notes)]]
+
+
+def _failure(diagnosis: Diagnosis) -> list[str]:
+    """The ladder and the finding that speaks, with its numbers."""
+    strip = " · ".join(f"{stage} {said}" for stage, said in diagnosis.stages.items())
+    facts = [("ladder", strip), ("stage", diagnosis.stage or ""), ("signature", str(diagnosis.signature))]
+    facts += [("labels", ", ".join(diagnosis.labels))] + [("note", note) for note in diagnosis.notes]
+    lines = ["  " + one_line(diagnosis.reason, 600)] if diagnosis.reason else []
+    lines += [f"  {name:<9} {one_line(value, 400)}" for name, value in facts if value]
+    if diagnosis.findings:
+        lines += _finding(diagnosis.findings[0])
+    if len(diagnosis.findings) > 1:
+        lines.append(f"  and {plural(len(diagnosis.findings) - 1, 'more finding')}")
+    return lines
+
+
+def _finding(finding: Finding) -> list[str]:
+    lines = layout(finding.numbers)
+    error = finding.error or {}
+    if error.get("type"):
+        head, *more = head_lines(str(error.get("message") or ""), _ERROR) or [""]
+        lines += [one_line(f"raised {error['type']}: {head}", 400), *indent(more, 2)]
+    return indent(lines, 4)
+
+
+def _table(ablations: Sequence[Ablation]) -> list[str]:
+    """Name, outcome, setting; what it fails with instead, or why there is no answer, under it."""
+    name = max(len(one.name) for one in ablations)
+    lines = []
+    for one in ablations:
+        lines.append(
+            f"  {one.name:<{name}}  {one.outcome:<9}  {one_line(one.setting.replace(f', {_MODULE}', ', '), 2 * _WIDTH)}"
+        )
+        if one.outcome in ("other", "no answer") and one.detail:
+            lines.append(" " * (name + 4) + one_line(one.detail, _WIDTH))
+    return lines

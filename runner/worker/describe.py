@@ -1,0 +1,17 @@
+"""What torch says about the machine and itself: the text that bug reports ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+
+def run_environment(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """``text``: as ``python -m torch.utils.collect_env`` prints it; ``torch``: the whole version; ``error``: null."""
+    from torch.utils.collect_env import get_pretty_env_info
+
+    send({"phase": "load"})
+    text = get_pretty_env_info()  # type: ignore[no-untyped-call,unused-ignore]
+    return {"text": str(text), "torch": str(torch.__version__), "error": None}

@@ -1,0 +1,60 @@
+"""What Inductor asks of the C++ compiler before its first kernel, asked at once instead of one thing after the other.
+
+With an empty cache torch compiles and loads a file for each vector instruction set that the processor knows, and only then
+precompiles its header: the better part of the 20 to 30 seconds that the first kernel takes. None of it depends on the rest,
+so it can use all cores. What is made here lies where torch looks for it; what fails here torch does again by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from unittest import mock
+
+_KERNEL = 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }\n'
+
+_LOG = logging.getLogger(__name__)
+
+
+def prepare() -> None:
+    """Probe the vector instruction sets and precompile torch's header, all at the same time. Leaves no thread."""
+    isas = candidates()
+    if not isas or (os.cpu_count() or 1) < 2:
+        return
+    with ThreadPoolExecutor(len(isas) + 1) as pool:
+        asked: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])]
+        asked += [pool.submit(bool, isa) for isa in isas]
+        for work in asked:
+            try:
+                work.result()
+            except Exception as error:  # noqa: BLE001  torch meets it again, where a job can report it
+                _LOG.warning("preparing the C++ compiler: %s: %s", type(error).__name__, error)
+
+
+def candidates() -> list[Any]:
+    """Torch's vector instruction sets that this processor knows, the one it would pick first; empty where torch has no such list."""
+    module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
+    checker, known = getattr(module, "x86_isa_checker", None), getattr(module, "supported_vec_isa_list", None)
+    if checker is None or known is None or os.uname().machine != "x86_64":
+        return []
+    flags = checker()
+    return [isa for isa in known if all(flag in flags for flag in str(isa).split())]
+
+
+def _compile_a_kernel(isa: Any) -> None:
+    """Compile the smallest kernel as for ``isa``: torch precompiles its header on the way."""
+    codecache: Any = importlib.import_module("torch._inductor.codecache")
+    with _picked(codecache, isa):
+        codecache.CppPythonBindingsCodeCache.load_pybinding(["const float*", "float*"], _KERNEL)
+
+
+@contextlib.contextmanager
+def _picked(codecache: Any, isa: Any) -> Iterator[None]:
+    """Torch takes ``isa`` unprobed. Nothing else compiles meanwhile, so nobody else sees it."""
+    with mock.patch.object(codecache, "pick_vec_isa", lambda: isa):
+        yield

@@ -1,0 +1,104 @@
+"""``runner diagnose`` and ``runner run --diagnose`` on planted bugs, each at another stage, and on a twin without one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .driver import Result, run_in, spec, write
+
+RELU = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
+FLIPPED = "torch.fx.experimental._config.inject_EVALUATE_EXPR_flip_equality_TESTING_ONLY"
+SMALL = "inputs: {x: [4, 8]}\ngrad: off"
+
+CASES = spec(
+    f"name: wrong_relu\n{SMALL}\nchain: [torch.sin, torch.relu]\nconfig: {{{RELU}: accuracy}}",
+    f"name: twin\n{SMALL}\nchain: [torch.sin, torch.relu]",
+    f"name: flipped\n{SMALL}\nchain:\n  - {{if: '${{x.shape[0] == 7}}', do: [torch.sin], else: [torch.cos]}}\ndynamic: true\nconfig: {{{FLIPPED}: true}}",
+    # Eager does it; functionalisation gives up (https://github.com/pytorch/pytorch/issues/183888).
+    """
+    name: overlapping
+    inputs: {signal: {shape: [1, 7], init: {linspace: [-3, 3]}}}
+    grad: off
+    chain: [{torch.add: [$signal, $signal]}, {Tensor.unfold: [$_, 1, 4, 2]}, Tensor.abs_]
+    compile: {fullgraph: true}
+    """,
+    f"name: invalid\n{SMALL}\nchain: [{{torch.mm: [$x, $x]}}]",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("diagnose")
+    write(made, {"all.spec.yaml": CASES})
+    return made
+
+
+def diagnosed(folder: Path, case: str, *words: str) -> tuple[Result, dict[str, Any]]:
+    done = run_in(folder, "diagnose", f"all.spec.yaml::{case}", "-j", 2, "--json", f"{case}.json", *words)
+    assert done.code in (0, 1), done.text
+    return done, json.loads((folder / f"{case}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def wrong_relu(folder: Path) -> tuple[Result, dict[str, Any]]:
+    return diagnosed(folder, "wrong_relu")
+
+
+def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
+    done, found = wrong_relu
+    assert done.code == 1
+    assert found["stage"] == "inductor" and found["signature"]["oracle"] == "value"
+    assert found["culprit"] == {
+        "backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": "aten.relu.default",
+    }  # fmt: skip
+    assert "inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)" in done.out
+    ladder = "dynamo ok · aot ok · decomposition ok · crossref ok · inductor value"
+    assert ladder in done.out
+    assert "runner reduce 'all.spec.yaml::wrong_relu[float32,cpu]@inductor'" in done.out
+
+
+def test_what_has_nothing_to_do_with_it_does_not_change_it(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
+    _, found = wrong_relu
+    outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}
+    assert {"without vectorization", "without fusion", "compiled with -O0", "with dynamic shapes"} <= {*outcomes}
+    assert set(outcomes.values()) == {"same"}, found["ablations"]
+
+
+def test_of_a_twin_without_the_bug_there_is_nothing_to_say(folder: Path) -> None:
+    done, found = diagnosed(folder, "twin")
+    assert done.code == 0 and "it passes: nothing to diagnose" in done.out
+    assert found["signature"] is None and found["culprit"] is None and found["ablations"] == []
+
+
+def test_a_failure_of_dynamo_and_what_makes_it_go_away(folder: Path) -> None:
+    done, found = diagnosed(folder, "flipped", "--backend", "aot_eager")
+    assert done.code == 1 and found["stage"] == "dynamo"
+    assert found["culprit"]["backend"] == "eager" and "Dynamo" in found["bisect_note"]
+    outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}
+    assert outcomes == {"with static shapes": "gone"}
+
+
+def test_a_backend_of_ones_own_that_kills_the_process(folder: Path) -> None:
+    backend = "runner.worker.planted:segfaults"
+    done = run_in(folder, "diagnose", "all.spec.yaml::twin", "--backend", backend, "--json", "-", "-j", 2)
+    found = json.loads(done.out)
+    assert done.code == 1 and found["stage"] == "backend"
+    assert found["signature"] == {"oracle": "signal", "stage": "backend", "error": "SIGSEGV", "pattern": ""}
+    assert found["stages"] == {"dynamo": "ok", "backend": "signal"}
+    assert found["culprit"] is None and "own backends" in found["bisect_note"]
+
+
+def test_a_run_diagnoses_its_failures_and_exits_as_without(folder: Path) -> None:
+    done = run_in(
+        folder, "run", "all.spec.yaml", "-k", "not wrong_relu", "--backend", "aot_eager", "--diagnose", "-j", 2
+    )
+    assert done.code == 1 and done.folder is not None
+    kept = [json.loads(path.read_text()) for path in sorted(done.folder.glob("diagnosis-*.json"))]
+    stages = {one["id"].partition("::")[2].partition("[")[0]: one["stage"] for one in kept}
+    assert stages == {"flipped": "dynamo", "overlapping": "aot"}  # neither what passes nor what is invalid
+    assert "backend aot_eager; torch's bisector cannot switch off parts of AOT autograd" in done.out
+    assert done.out.index("backend eager;") < done.out.index("backend aot_eager;")

@@ -1,0 +1,78 @@
+"""``runner issue`` from a planted bug to a report whose script shows it, and the page of the same failure."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, environment, run_in, spec, write
+
+PLANTED = "relu_accuracy_error_TESTING_ONLY"
+LINK = "https://github.com/pytorch/pytorch/issues/1"
+CASES = spec(
+    f"""
+    name: wrong
+    inputs: {{x: [4, 8]}}
+    chain: [torch.tanh, torch.relu]
+    known: [{{torch: "<2.6", oracle: [value], issue: "{LINK}"}}]
+    """,
+    "name: fine\ninputs: {x: [4]}\nchain: [torch.tanh]",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("issue")
+    write(made, {"a.spec.yaml": CASES})
+    return made
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> Result:
+    return run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--no-reduce", "--similar", "-o", "report.md", "-j", 2)  # fmt: skip
+
+
+def test_a_planted_bug_gives_a_whole_report(done: Result, folder: Path) -> None:
+    assert done.code == 0, done.text
+    text = (folder / "report.md").read_text()
+    for section in ("# [backend] torch.tanh, torch.relu", "### 🐛 Describe the bug", "#### Ablation", "### Error logs", "### Versions",
+                    "PyTorch version: ", "topic: fuzzer", "PROBLEM: value: "):  # fmt: skip
+        assert section in text, section
+    assert "- [ ]" not in text and str(folder) not in text
+
+
+def test_similar_failures_are_printed_and_named(done: Result, folder: Path) -> None:
+    assert LINK in done.out and "relu, tanh" in done.out
+    assert f"- {LINK} (relu, tanh)" in (folder / "report.md").read_text()
+
+
+def test_the_script_in_the_report_fails_alone(done: Result, folder: Path) -> None:
+    script = re.findall(r"```python\n(.*?)\n```\n", (folder / "report.md").read_text(), re.DOTALL)[-1]
+    (folder / "alone.py").write_text(script)
+    ran = subprocess.run([sys.executable, "-I", "alone.py"], cwd=folder, env=environment(), capture_output=True, text=True, timeout=200, check=False)  # fmt: skip
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "PROBLEM: value: " in ran.stdout
+
+
+def test_what_passes_is_refused(folder: Path) -> None:
+    done = run_in(folder, "issue", "a.spec.yaml::fine", "--backend", PLANTED, "-o", "none.md", "-j", 1)
+    assert done.code == 1
+    assert "not met: fails with the newest torch tried" in done.err and "is PASS" in done.err
+    assert done.out == "" and not (folder / "none.md").exists()
+
+
+def test_a_list_that_is_not_there_is_an_error_at_once(folder: Path) -> None:
+    done = run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--similar", "absent.jsonl")
+    assert done.code == 5 and "absent.jsonl: No such file" in done.err
+
+
+def test_the_page_of_a_diagnosis_has_its_picture(folder: Path) -> None:
+    done = run_in(folder, "diagnose", "a.spec.yaml::wrong", "--backend", PLANTED, "--no-bisect", "--html", "page.html", "-j", 2)  # fmt: skip
+    assert done.code == 1, done.text
+    text = (folder / "page.html").read_text()
+    assert text.count('<rect class="h') >= 32  # each of 4 times 8 elements is off by one
+    assert "32 of 32 elements lie beyond the tolerance" in text and "<script" not in text

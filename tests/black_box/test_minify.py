@@ -1,0 +1,106 @@
+"""``runner minify`` makes of a planted bug a script with one operator that fails alike, and refuses what does not fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, environment, run_in, spec, write
+
+RELU = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
+CASE = """
+    name: {name}
+    inputs: {{x: [4, 8]}}
+    config: {{{config}}}
+    chain: [torch.neg, torch.abs, torch.relu, {{torch.add: [$_, 1]}}, torch.sigmoid]
+    """
+FILES = {
+    "case.spec.yaml": spec(
+        CASE.format(name="crash", config=f"{RELU}: compile_error"),
+        CASE.format(name="wrong", config=f"{RELU}: accuracy"),
+        CASE.format(name="plain", config=""),
+        """
+        name: trained
+        inputs: {x: {shape: [4, 8], requires_grad: true}}
+        grad: backward
+        chain: [torch.neg, torch.relu, torch.sigmoid]
+        """,
+    ),
+    "toys.py": """
+        import os
+
+        import torch
+        from functorch.compile import make_boxed_func
+        from torch._dynamo.backends.common import aot_autograd
+
+
+        def _backward(graph, inputs):
+            return make_boxed_func(lambda *args: [out if out is None else out * 2 for out in graph.forward(*args)])
+
+
+        doubled = aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward), bw_compiler=_backward)
+
+
+        def deadly(graph, inputs):
+            found = any(node.target is torch.relu for node in graph.graph.nodes)
+            return lambda *args: os.abort() if found else graph(*args)
+        """,
+}
+RUNS = {
+    "crash": ("case.spec.yaml::crash", "--backend", "inductor"),
+    "wrong": ("case.spec.yaml::wrong", "--backend", "inductor", "--accuracy"),
+    "backend": ("case.spec.yaml::plain", "--after", "dynamo", "--backend", "relu_compile_error_TESTING_ONLY"),
+    "custom": ("case.spec.yaml::trained", "--after", "dynamo", "--backend", "toys:doubled"),
+    "death": ("case.spec.yaml::plain", "--after", "dynamo", "--backend", "toys:deadly"),
+    "fine": ("case.spec.yaml::plain", "--backend", "aot_eager"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    folder = tmp_path_factory.mktemp("minify")
+    write(folder, FILES)
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda item: run_in(folder, "minify", *item[1], "-o", item[0], "-j", 1), RUNS.items())
+        return dict(zip(RUNS, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "operator", "error"),
+    [
+        ("crash", 5, "aten.relu", "CppCompileError"),
+        ("wrong", 5, "aten.relu", "AccuracyError"),
+        ("backend", 5, "torch.relu", "ReluCompileError"),
+        ("custom", 3, "torch.", "AccuracyError"),  # a wrong gradient, which any of the three shows
+        ("death", 5, "torch.relu", "SIGABRT"),
+    ],
+)
+def test_one_operator_is_left_and_fails_alike(
+    results: dict[str, Result], name: str, before: int, operator: str, error: str
+) -> None:
+    result = results[name]
+    assert result.code == 0, result.text
+    assert f"{before} operators -> 1 operator" in result.out, result.text
+    assert operator in result.out
+    assert "in a fresh process fails alike: " in result.out and error in result.out.split("fails alike: ")[1]
+    assert "looking for the graph" in result.err and "nodes left" in result.err, "progress"
+
+
+def test_the_script_runs_alone_from_any_folder(results: dict[str, Result], tmp_path: Path) -> None:
+    folder = results["custom"].cwd / "custom"
+    moved = folder.rename(tmp_path / "moved")
+    done = subprocess.run([sys.executable, str(moved / "repro.py")], cwd=tmp_path, env=environment(), capture_output=True,
+                          text=True, timeout=120)  # fmt: skip
+    assert done.returncode != 0
+    assert "AccuracyError" in done.stderr
+    assert "generating random data" not in done.stderr, "its inputs lie beside it"
+
+
+def test_what_does_not_fail_is_refused(results: dict[str, Result]) -> None:
+    assert results["fine"].code == 4, results["fine"].text
+    assert "does not fail: PASS" in results["fine"].err
+    assert not (results["fine"].cwd / "fine").exists()

@@ -1,0 +1,138 @@
+"""``runner reduce``: a long chain around a planted bug becomes the operator that is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, command, environment, run_in, spec, write
+
+BACKEND = "relu_accuracy_error_TESTING_ONLY"
+
+CASES = spec(
+    """
+    name: chained
+    doc: A relu in the midst of other operators, two outputs, a second call.
+    params: {n: [16, 4]}
+    inputs: {x: ["${n}", 16], unused_so_far: {shape: [16], init: uniform}}
+    train: true
+    chain:
+      - nn.Linear: [16, 16]
+      - torch.sin
+      - torch.add: [$_, $unused_so_far]
+        out: shifted
+      - with: [torch.no_grad]
+        chain: [torch.exp, {torch.clamp: {"*": [$_], max: 3.0}}]
+      - torch.relu
+      - torch.mul: [$_, $shifted]
+      - torch.sum: {"*": [$_], dim: 1}
+    return: [$shifted, $_]
+    calls: [{params: {n: 8}}]
+    """,
+    "name: sound\ninputs: {x: [4]}\nchain: [torch.sin]",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reduce")
+    write(folder, {"all.spec.yaml": CASES})
+    return folder
+
+
+def reduce(folder: Path, *args: object, case: str = "chained[n=16,float32,cpu]") -> Result:
+    return run_in(folder, "reduce", f"all.spec.yaml::{case}", "--backend", BACKEND, "-j", 2, *args)
+
+
+@pytest.fixture(scope="module")
+def reduced(folder: Path) -> Result:
+    done = reduce(folder, "-o", "out")
+    assert done.code == 0, done.text
+    return done
+
+
+def test_the_operator_alone_is_left(reduced: Result, folder: Path) -> None:
+    text = (folder / "out" / "case.spec.yaml").read_text()
+    assert (
+        text == ("cases:\n  - name: chained\n    inputs:\n      x: {shape: [1], init: ones}\n    chain: [torch.relu]\n")
+        or text == "cases:\n  - name: chained\n    inputs: {x: {shape: [1], init: ones}}\n    chain: [torch.relu]\n"
+    ), text
+    assert text in reduced.out
+    assert "8 -> 1 operators, 400 -> 1 elements, " in reduced.out
+    assert "signature: value at backend" in reduced.out
+
+
+def test_it_is_a_valid_case_that_fails_alike(reduced: Result, folder: Path) -> None:
+    assert run_in(folder, "validate", "out/case.spec.yaml").code == 0
+    run = run_in(folder, "run", "out/case.spec.yaml", "--backend", BACKEND)
+    assert run.code == 1
+    (event,) = run.finished.values()
+    assert (event["verdict"], event["stage"], event["oracles"]) == ("FAIL", "backend", ["value"])
+
+
+def test_its_script_fails(reduced: Result, folder: Path) -> None:
+    script = folder / "out" / "repro.py"
+    done = subprocess.run(
+        [sys.executable, script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 1 and "PROBLEM: " in done.stdout, done.stdout + done.stderr
+
+
+def test_the_steps_are_written_down(reduced: Result, folder: Path) -> None:
+    steps = [json.loads(line) for line in (folder / "out" / "steps.jsonl").read_text().splitlines()]
+    assert steps and steps[-1]["operators"] == 1 and steps[-1]["elements"] == 1
+    assert all(set(step) >= {"what", "operators", "elements", "seconds", "runs"} for step in steps)
+    counts = [step["operators"] for step in steps]
+    assert counts == sorted(counts, reverse=True)
+    assert not (folder / "out" / "candidate.spec.yaml").exists()
+
+
+def test_a_reduction_that_is_done_is_not_done_again(reduced: Result, folder: Path) -> None:
+    again = reduce(folder, "-o", "out", "--resume")
+    assert again.code == 0 and "nothing is left to try" in again.out, again.text
+    other = reduce(folder, "-o", "out", "--resume", case="sound")
+    assert other.code == 4 and "holds a reduction of" in other.err
+
+
+def test_a_budget_leaves_the_best_so_far_and_resuming_ends_it(folder: Path) -> None:
+    short = reduce(folder, "-o", "short", "--budget", "1s")  # gone before the first verdict is there
+    assert short.code == 0 and "--resume goes on" in short.out, short.text
+    first = (folder / "short" / "case.spec.yaml").read_text()
+    assert "torch.relu" in first and run_in(folder, "validate", "short/case.spec.yaml").code == 0
+    rest = reduce(folder, "-o", "short", "--resume")
+    assert rest.code == 0 and "-> 1 operators" in rest.out, rest.text
+    assert (folder / "short" / "case.spec.yaml").read_text() == (folder / "out" / "case.spec.yaml").read_text()
+
+
+def test_what_does_not_fail_is_not_reduced(folder: Path) -> None:
+    done = reduce(folder, case="sound")
+    assert done.code == 4
+    assert "does not fail: PASS" in done.err
+
+
+def test_there_must_be_something_to_resume(folder: Path) -> None:
+    assert "--output FOLDER" in reduce(folder, "--resume").err
+    assert "holds no reduction" in reduce(folder, "--resume", "-o", "nowhere").err
+
+
+def test_an_interrupted_reduction_leaves_a_case(folder: Path) -> None:
+    words = command("reduce", "all.spec.yaml::chained", "--backend", BACKEND, "-j", "2", "-o", "cut")
+    with subprocess.Popen(
+        words, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        tried = folder / "cut" / "tried.jsonl"
+        until = time.monotonic() + 200
+        while process.poll() is None and not (tried.is_file() and tried.read_text()) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 2, out + err
+    assert "interrupted, this is the best so far" in out, out + err
+    assert run_in(folder, "validate", "cut/case.spec.yaml").code == 0
+    assert (folder / "cut" / "repro.py").is_file()

@@ -1,0 +1,279 @@
+"""What passes propose, and the forms in which they think: names for values, cuts, sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes import case, operators, state, tensor, texts
+
+from runner.builder.source import build
+from runner.reduce import passes, shrink
+from runner.reduce.cut import cut, tidy, with_first_names
+from runner.reduce.facts import Fact, made_like, part
+from runner.reduce.names import named, unnamed
+from runner.reduce.state import size_of
+from runner.spec.write import plain
+
+MIXED = """
+    inputs: {x: [4, 8], y: [4, 8]}
+    chain:
+      - torch.sin
+      - operator.add: [$_, $y]
+        out: a
+      - operator.setitem: [$a, "[0]", "${_.shape[0]}"]
+      - with: [torch.no_grad]
+        chain: [torch.exp, {torch.mul: [$_, $a]}]
+      - if: "${x.shape[0] > 2}"
+        do: [torch.neg]
+        else: [torch.abs]
+      - torch.vmap: [{$fn: {args: [t], chain: [torch.sin, {torch.mul: [$_, $_]}]}}]
+      - operator.call: [$_, $a]
+    """
+
+
+def test_every_value_gets_a_name_and_loses_it_again(tmp_path: Path) -> None:
+    first = case(tmp_path, MIXED)
+    explicit = named(first)
+    chain = str(plain(explicit)["chain"]) + str(plain(explicit)["return"])
+    inner = "{'args': ['t'], 'chain': ['torch.sin', {'torch.mul': ['$_', '$_']}]}"
+    assert inner in chain  # a function keeps its own
+    assert "$_" not in chain.replace(inner, "") and "${_" not in chain
+    again = unnamed(tidy(explicit))
+    assert unnamed(tidy(named(again))) == again
+    assert "return" not in plain(again)
+
+
+def test_a_name_given_twice_becomes_two(tmp_path: Path) -> None:
+    first = case(tmp_path, """
+        inputs: {x: [4]}
+        chain:
+          - torch.sin: $x
+            out: x
+          - torch.cos: $x
+            out: x
+        return: [$x]
+        """)  # fmt: skip
+    made = [step.out for step in named(first).chain]  # type: ignore[union-attr]
+    assert len({*made, ("x",)}) == 3
+
+
+ROW = "inputs: {x: [4, 8]}\nchain: [torch.sin, {torch.sum: {'*': [$_], dim: 1}}, torch.relu, torch.neg]"
+FACTS = {"x": tensor(4, 8), "v1": tensor(4, 8), "v2": tensor(4, low=0.5, high=9.2), "v3": tensor(4), "v4": tensor(4)}
+
+
+def test_what_is_cut_away_becomes_an_input_like_it(tmp_path: Path) -> None:
+    left = cut(named(case(tmp_path, ROW)), {2}, FACTS)
+    assert left is not None
+    assert plain(unnamed(left)) == {
+        "name": "a", "inputs": {"y": {"shape": [4], "init": {"uniform": [0, 10]}}}, "chain": ["torch.relu"],
+    }  # fmt: skip
+
+
+def test_a_bypass_takes_an_operand_of_that_shape_or_an_input(tmp_path: Path) -> None:
+    left = cut(named(case(tmp_path, ROW)), {1, 2, 3}, FACTS, bypass=True)
+    assert left is not None
+    assert list(plain(left)["inputs"]) == ["x"] and operators(left) == ["torch.sum", "torch.relu", "torch.neg"]
+    other = cut(named(case(tmp_path, ROW)), {0, 2, 3}, FACTS, bypass=True)
+    assert other is not None and len(other.inputs) == 2  # nothing has the shape of the sum
+
+
+def test_values_that_lost_their_users_are_returned(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: [4]}
+        chain:
+          - {torch.sin: $x, out: a}
+          - {torch.cos: $a, out: b}
+          - {torch.exp: $x, out: c}
+          - {torch.add: [$b, $c], out: d}
+        return: [$d, $x]
+        """
+    facts = dict.fromkeys("xabcd", tensor(4))
+    left = cut(named(case(tmp_path, keys)), {0, 2}, facts)
+    assert left is not None
+    assert plain(left)["return"] == ["$x", "$a", "$c"]
+
+
+def test_a_part_of_a_named_tuple(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: [4, 3]}
+        chain:
+          - torch.max: [$x, 1]
+            out: best
+          - torch.neg: $best.values
+        """
+    best = Fact("fields", fields={"values": tensor(4), "indices": tensor(4, dtype="int64")})
+    left = cut(named(case(tmp_path, keys)), {1}, {"x": tensor(4, 3), "best": best})
+    assert left is not None and plain(unnamed(left)) == {"name": "a", "inputs": {"y": [4]}, "chain": ["torch.neg"]}
+    assert part(best, (1, "T")) == (tensor(4, dtype="int64"), ("T",))
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [
+        (tensor(2, 3), [2, 3]),
+        (tensor(2, dtype="int64", low=0, high=5), {"shape": [2], "dtype": "int64", "init": {"randint": [0, 6]}}),
+        (tensor(2, dtype="bool", low=0, high=1), {"shape": [2], "dtype": "bool"}),
+        (tensor(2, low=0.0, high=1.0), {"shape": [2], "init": "uniform"}),
+        (tensor(2, requires_grad=True), {"shape": [2], "requires_grad": True}),
+        (Fact("python", value=3), {"python": 3}),
+        (Fact("list", items=(tensor(1), Fact("python", value=2.5))), {"list": [[1], {"python": 2.5}]}),
+        (Fact("other"), None),
+        (Fact("list", items=(Fact("other"),)), None),
+    ],
+)
+def test_inputs_like_values(tmp_path: Path, fact: Fact, expected: object) -> None:
+    first = case(tmp_path, "inputs: {x: [1]}\nchain: [torch.sin]")
+    made = made_like(fact, "y", first.span, "float32", grad=True)
+    import dataclasses
+
+    shown = None if made is None else plain(dataclasses.replace(first, inputs=(made,)))["inputs"]["y"]
+    assert shown == expected
+
+
+def test_what_the_failure_points_to_is_tried_first(tmp_path: Path) -> None:
+    attempts = passes.chunks(state(tmp_path, ROW, FACTS, suspects=(1,)))
+    first = next(attempts)
+    assert first.data["chain"] == [{"torch.sum": {"*": ["$_"], "dim": 1}}]
+    assert next(attempts).data["chain"] == ["torch.sin", {"torch.sum": {"*": ["$_"], "dim": 1}}]
+
+
+def test_the_cone_holds_writes_to_what_it_needs(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: [4], y: [4]}
+        chain:
+          - {torch.sin: $x, out: a}
+          - {torch.cos: $y, out: b}
+          - Tensor.add_: [$a, 1]
+          - {torch.exp: $a, out: c}
+        return: [$b, $c]
+        """
+    every = [*named(case(tmp_path, keys)).chain]
+    assert passes.cone(every, [3]) == [0, 2, 3]  # type: ignore[arg-type]
+
+
+def test_blocks_are_opened(tmp_path: Path) -> None:
+    chains = [str(a.data["chain"]) for a in passes.blocks(state(tmp_path, MIXED))]
+    assert any("with" not in chain and "torch.exp" in chain for chain in chains)
+    assert any("'if'" not in chain and "torch.neg" in chain and "torch.abs" not in chain for chain in chains)
+    assert any("'if'" not in chain and "torch.abs" in chain and "torch.neg" not in chain for chain in chains)
+
+
+def test_outputs_inputs_and_calls(tmp_path: Path) -> None:
+    keys = "inputs: {x: [4], y: [4]}\nchain: [{torch.add: [$x, $y], out: s}]\nreturn: {s: $s, x: $x}\ncalls: [{}, {}]"
+    one = state(tmp_path, keys)
+    assert [a.data.get("return") for a in passes.outputs(one)] == ["$x", None]
+    assert [a.data["inputs"] for a in passes.merged_inputs(one)] == [{"x": [4]}]
+    assert [len(a.data.get("calls", ())) for a in passes.calls(one)] == [0, 1, 1]
+
+
+CONVOLUTION = """
+    inputs: {x: [2, 16, 8, 8]}
+    chain:
+      - nn.Conv2d: {in_channels: 16, out_channels: 32, kernel_size: 3, bias: false}
+      - Tensor.reshape: [$_, -1, 64]
+      - operator.getitem: [$_, "[:, 0:16]"]
+    """
+
+
+def test_sizes_change_wherever_they_stand(tmp_path: Path) -> None:
+    found = texts(shrink.sizes(state(tmp_path, CONVOLUTION)))
+    assert any(
+        "x: [2, 1, 8, 8]" in t and "in_channels: 1," in t and "0:1]" in t and "out_channels: 32" in t for t in found
+    )
+    # 16 -> 2 and what is a multiple of it
+    assert any("in_channels: 2, out_channels: 4" in t and "-1, 8]" in t for t in found)
+    assert any("x: [2, 16, 1, 8]" in t for t in texts(shrink.single_sizes(state(tmp_path, CONVOLUTION))))
+
+
+def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: {shape: [4], requires_grad: true}}
+        chain: [torch.relu]
+        grad: backward
+        train: true
+        compile: {fullgraph: true}
+        config: {torch._inductor.config.epilogue_fusion: false}
+        tolerance: {rtol: 0.1, exact: true, reason: it is so}
+        """
+    attempts = list(shrink.settings(state(tmp_path, keys)))
+    assert attempts[0].data == {
+        "name": "a", "inputs": {"x": {"shape": [4], "requires_grad": True}}, "chain": ["torch.relu"],
+        "tolerance": {"rtol": 0.1, "reason": "it is so"},
+    }  # fmt: skip
+    assert [a.what for a in attempts[1:4]] == [
+        "default train",
+        "default grad",
+        "default config.torch._inductor.config.epilogue_fusion",
+    ]
+
+
+def test_a_looser_tolerance_stays_for_wrong_values(tmp_path: Path) -> None:
+    keys = "inputs: {x: [4]}\nchain: [torch.relu]\ntolerance: {rtol: 0.1, reason: it is so}"
+    assert not list(shrink.settings(state(tmp_path, keys)))
+
+
+def test_inputs_values_and_arguments_become_simpler(tmp_path: Path) -> None:
+    keys = """
+        inputs:
+          x: {shape: [4], init: {randint: [0, 9]}, dtype: int64, layout: [torch.neg]}
+          y: {values: [[1.0, 2.0], [3.0, 4.0]]}
+        chain: [{torch.add: {"*": [$x, $y, 7], alpha: 2.5}}]
+        """
+    one = state(tmp_path, keys)
+    simpler = [a.data["inputs"] for a in shrink.inputs(one)]
+    assert {"x": [4], "y": {"values": [[1.0, 2.0], [3.0, 4.0]]}} in simpler
+    assert any(i["y"] == {"values": [[1.0], [3.0]]} for i in simpler)
+    assert any("layout" not in i["x"] and "init" in i["x"] for i in simpler)
+    assert any(i.data["inputs"]["x"]["init"] == "ones" for i in shrink.values(one))
+    calls = [a.data["chain"][0]["torch.add"] for a in shrink.arguments(one)]
+    assert ["$x", "$y", 7] in [call.get("*") for call in calls if "alpha" not in call]
+    assert {"*": ["$x", "$y"], "alpha": 2.5} in calls
+    assert {"*": ["$x", "$y", 1], "alpha": 2.5} in calls and {"*": ["$x", "$y", 7], "alpha": 1.0} in calls
+
+
+def test_sizes_are_compared_from_operators_down(tmp_path: Path) -> None:
+    keys = "inputs: {x: [4, 4]}\nchain: [torch.sin, {torch.mul: [$_, 3]}]"
+    large = size_of(plain(case(tmp_path, keys)))
+    fewer = size_of(plain(case(tmp_path, "inputs: {x: [40, 4]}\nchain: [torch.sin]")))
+    smaller = size_of(plain(case(tmp_path, keys.replace("[4, 4]", "[4, 2]"))))
+    simpler = size_of(plain(case(tmp_path, keys.replace("3", "1"))))
+    plainer = size_of(plain(case(tmp_path, keys.replace("[4, 4]", "{shape: [4, 4], init: ones}"))))
+    assert fewer < smaller < large and simpler < large and plainer < large
+    assert large.operators == 2 and large.elements == 16
+
+
+def test_functions_lose_steps(tmp_path: Path) -> None:
+    attempts = [a.data["chain"] for a in passes.functions(state(tmp_path, MIXED))]
+    assert any("'chain': ['torch.sin']" in str(chain) for chain in attempts)
+
+
+def test_every_proposal_of_a_rich_case_is_well_formed(tmp_path: Path) -> None:
+    """No pass may raise, whatever the case, and what builds builds without a warning of an unused name."""
+    from fakes import reader
+
+    read = reader(tmp_path)
+    one = state(tmp_path, MIXED, dict.fromkeys(["x", "y", "a", *(f"v{n}" for n in range(1, 9))], tensor(4, 8)))
+    from runner.reduce.reducer import PASSES
+
+    valid = [read(text) is not None for every in PASSES for text in texts(every(one))]
+    assert sum(valid) > len(valid) * 0.6
+    assert build  # the reader built them
+
+
+def test_new_inputs_get_the_first_names_that_are_free(tmp_path: Path) -> None:
+    first = case(
+        tmp_path,
+        "inputs: {z: [2], own: [2], b: [2]}\nchain: [{torch.cat: [[$z, $own, $b]]}, {torch.sum: {'*': [$_], dim: 0}}]",
+    )
+    renamed = plain(with_first_names(first, {"own", "b"}))
+    assert list(renamed["inputs"]) == ["x", "own", "b"] and renamed["chain"][0] == {"torch.cat": [["$x", "$own", "$b"]]}
+
+
+def test_what_required_a_gradient_does_so_as_an_input(tmp_path: Path) -> None:
+    facts = {**FACTS, "v2": tensor(4, requires_grad=True)}
+    chain = named(case(tmp_path, ROW))
+    given = [cut(chain, {2}, facts, grad=grad) for grad in (True, False)]
+    assert [one is not None and one.inputs[0].requires_grad for one in given] == [True, False]
+    quiet = cut(named(case(tmp_path, ROW + "\ngrad: off")), {2}, facts)
+    assert quiet is not None and not quiet.inputs[0].requires_grad

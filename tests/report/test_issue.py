@@ -1,0 +1,170 @@
+"""A report is complete and holds nothing private."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.builder.source import build
+from runner.diagnose.rules import Facts, ScriptRun, Tried
+from runner.diagnose.similar import Entry, Mark, Match
+from runner.engine.events import Finding
+from runner.report.issue import Material, redact, script_of, sentences, title, write
+from runner.spec.model import Variant
+from runner.spec.write import text as yaml_of
+from tests.handmade import loaded, written
+from tests.report.pictures import crash, diagnosis, wrong
+
+CASE = """
+    defaults: {devices: [cpu]}
+    cases:
+      - name: before
+        inputs: {x: [2]}
+        chain: [torch.neg]
+      - name: a  # the one
+        doc: Says ```something```.
+        inputs: {x: [2, 3, 4]}
+        chain:
+          - nn.Linear: [4, 4]
+          - F.relu
+
+      - name: after
+        inputs: {x: [2]}
+        chain: [torch.neg]
+    """
+SECTIONS = ["# [", "### 🐛 Describe the bug", "#### Ablation", "#### Bisection", "### Error logs", "### Versions",
+            "### Rules for reports that a machine has found"]  # fmt: skip
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Variant:
+    return next(v for v in loaded(written(tmp_path, CASE)).variants if v.case.name == "a")
+
+
+def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **changes: Any) -> Material:
+    found = tuple(findings)
+    verdict = "FAIL" if found[0].error is None else "ERROR"
+    values: dict[str, Any] = {
+        "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh": (found, found),
+        "script": ScriptRun(1, "PROBLEM: value: output: 3 of 24 differ\nPROBLEM: error: eager returned, compiled raised InductorError: no"), "tried": (Tried("2.13.0", verdict, "value: off"), Tried("2.6.0", "PASS")),
+        "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
+    }  # fmt: skip
+    more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
+    return Material(Facts(**{**values, **changes}), yaml_of(variant), "PyTorch version: 2.13.0+cpu\n", **more)
+
+
+def test_a_report_has_every_section_in_order(one: Variant) -> None:
+    text, checks = write(material(one, steps="Reduced in 4 steps."))
+    assert all(check.met for check in checks), checks
+    places = [text.index(section) for section in SECTIONS]
+    assert places == sorted(places)
+    for words in (
+        "| inductor | `inductor` | value |", "| decomposition | `aot_eager_decomp_partition` | ok |", "Reduced in 4 steps.",
+        "| without vectorization | `torch._inductor.config.cpp.simdlen = 1` | gone |", "subsystem `lowerings`, application 2, `relu`",
+        "| 2.6.0 | PASS |", "PyTorch version: 2.13.0+cpu", "mismatched 3 of 24", "- [x] default rtol and atol", "topic: fuzzer",
+    ):  # fmt: skip
+        assert words in text, words
+    assert text.count("- [x]") == len(checks) and "- [ ]" not in text
+
+
+def test_two_sentences_say_what_happened(one: Variant) -> None:
+    said = sentences(material(one).facts)
+    assert said == (
+        "`torch.compile(model, backend='inductor')` gives wrong values for a model of `nn.Linear`, `F.relu` in float32 on the "
+        "CPU at output[0]: 3 of 24 elements differ; eager 2.0, compiled 3.0 at [1, 2, 0]. "
+        "It first shows at the stage `inductor`, torch's `CompilerBisector` blames the subsystem `lowerings`, application 2, "
+        "`relu`, and it goes away with `torch._inductor.config.cpp.simdlen = 1`."
+    )
+    assert title(material(one).facts) == "[inductor] nn.Linear, F.relu: torch.compile gives wrong values"
+    assert title(material(one, [crash()]).facts).endswith("torch.compile fails to compile with InductorError")
+
+
+def test_little_is_known_of_the_cause(one: Variant) -> None:
+    bare = diagnosis(wrong(stage=None), culprit=None, ablations=(), stages={}, bisect_note="no time left")
+    text, _ = write(material(one, diagnosis=bare))
+    assert "What is to blame could not be told." in text
+    assert "No answer: no time left." in text
+
+
+def test_the_script_is_python_and_names_no_file(one: Variant) -> None:
+    text, _ = write(material(one))
+    shown, script = re.findall(r"```python\n(.*?)\n```\n", text, re.DOTALL)
+    assert (
+        shown.startswith("import torch") and "F.relu" in shown and "torch.compile(model, backend='inductor')" in shown
+    )
+    assert script == script_of(one).rstrip()
+    assert {"main", "make_inputs", "make_model"} <= {
+        n.name for n in ast.parse(script).body if isinstance(n, ast.FunctionDef)
+    }
+    assert "Written from" not in script and "a.spec.yaml" not in script
+    assert "import torch.nn.functional as F" in script
+
+
+def test_the_case_is_quoted_in_a_fence_that_holds_it(one: Variant, tmp_path: Path) -> None:
+    text, _ = write(material(one))
+    (yaml,) = re.findall(r"````yaml\n(.*?)\n````\n", text, re.DOTALL)
+    assert "```something```" in yaml and "before" not in yaml
+    assert build(loaded(written(tmp_path, yaml, "again.spec.yaml")).variants[0]).text.count("nn.Linear(4, 4)") == 1
+
+
+def test_a_crash_has_its_trace_without_folders(one: Variant) -> None:
+    error = {
+        "type": "InductorError", "message": "no", "chain": ["InductorError"],
+        "trace": '  File "/opt/venv/lib/python3.11/site-packages/torch/_inductor/graph.py", line 1, in run\n'
+        '  File "/tmp/torchinductor_someone/ab/cab.py", line 2, in call',
+    }  # fmt: skip
+    text, checks = write(material(one, [crash(error=error)]))
+    assert all(check.met for check in checks), checks
+    assert 'File "torch/_inductor/graph.py", line 1' in text and 'File "cab.py", line 2' in text
+    assert "someone" not in text and "/opt" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy/x.py"),
+        ("in /tmp/a-b/c_d/e.py.", "in e.py."),
+        ("/tmperature and a/tmp", "/tmperature and a/tmp"),
+        ("https://github.com/pytorch/pytorch", "https://github.com/pytorch/pytorch"),
+    ],
+)
+def test_folders_are_cut(text: str, left: str) -> None:
+    assert redact(text) == left
+
+
+def test_home_and_working_folder_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
+    assert redact(f"/home/ada/x.py {tmp_path}/y.py /home/adam/z.py") == "x.py y.py /home/adam/z.py"
+
+
+def test_a_private_name_in_the_report_is_found(one: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.diagnose.rules.socket.gethostname", lambda: "wonderbox")
+    unmet = [
+        check
+        for check in write(material(one, script=ScriptRun(1, "PROBLEM: value: output on wonderbox")))[1]
+        if not check.met
+    ]
+    assert [check.fact for check in unmet] == ["it holds the machine's name"]
+
+
+def test_similar_reports_are_named(one: Variant) -> None:
+    matches = (Match(Entry(Mark(frozenset(), frozenset()), "t", "f:1", "https://x.org/1"), 0.5, ("relu",)),)
+    assert "- https://x.org/1 (relu)" in write(material(one, matches=matches))[0]
+    assert "Looked at before" not in write(material(one))[0]
+
+
+def test_flags_stand_in_the_short_form(tmp_path: Path) -> None:
+    keys = "config: {torch._inductor.config.cpp.simdlen: 1, torch._inductor.config.pattern_matcher: false}\n    compile: {fullgraph: true}"
+    text = f"cases:\n  - name: a\n    inputs: {{x: [2]}}\n    chain: [torch.neg]\n    {keys}\n"
+    report, _ = write(material(loaded(written(tmp_path, text)).variants[0]))
+    assert (
+        "import torch._inductor.config\ntorch._inductor.config.cpp.simdlen = 1\ntorch._inductor.config.pattern_matcher = False\n"
+        "model = make_model()\nprint(model(*make_inputs()))\n"
+        "print(torch.compile(model, backend='inductor', fullgraph=True)(*make_inputs()))\n```"
+    ) in report
