@@ -56,7 +56,7 @@ def launched(
 ) -> tuple[Kernel, ...]:
     """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
     found: dict[str, Kernel | None] = {}
-    for step in _launches(chain):
+    for step in launches(chain):
         name = step.operator.removeprefix("triton.")
         if name not in kernels:
             hint = nearest(name, kernels) or "kernels: at the top of the file declares one"
@@ -67,7 +67,7 @@ def launched(
 
 def broken(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
     """Whether a chain launches a kernel that was declared with errors."""
-    return any(kernels.get(step.operator.removeprefix("triton."), 0) is None for step in _launches(chain))
+    return any(kernels.get(step.operator.removeprefix("triton."), 0) is None for step in launches(chain))
 
 
 def constant_axes(
@@ -91,18 +91,18 @@ def constant_axes(
     return axes
 
 
-def _launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
+def launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
     """The steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
     for node in chain:
         if isinstance(node, With):
-            yield from _launches(node.chain)
+            yield from launches(node.chain)
         elif isinstance(node, If):
-            yield from _launches((*node.do, *node.otherwise))
+            yield from launches((*node.do, *node.otherwise))
         else:
             if node.operator.startswith("triton."):
                 yield node
             values = [*node.arguments.positional, *(value for _, value in node.arguments.keywords)]
-            yield from _launches(step for value in values for step in _inner(value))
+            yield from launches(step for value in values for step in _inner(value))
 
 
 def _inner(value: Value) -> Iterator[ChainNode]:
