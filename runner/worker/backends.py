@@ -44,9 +44,7 @@ def build(backend: Mapping[str, Any]) -> Compile:
         arguments["options"] = dict(backend["options"])
 
     def compile_module(model: torch.nn.Module) -> Callable[..., Any]:
-        source = sys.modules[type(model).__module__]
-        if hasattr(source, "KERNELS"):
-            launch_as_operators(source)
+        make_operators(model)
         try:
             compiled: Callable[..., Any] = torch.compile(model, backend=target, **arguments)
             return compiled
@@ -55,6 +53,13 @@ def build(backend: Mapping[str, Any]) -> Compile:
             raise InvalidCase(f"torch.compile refuses {given}: {error}") from error
 
     return compile_module
+
+
+def make_operators(model: torch.nn.Module) -> None:
+    """Let the kernels that a model's source launches be operators, which Dynamo can put into a graph."""
+    source = sys.modules[type(model).__module__]
+    if hasattr(source, "KERNELS"):
+        launch_as_operators(source)
 
 
 class Launched:

@@ -146,6 +146,20 @@ def test_its_twin_passes(ran: Result, name: str) -> None:
     assert event["verdict"] == "PASS", event["reason"]
 
 
+def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    fault = FAULTS["off_by_one_mask"]
+    shutil.copytree(SHIPPED, tmp_path / "k")
+    path = tmp_path / "k" / fault.file
+    path.write_text(path.read_text(encoding="utf-8").replace(fault.old, fault.new), encoding="utf-8")
+    case = [f"k/{fault.spec}.spec.yaml::add_between", "--backend", "triton", "--device", "cpu"]
+    done = run_in(tmp_path, "reduce", *case, "--allow-python", "-j", 2, "--output", "small", "--budget", 60)
+    assert done.code == 0 and "4 -> 1 operators" in done.out, done.out + done.err
+    assert "signature: out-of-bounds at backend" in done.out
+    again = run_in(tmp_path, "diagnose", "small/case.spec.yaml", "--allow-python", "--backend", "triton", "-j", 2)
+    assert again.code == 1 and "compiles nothing that could be bisected" in again.out, again.out + again.err
+
+
 def test_a_finding_names_the_line_of_the_kernel(ran: Result) -> None:
     event = verdict(ran, "off_by_one_mask", FAULTS["off_by_one_mask"])
     first = event["findings"][0]  # type: ignore[index]
