@@ -45,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     _list(commands)
     _validate(commands)
     _look(commands)
+    _sanitize(commands)
     cli_diagnose.add(commands)
     _report(commands)
     _ledger(commands)
@@ -188,6 +189,23 @@ def _look(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         parser = commands.add_parser(name, help=text, description=text.capitalize() + ".")
         paths(parser, many=False)
         selection(parser)
+
+
+def _sanitize(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "sanitize",
+        help="run a case on CUDA under compute-sanitizer",
+        description="The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache.",
+    )
+    paths(parser, many=False)
+    selection(parser)
+    parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch")
+    parser.add_argument(
+        "--tool",
+        choices=("memcheck", "racecheck", "initcheck", "synccheck"),
+        default="memcheck",
+        help="what to look for: accesses out of bounds, races within shared memory, reads of what nobody wrote, wrong barriers",
+    )
 
 
 def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -122,6 +122,14 @@ def repro(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     return exits.OK
 
 
+def sanitize(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner sanitize``."""
+    from runner.diagnose.sanitize import run as run_sanitizer
+
+    chosen, others = _one(arguments)
+    return run_sanitizer(arguments, [chosen, *others])
+
+
 def diagnose(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner diagnose``."""
     from runner.diagnose.command import run as start

@@ -12,7 +12,7 @@ from runner.builder.source import check
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.spec.expand import expand
 from runner.spec.limits import Limits
-from runner.spec.model import Backend, Case, Suite, Variant
+from runner.spec.model import Backend, Case, Kernel, PythonModule, Suite, Variant
 from runner.spec.read import Reader
 from runner.spec.select import Predicate
 from runner.spec.source import split_lines
@@ -65,7 +65,7 @@ def load(
         for v in variants
         if id(v.case) not in bad
         and wanted(v)
-        and (allow_python or v.case.module is None)
+        and (allow_python or not (v.case.module or v.case.kernels))
         and id(v.backend) not in refused
     ]
     if not any(d.severity == "error" for d in diagnostics):  # else it may be among those
@@ -151,16 +151,14 @@ def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> lis
     found = []
     for suite in suites:
         for case in suite.cases:
-            if case.module is not None and not allowed:
-                hint = "read that file, then add --allow-python"
-                found.append(
-                    Diagnostic(
-                        case.module.span,
-                        f"case {case.name!r} brings Python of its own",
-                        hint,
-                        text=_line(case, case.module.span.line),
-                    )
-                )
+            parts: list[PythonModule | Kernel] = [*([case.module] if case.module else []), *case.kernels]
+            for part in parts:
+                if not allowed:
+                    hint = "read that file, then add --allow-python"
+                    what = f"case {case.name!r} brings Python of its own"
+                    if not isinstance(part, PythonModule):
+                        what = f"kernel {part.name!r} is Python, which brings code of its own"
+                    found.append(Diagnostic(part.span, what, hint, text=_line(case, part.span.line)))
         for backend in suite.backends:
             package = backend.backend.partition(":")[0]
             if _refused(backend, named):

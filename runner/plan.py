@@ -12,9 +12,12 @@ from typing import Any
 from runner.builder.source import Source
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
-from runner.spec.model import Backend, Variant
+from runner.spec.model import KERNEL_BACKENDS, Backend, Variant
 from runner.spec.select import Predicate
 from runner.spec.versions import matches
+
+INTERPRET = {"TRITON_INTERPRET": "1"}
+"""What makes Triton run kernels in its interpreter. It is read while Triton is imported, and so is set before."""
 
 THREADS = 2
 """Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
@@ -68,6 +71,11 @@ def skip_reason(planned: Planned) -> str:
     if requires.device and variant.device.split(":")[0] not in requires.device:
         return f"needs device {' or '.join(requires.device)}, this variant is on {variant.device}"
     kind = variant.device.split(":")[0]
+    launches = variant.backend.backend in KERNEL_BACKENDS
+    if launches and not variant.case.kernels:
+        return "this case launches no Triton kernel"
+    if kind == "cpu" and variant.case.kernels and variant.backend.backend != "triton":
+        return "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
     if kind == "cuda" and environment.build.endswith("+cpu"):
         return f"no device cuda: torch {environment.build} is built for the CPU alone"
     return ""
@@ -112,13 +120,19 @@ def job(
         tolerance={"by_dtype": {k: list(v) for k, v in case.tolerance.by_dtype.items()}, "exact": case.tolerance.exact},
         ignore=tuple(case.ignore),
         float64=float64,
-        packages=case.requires.package,
+        packages=(*case.requires.package, *(["triton"] if case.kernels else [])),
         imports=tuple(imports),
         paths=tuple(paths),
         timeout=case.timeout or TIMEOUT,
         memory=case.memory,
-        cacheable=case.module is None,
+        cacheable=case.module is None and not case.kernels,
+        variables=variables_of(variant, chosen.backend),
     )
+
+
+def variables_of(variant: Variant, backend: str | None = None) -> Mapping[str, str]:
+    """What must stand in the environment of a process before it runs a variant."""
+    return INTERPRET if (backend or variant.backend.backend) == "triton" and variant.device == "cpu" else {}
 
 
 def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:

@@ -22,7 +22,8 @@ COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoEr
 """Exceptions by which a compiler says that it failed itself."""
 
 PRIORITY = (
-    "signal", "timeout", "memory", "compile-error", "runtime-error", "missing-error", "error-type", "graph-break", "graphs", "recompile",
+    "signal", "timeout", "memory", "compile-error", "runtime-error", "missing-error", "error-type", "out-of-bounds", "race",
+    "unwritten", "graph-break", "graphs", "recompile",
     "structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad", "mutation", "alias", "nonfinite", "value",
     "sign-of-zero", "grad", "rng",
 )  # fmt: skip

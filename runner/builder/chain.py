@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from runner.builder import operators
+from runner.builder import kernels, operators
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope
 from runner.diagnostics import Span, nearest
@@ -87,7 +87,7 @@ class ChainWriter:
 
     def _step(self, step: Step, direct: bool) -> None:
         problems = self.scope.problems
-        operator = operators.resolve(step.operator)
+        operator = kernels.resolve(step.operator, self.scope) or operators.resolve(step.operator)
         if isinstance(operator, operators.Refusal):
             problems.error(step.span, operator.message, operator.hint)
             for arguments in (step.arguments, step.call):  # what they name is used all the same
@@ -139,6 +139,8 @@ class ChainWriter:
             return self._module(step, operator)
         if operator.kind == "operator":
             return self._operator(step, operator.python)
+        if operator.kind == "kernel":
+            return kernels.call_of(step, self.scope, render)
         positional, keywords = render.arguments(step.arguments, step.span)
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
@@ -166,7 +168,7 @@ class ChainWriter:
 
     def _module(self, step: Step, operator: operators.Operator) -> str:
         if self.modules is None:
-            self.scope.problems.error(step.span, f"{step.operator} is a module; only functions make a layout")
+            self.scope.problems.error(step.span, f"{step.operator} is a module; only functions stand here")
             return "None"
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
             hint = "call: holds the arguments of the call"

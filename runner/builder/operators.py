@@ -82,7 +82,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
     (r"^operator\.(attrgetter|methodcaller|itemgetter|setattr)$", "it reaches attributes by name"),
     (r"^(numpy)\.(from_dlpack|lib|ctypeslib|core|testing|f2py|distutils|vectorize|frompyfunc|seterr\w*|setbufsize|random)\b",
      "it is outside numpy's array functions"),
-    (r"^triton\.", "Triton kernels cannot be declared in this version"),
 )  # fmt: skip
 """Patterns and the reason given. Order matters: the first that matches speaks."""
 
@@ -105,7 +104,7 @@ OF_TORCH = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``kind``: module, function, method, attribute, operator, submodule, context. ``python`` is how it is written."""
+    """``kind``: module, function, method, attribute, operator, submodule, kernel, context. ``python`` is how it is written."""
 
     name: str
     kind: str

@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.builder.operators import BUILTINS
 from runner.diagnostics import Span, nearest
+from runner.spec.model import Kernel
 from runner.spec.problems import Problems
 
 _TEMPORARIES = ("y", "h", "t", "v", "z", "r", "u", "w")
@@ -32,6 +33,8 @@ class Scope:
     previous_name: str | None = None  # the case's name for it, when it has one
     temporary: str = "y"
     in_forward: bool = True
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
     outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
 
     def define(self, name: str, span: Span | None = None) -> str:
@@ -92,7 +95,7 @@ class Scope:
         """
         inner = Scope(
             self.problems, self.params, self.taken, dict(self.variables), self.state, self.used, self.made, self.later,
-            self.used_params, in_forward=self.in_forward,
+            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches,
         )  # fmt: skip
         for name in arguments:
             self.taken.add(inner.define(name))

@@ -1,5 +1,8 @@
 """A variant as Python source: ``class Model``, ``make_model()``, ``make_inputs()``, and for several calls ``CALLS``.
 
+A case that launches Triton kernels has a second model of the same name and seed, ``make_kernel_model()``, which launches them
+where the first computes what they are held against.
+
 One path: this text is what workers load, what ``runner show`` prints and what ``runner repro`` exports.
 """
 
@@ -11,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.builder import kernels, launchers
 from runner.builder.chain import ChainWriter, Line, Modules, places_made
 from runner.builder.render import call, literal
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.diagnostics import Diagnostic, Span, shown_path
+from runner.spec.expr import LAUNCH_FUNCTIONS
 from runner.spec.limits import Limits
 from runner.spec.model import Case, Input, Literal, Node, Variant
 from runner.spec.problems import Problems
@@ -56,7 +61,7 @@ class _Builder:
         case = self.case
         model = self._python_module() if case.module is not None else self._model()
         calls, functions = self._inputs()
-        body = [*model, Line(""), Line(""), *self._make_model(), *functions]
+        body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
         if len(calls) > 1:
             body += [Line(""), Line(""), Line(f"CALLS = [{', '.join(calls)}]")]
         self._unused()
@@ -73,11 +78,15 @@ class _Builder:
         doc = re.sub(r"\n\s*\n\s*", "\n\n", _prose(case.doc.strip()))
         title = _prose(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
         written = _prose(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
-        lines = [f'"""{title}', "", *([doc, ""] if doc else []), written, '"""', "", "import torch"]
+        lines = [f'"""{title}', "", *([doc, ""] if doc else []), written, '"""', ""]
+        lines += [launchers.FUTURE, ""] * any("__future__" in Path(kernel.file).read_text() for kernel in case.kernels)
+        lines += ["import torch"]
         lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
         lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
         lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
         lines += ["import numpy"] * ("numpy." in re.sub(r"\.numpy\b", "", text))
+        called = [name for name in LAUNCH_FUNCTIONS if case.kernels and re.search(rf"(?<![\w.]){name}\(", text)]
+        lines += [f"from triton import {', '.join(called)}"] * bool(called)
         return [Line(line) for block in [*lines, "", ""] for line in block.split("\n")]
 
     def _python_module(self) -> list[Line]:
@@ -91,24 +100,26 @@ class _Builder:
             lines += [Line(""), Line("import torch")]
         return lines
 
+    def _kernels(self) -> list[Line]:
+        case = self.case
+        if not case.kernels:
+            return []
+        own = {name(kernel) for kernel in case.kernels for name in (kernels.launcher, kernels.reference)} | {"launch"}
+        names = [(item.name, item.span) for item in case.inputs] + list(places_made(case.chain))
+        for name, span in names:
+            if name in own:
+                self.problems.error(span, f"{name!r} is what a kernel's function is called", "name it otherwise")
+        return [
+            *launchers.files(case.kernels, self.problems),
+            *launchers.functions(self.variant, self.problems, self.used_params),
+            Line(""),
+            Line(""),
+        ]
+
     def _model(self) -> list[Line]:
-        case, variant = self.case, self.variant
-        passed = [i for i in case.inputs if not i.hidden]
-        taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *_names_made(case.chain)}
-        scope = self._scope(taken)
-        scope.state = {item.name: item.span for item in case.state}
-        scope.later = dict(places_made(case.chain))
-        scope.temporary = temporary(taken)
-        for item in passed:
-            scope.define(item.name)
-        if passed:
-            scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
-        modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=self._module_dtype())
-        writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
-        writer.write(case.chain, case.result, returns=True)
+        modules, forward, scope = self._forward(launches=False)
         self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.made.items() if n not in scope.used}
         self.chain_params = set(scope.used_params)
-        parameters = ", ".join(["self", *(python_name(i.name) for i in passed)])
         state = self._state()
         lines = [Line("class Model(torch.nn.Module):")]
         if modules.lines or state:
@@ -119,7 +130,30 @@ class _Builder:
                 *state,
                 Line(""),
             ]
-        return [*lines, Line(f"    def forward({parameters}):"), *writer.lines]
+        lines += forward
+        if self.case.kernels:
+            lines += [Line(""), Line(""), Line("class KernelModel(Model):"), *self._forward(launches=True)[1]]
+        return lines
+
+    def _forward(self, launches: bool) -> tuple[Modules, list[Line], Scope]:
+        """The chain as a method, which launches the kernels or calls what they are held against."""
+        case, variant = self.case, self.variant
+        passed = [i for i in case.inputs if not i.hidden]
+        taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *_names_made(case.chain)}
+        scope = self._scope(taken)
+        scope.kernels, scope.launches = {kernel.name: kernel for kernel in case.kernels}, launches
+        scope.state = {item.name: item.span for item in case.state}
+        scope.later = dict(places_made(case.chain))
+        scope.temporary = temporary(taken)
+        for item in passed:
+            scope.define(item.name)
+        if passed:
+            scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
+        modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=self._module_dtype())
+        writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
+        writer.write(case.chain, case.result, returns=True)
+        parameters = ", ".join(["self", *(python_name(i.name) for i in passed)])
+        return modules, [Line(f"    def forward({parameters}):"), *writer.lines], scope
 
     def _state(self) -> list[Line]:
         scope = self._scope({"self"})
@@ -151,12 +185,13 @@ class _Builder:
             modes: list[tuple[str, bool]] = []
         else:
             made, modes = "Model()", self.modes
-        lines = ["def make_model():", f"    model = {made}"]
-        if self.variant.device != "cpu":
-            lines.append(f"    model.to({literal(self.variant.device)})")
-        lines.append("    model.train()" if self.variant.train else "    model.eval()")
-        lines += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
-        return [Line(line) for line in [*lines, "    return model"]]
+        rest = [f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []
+        rest.append("    model.train()" if self.variant.train else "    model.eval()")
+        rest += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
+        lines = ["def make_model():", f"    model = {made}", *rest, "    return model"]
+        if case.kernels:
+            lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *rest, "    return model"]
+        return [Line(line) for line in lines]
 
     def _inputs(self) -> tuple[list[str], list[Line]]:
         """The functions' names, one a call, and their lines; calls that make the same inputs share a function."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.diagnose.diagnosis import Ablation
-from runner.diagnose.lab import Answer, Lab
+from runner.diagnose.lab import LAUNCH, Answer, Lab
 from runner.diagnose.policies import PRECISION, RANDOM
 from runner.diagnose.signature import Signature, shows
 from runner.engine.messages import Job
@@ -52,8 +52,14 @@ def changes(variant: Variant, signature: Signature, source: str) -> list[Change]
         made += _of_inductor(variant, signature, source, config)
     if signature.stage == "decomposition":
         made.append(_flags("without common subexpressions", {"torch._functorch.config.cse": False}))
-    made += _of_shapes(variant)
-    if variant.device == "cpu" and signature.stage in ("inductor", "backend") and signature.oracle not in COMPILING:
+    launched = variant.backend.backend == LAUNCH  # no compiler, and no code of torch's that has threads
+    made += [] if launched else _of_shapes(variant)
+    if (
+        not launched
+        and variant.device == "cpu"
+        and signature.stage in ("inductor", "backend")
+        and signature.oracle not in COMPILING
+    ):
         made += _threads(variant)
     if variant.grad.mode != "off" and signature.oracle not in ("grad", "requires-grad"):
         other = dataclasses.replace(variant, grad=Grad("off"))

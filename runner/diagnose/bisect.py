@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runner.diagnose import interpret
 from runner.diagnose.diagnosis import Culprit
-from runner.diagnose.lab import Lab
+from runner.diagnose.lab import LAUNCH, Lab
 from runner.diagnose.signature import Signature, signature_of
 from runner.diagnose.stages import GROUPS, LADDER
 from runner.engine.events import Finding
@@ -52,6 +52,8 @@ def task(lab: Lab, signature: Signature, seen: Mapping[str, Sequence[Finding]]) 
         signature: of the failure, with its stage.
         seen: what the backends below showed, a stage each; its own stage's is needed where that is below the variant's backend.
     """
+    if lab.variant.backend.backend == LAUNCH:
+        return Bisected(note="a launch compiles nothing that could be bisected")
     answer = whole_stage(signature)
     if answer is not None:
         return answer

@@ -17,7 +17,7 @@ from typing import Any
 from runner import exits
 from runner.diagnose import interpret
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_kernels, write_index
-from runner.diagnose.lab import Lab, Progress, result_of
+from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.repro import script
 from runner.engine.messages import Outcome
 from runner.exits import UsageError
@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
         from runner.diagnose.record import record
 
         return int(record(arguments, variant))
+    refuse_launches(variant, "debug")
     folder = _folder(arguments.output)
     progress = Progress()
     said = f"compiling {variant.id} without caches"

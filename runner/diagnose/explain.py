@@ -38,7 +38,7 @@ from typing import Any
 
 from runner import exits
 from runner.builder.source import Source
-from runner.diagnose.lab import Lab, Progress, result_of
+from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
 from runner.report.text import clean, duration, one_line, plural
 from runner.spec.model import Variant
 
@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
         UsageError: the variant cannot run here, or its process died.
         InputError: the case is wrong.
     """
+    refuse_launches(variant, "explain")
     progress = Progress()
     with Lab.of(arguments, variant, slots=1) as lab:
         asked = f"compiling {variant.id}"

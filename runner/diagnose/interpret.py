@@ -64,7 +64,7 @@ def describe(outcome: Outcome) -> str:
 
 
 def finding(data: Mapping[str, Any], source: Source) -> Finding:
-    """A worker's finding, with the YAML place of the source line that its error names."""
+    """A worker's finding, with the place of the source line that it or its error names."""
     error = data.get("error")
     return Finding(
         oracle=data["oracle"],
@@ -72,11 +72,11 @@ def finding(data: Mapping[str, Any], source: Source) -> Finding:
         path=data.get("path", ""),
         numbers=data.get("numbers") or {},
         error=error,
-        place=place_of(error, source),
+        place=place_of(error, source) or place_of(data, source),
     )
 
 
 def place_of(error: Mapping[str, Any] | None, source: Source) -> str | None:
-    """``file:line:column`` of the YAML that the source line of an error comes from."""
-    span = source.place(error.get("line")) if error else None
+    """``file:line:column`` of the YAML (or of a kernel's file) that the source line of an error comes from."""
+    span = source.place(error["line"]) if error and error.get("line") else None
     return f"{span.file}:{span.line}:{span.column}" if span else None

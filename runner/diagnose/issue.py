@@ -15,7 +15,7 @@ from pathlib import Path
 from runner import exits
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.lab import Lab, Progress, result_of
+from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.rules import Check, Facts, ScriptRun, Tried
 from runner.engine.events import VariantFinished
 from runner.environments import find_environments
@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     Raises:
         UsageError, InputError: the variant cannot run, a ``--similar`` path cannot be read.
     """
+    refuse_launches(variant, "issue")
     progress = Progress()
     known = _known(arguments, variant)
     matches: list[similar.Match] = []

@@ -23,7 +23,9 @@ from runner.exits import UsageError
 from runner.plan import Environment, Planned, job, skip_reason, warmth
 from runner.session import Options, Session
 from runner.spec.limits import Limits
-from runner.spec.model import Variant
+from runner.spec.model import KERNEL_BACKENDS, Variant
+
+LAUNCH, COMPILED_LAUNCH = KERNEL_BACKENDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,33 @@ def result_of(outcome: Outcome) -> Mapping[str, Any]:
     if error:
         raise UsageError(f"{outcome.job.task}: {error['type']}: {str(error['message']).strip().splitlines()[0]}")
     return outcome.result
+
+
+def refuse_launches(variant: Variant, command: str) -> None:
+    """Refuse a command about what the compiler did to a variant whose kernels are launched without one.
+
+    Raises:
+        UsageError: it is one; the message names what can be done instead.
+    """
+    if variant.backend.backend == LAUNCH:
+        raise UsageError(
+            f"{command}: backend {LAUNCH} launches kernels and compiles nothing; runner diagnose and runner reduce say more "
+            f"of it, and --backend {COMPILED_LAUNCH} --device cuda is a compiled launch"
+        )
+
+
+def refuse_kernels(variant: Variant, command: str) -> None:
+    """As ``refuse_launches``, for what torch writes into scripts and recordings: these know no operators of a case's own.
+
+    Raises:
+        UsageError: the case launches kernels.
+    """
+    refuse_launches(variant, command)
+    if variant.case.kernels:
+        raise UsageError(
+            f"{command}: {variant.id} launches Triton kernels as operators of its own, which torch's scripts and recordings "
+            "do not hold; runner reduce shrinks the case, and runner repro writes a script with the kernels in it"
+        )
 
 
 class Progress:

@@ -12,7 +12,7 @@ from typing import Any
 
 from runner import exits
 from runner.diagnose import interpret
-from runner.diagnose.lab import Lab, Progress
+from runner.diagnose.lab import Lab, Progress, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnose.signature import signature_of
 from runner.engine.events import VariantFinished
@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     Raises:
         UsageError: the variant does not fail, or not in a way that the minifier can see.
     """
+    refuse_kernels(variant, "minify")
     progress = Progress()
     with Lab.of(arguments, variant) as lab:
         try:

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from runner import exits
-from runner.diagnose.lab import Lab, Progress, result_of
+from runner.diagnose.lab import Lab, Progress, refuse_kernels, result_of
 from runner.diagnose.minify import make_folder, shown, summary
 from runner.spec.model import Variant
 
@@ -18,6 +18,7 @@ def record(arguments: argparse.Namespace, variant: Variant) -> int:
     Raises:
         UsageError: the case cannot run, or dill, with which torch records, is not there.
     """
+    refuse_kernels(variant, "debug --record")
     progress = Progress()
     with Lab.of(arguments, variant) as lab:
         progress.say(f"running {variant.id} with recording on")

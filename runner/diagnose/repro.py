@@ -14,16 +14,18 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.builder.launchers import FUTURE
 from runner.builder.render import literal
 from runner.builder.source import Source, build
 from runner.diagnose.policies import PRECISION, low_precision
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
-from runner.plan import TIMEOUT, Environment, Planned, job
-from runner.spec.model import Case, Variant
+from runner.plan import TIMEOUT, Environment, Planned, job, variables_of
+from runner.spec.model import KERNEL_BACKENDS, Case, Variant
 from runner.spec.values import is_name
 
 _MARK = "# --- script\n"
+LAUNCH, COMPILED_LAUNCH = KERNEL_BACKENDS
 _GAP = "\n\n\n"
 _TAG = re.compile(r"  #: (not )?(\w+)$")
 
@@ -51,13 +53,20 @@ def script(variant: Variant) -> str:
         return _without_main(text) + _renamed(f"\n\n{imports}\n\n{given}{_GAP}{body}\n", text)
     head, model = text.rstrip("\n").split(_GAP, 1)
     title, before = head.rsplit('"""\n\n', 1)
-    return f'{title}"""\n\n{_merge(imports, before)}\n\n{given}{_GAP}{model}{_GAP}{body}\n'
+    merged = _merge(imports, before)
+    if variables := variables_of(variant):
+        first = FUTURE if FUTURE in merged else ""
+        early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
+        merged = f"{first}\n\n{early}{merged.replace(FUTURE, '').lstrip()}".lstrip()
+    return f'{title}"""\n\n{merged}\n\n{given}{_GAP}{model}{_GAP}{body}\n'
 
 
 def settings(made: Job) -> dict[str, str]:
     """The script's constants as source; the backend comes first."""
     defaults: dict[str, Any] = {"dynamic": None, "fullgraph": False, "mode": None, "options": {}}
     backend = {key: value for key, value in made.backend.items() if key == "backend" or value != defaults[key]}
+    if backend["backend"] == COMPILED_LAUNCH:
+        backend |= {"backend": "inductor", "fullgraph": True}
     raises = (made.expect.get("raises") or {}).get("type")
     ignored = [*made.ignore, *(["error"] if _ERRORS & set(made.ignore) else [])]
     pairs = ", ".join(f"{literal(k)}: ({literal(a)}, {literal(b)})" for k, (a, b) in made.tolerance["by_dtype"].items())
@@ -105,6 +114,9 @@ def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
         "autocast": bool(made.autocast),
         "python": own or "numpy" in text or "random." in text,
         "module": own,
+        "kernels": bool(case.kernels),
+        "launched": variant.backend.backend == LAUNCH,
+        "operators": bool(case.kernels) and variant.backend.backend != LAUNCH,
         "flags": bool(made.config),
         "low": values
         and not exact

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runner.engine.events import Finding
+from runner.spec.model import KERNEL_BACKENDS
 
 LADDER = (
     ("dynamo", "eager"),
@@ -35,6 +36,7 @@ GROUPS = {
         ("structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad"), "structure"
     ),
     **dict.fromkeys(("mutation", "alias"), "effects"),
+    **dict.fromkeys(("out-of-bounds", "race", "unwritten"), "memory-of-kernels"),
     **dict.fromkeys(("value", "nonfinite", "sign-of-zero"), "values"),
     **dict.fromkeys(("graph-break", "graphs", "recompile"), "capture"),
 }
@@ -47,8 +49,13 @@ def stage_of(backend: str) -> str:
 
 
 def below(backend: str) -> list[tuple[str, str]]:
-    """The (stage, backend) pairs to try for a failure under ``backend``, in order, without itself."""
+    """The (stage, backend) pairs to try for a failure under ``backend``, in order, without itself.
+
+    A kernel that is launched fails by itself, and there is no ladder below it.
+    """
     stage = stage_of(backend)
+    if backend in KERNEL_BACKENDS:
+        return []
     if stage == "backend":
         return [LADDER[0]]
     return list(LADDER[: STAGES.index(stage)])
@@ -57,6 +64,8 @@ def below(backend: str) -> list[tuple[str, str]]:
 def contains(backend: str, stage: str) -> bool:
     """Whether a failure of ``stage`` can show under ``backend``."""
     own = stage_of(backend)
+    if backend in KERNEL_BACKENDS:
+        return stage == "backend"
     if own == "backend" or stage == "backend":
         return stage == "dynamo" or own == stage
     return STAGES.index(stage) <= STAGES.index(own)

@@ -6,7 +6,8 @@ and cold ones, which have imported torch and nothing more, for ``fresh`` jobs.
 
 The engine hands jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own, and a
 worker a child for the job that it runs (``children.py``); both talk over ``connections.py``. Which job starts next is
-decided in ``schedule.py``, which GPU it gets in ``leases.py``.
+decided in ``schedule.py``, which GPU it gets in ``leases.py``. Jobs that need variables of their own, set before anything
+is imported (Triton's interpreter), have servers of their own, so that nobody else sees these.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class LocalEngine:
             self._logs = Path(log_folder).absolute()
         self._keep_logs = log_folder is not None
         self._connections = Connections(self._folder)
-        self._servers: dict[tuple[str, bool, str], Server] = {}
+        self._servers: dict[tuple[str, bool, str, tuple[tuple[str, str], ...]], Server] = {}
         self._done: list[Outcome] = []
         self._tickets = 0
         self._next_look = 0.0
@@ -178,9 +179,11 @@ class LocalEngine:
         warm = "none" if job.isolation == "fresh" else self._warm.get(job.environment, "import")
         if accelerated and warm not in ("none", "import"):
             warm = "import"  # compiling, even for the CPU, would spoil CUDA for forked children
-        key = (job.environment, accelerated, warm)
+        if job.variables and warm != "none":
+            warm = "import"  # what is compiled under other settings is of no use
+        key = (job.environment, accelerated, warm, tuple(sorted(job.variables.items())))
         if key not in self._servers:
-            environ = dict(self._environ)
+            environ = {**self._environ, **job.variables}
             if not accelerated:
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
                 # opened fails in its children. And a verdict about the CPU must not depend on the GPU beside it.

@@ -52,6 +52,7 @@ class Job:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # what a task other than "judge" is told besides
     isolation: str = "fork"  # one of ISOLATION
     alone: bool = False  # nothing else may run on this machine meanwhile
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
 
 
@@ -83,7 +84,7 @@ class Outcome:
 RESULT_KEYS = """
 The worker's record (``Outcome.result``):
 
-findings      list of {oracle, message, path, numbers, error{type, message, chain, trace, line}}
+findings      list of {oracle, message, path, numbers, error{type, message, chain, trace, line}, line}
 trust         null, or {verdict: FLAKY|VACUOUS|INVALID|SKIP, reason, error}
 labels        list of str: nearer-to-float64, within-float64-noise, ...
 notes         list of str: why the float64 reference was dropped, ...

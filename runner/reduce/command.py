@@ -207,10 +207,11 @@ def _lines(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
+    case = reduced.variant.case
     words = ["runner", "run", shown_path(str(folder / CASE)), "--backend", reduced.variant.backend.backend]
     for name in arguments.imports:
         words += ["--import", name]
-    words += ["--allow-python"] if reduced.variant.case.module is not None else []
+    words += ["--allow-python"] if case.module is not None or case.kernels else []
     print(f"case:      {shlex.join(words)}")
     print(f"script:    python {shlex.quote(shown_path(str(folder / SCRIPT)))}")
     print(f"steps:     {shown_path(str(folder / STEPS))}")

@@ -16,7 +16,7 @@ from runner.engine.events import Finding
 from runner.engine.messages import Outcome
 from runner.reduce.cut import Facts
 from runner.reduce.facts import Fact
-from runner.spec.model import Case, Variant
+from runner.spec.model import KERNEL_BACKENDS, Case, Variant
 from runner.verdict import ranked
 
 FAINTER = 100.0
@@ -189,7 +189,9 @@ class LabJudge:
 
 
 def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:
-    """The cheapest backend that shows a failure of ``stage``, and the one below it that must not."""
+    """The cheapest backend that shows a failure of ``stage``, and the one below it that must not; none is below a launch."""
+    if backend in KERNEL_BACKENDS:
+        return backend, None
     if stage is None or (stage_of(backend) == "backend" and stage == "backend"):
         return backend, LADDER[0][1]
     if stage == stage_of(backend):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -206,7 +207,15 @@ class _Reduction:
             if copied.resolve() != Path(case.module.file).resolve():
                 shutil.copyfile(case.module.file, copied)
             case = replace(case, module=replace(case.module, file=str(copied)))
-        return case
+        beside = Path(self.lab.variant.case.file).resolve().parent
+        kernels = []
+        for kernel in case.kernels:
+            copied = self.folder / os.path.relpath(kernel.file, beside)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            if copied.resolve() != Path(kernel.file).resolve():
+                shutil.copyfile(kernel.file, copied)
+            kernels.append(replace(kernel, file=str(copied.resolve())))
+        return replace(case, kernels=tuple(kernels))
 
     def _beginning(self, original: Case) -> State:
         """Where the search starts: the best of an earlier one, or the case with what its failure points to."""

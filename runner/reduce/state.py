@@ -13,7 +13,7 @@ from runner.diagnose.signature import Signature
 from runner.reduce.cut import Facts
 from runner.reduce.names import named
 from runner.spec.model import Case
-from runner.spec.write import plain
+from runner.spec.write import KERNELS, plain
 
 SIMPLE_INITS = (
     "ones",
@@ -115,7 +115,7 @@ def size_of(data: Mapping[str, Any]) -> Size:
     )
 
 
-_NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls", "params", "module"})
+_NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls", "params", "module", KERNELS})
 
 
 def _counted(chain: Any) -> tuple[int, int]:

@@ -9,6 +9,9 @@ from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.engine.events import Finding
 from runner.report.failure import layout
 from runner.report.text import duration, head_lines, indent, one_line, plural
+from runner.spec.model import KERNEL_BACKENDS
+
+LAUNCH = KERNEL_BACKENDS[0]
 
 _COMMANDS = (
     ("reduce", "the smallest case that fails alike"),
@@ -35,9 +38,15 @@ def render(diagnosis: Diagnosis, words: Sequence[str] = ()) -> str:
     if diagnosis.ablations:
         lines += ["", "under one changed setting", *_table(diagnosis.ablations)]
     told = shlex.join(words or [diagnosis.id])
-    commands = [(f"runner {name} {told}", why) for name, why in _COMMANDS]
+    commands = [(f"runner {name} {told}", why) for name, why in serving(diagnosis, _COMMANDS)]
     lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in commands)]
     return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
+
+
+def serving(diagnosis: Diagnosis, commands: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Those of ``commands`` (name, purpose) that have something to say: of a plain launch none that is about a compiler."""
+    launched = diagnosis.id.rpartition("@")[2] == LAUNCH
+    return [one for one in commands if not launched or one[0] in ("reduce", "repro")]
 
 
 def blame(diagnosis: Diagnosis) -> str:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.engine.events import Finding
+from runner.report.diagnosis import serving
 from runner.report.failure import layout, number
 from runner.report.picture import bars, heat_map
 from runner.report.text import cap, clean, duration, in_line, one_line, visible
@@ -53,7 +54,9 @@ def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
         map=heat_map(drawn) if drawn else None,
         bars=bars(drawn["histogram"]) if drawn and drawn["histogram"] else [],
         worst=_worst(drawn) if drawn else None,
-        commands=[(f"runner {name} {shlex.quote(in_line(diagnosis.id))}", why) for name, why in _COMMANDS],
+        commands=[
+            (f"runner {name} {shlex.quote(in_line(diagnosis.id))}", why) for name, why in serving(diagnosis, _COMMANDS)
+        ],
     )
     return visible(text)  # names that nothing above has cleaned may hold half a character
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping as Map
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from runner.diagnostics import nearest
+from runner.spec.beside import beside
 from runner.spec.flags import check_flags
 from runner.spec.inputs import dtype_name, parse_inputs
+from runner.spec.kernels import constant_axes, launched
 from runner.spec.limits import parse_size
 from runner.spec.model import (
     DTYPES,
@@ -19,6 +20,7 @@ from runner.spec.model import (
     Compile,
     Expect,
     Grad,
+    Kernel,
     Known,
     PythonModule,
     Raises,
@@ -37,8 +39,11 @@ _NO_PATTERN = (re.error, RecursionError, OverflowError)
 _UNIT = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
-    """The case of a mapping that passed its schema. What a schema cannot say is reported to ``problems``."""
+def parse_case(node: Mapping, file: str, problems: Problems, kernels: Map[str, Kernel | None] | None = None) -> Case:
+    """The case of a mapping that passed its schema. What a schema cannot say is reported to ``problems``.
+
+    ``kernels`` are those that the file declares.
+    """
     keys = dict((str(key.value), value) for key, value in node.entries)
     name = keys["name"]
     assert isinstance(name, Scalar)
@@ -51,6 +56,9 @@ def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
                 nearest(dtype, DTYPES) or "such as float32, int64, bool",
             )
     params, axes = _params(keys.get("params"), problems)
+    chain = parse_chain(keys.get("chain"), problems)
+    used = launched(chain, kernels or {}, problems)
+    params = constant_axes(params, used, keys.get("params"), problems)
     _exclude(keys.get("exclude"), params, problems)
     module = _module(keys.get("module"), file, problems)
     if module is None and "chain" not in keys:
@@ -69,9 +77,10 @@ def parse_case(node: Mapping, file: str, problems: Problems) -> Case:
         exclude=tuple(_list(keys.get("exclude"), ())),
         inputs=parse_inputs(keys.get("inputs"), problems),
         state=parse_inputs(keys.get("state"), problems, "state"),
-        chain=parse_chain(keys.get("chain"), problems),
+        chain=chain,
         result=None if result is None else parse_value(result, problems),
         module=module,
+        kernels=used,
         calls=_calls(keys.get("calls"), problems),
         dtypes=dtypes,
         devices=tuple(str(d) for d in _list(keys.get("devices"), ("cpu",))),
@@ -189,16 +198,8 @@ def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | 
         if not is_name(str(key.value), frozenset()):
             problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
     pairs = tuple((str(k.value), parse_value(v, problems)) for k, v in entries)
-    try:
-        full = (Path(file).parent / str(path.value)).resolve()
-        if not full.is_file():
-            problems.error(path.span, f"no file {path.value!r} beside this one")
-        elif Path(file).resolve().parent not in full.parents:
-            problems.error(path.span, f"{path.value!r} lies outside this file's folder")
-        else:
-            full.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a NUL in the name, no UTF-8 in the file
-        problems.error(path.span, f"{path.value!r} cannot be read: {error}")
+    full = beside(path, file, problems)
+    if full is None:
         return None
     return PythonModule(str(full), str(name.value), pairs, node.span)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,12 @@ MAX_DEPTH = 100
 """How deep an expression may be nested; a sum of so many terms is that deep."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len, "abs": abs}
+LAUNCH_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cdiv": lambda a, b: -(-a // b),
+    "next_power_of_2": lambda n: 1 << (n - 1).bit_length() if n > 0 else 0,
+}
+"""What a kernel's grid, arguments and constants may call besides; the same as Triton's own."""
+
 METHODS = frozenset({"size", "dim", "numel", "stride", "ndimension", "storage_offset", "element_size"})
 ATTRIBUTES = frozenset({"shape", "ndim", "itemsize"})
 
@@ -55,10 +61,11 @@ class ExpressionError(ValueError):
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> ast.expr:
+def parse(text: str, launch: bool = False) -> ast.expr:
     """The checked syntax tree of ``text`` (what stands between the braces). One tree serves many: it is not to be changed.
 
-    Raises ExpressionError for anything but arithmetic, comparisons, ``min max len abs`` and shapes.
+    ``launch`` takes ``LAUNCH_FUNCTIONS`` too. Raises ExpressionError for anything but arithmetic, comparisons,
+    ``min max len abs`` and shapes.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
@@ -72,7 +79,7 @@ def parse(text: str) -> ast.expr:
         raise ExpressionError(f"not an expression: {error}") from None
     if _depth(tree) > MAX_DEPTH:
         raise ExpressionError(f"an expression is at most {MAX_DEPTH} operators deep", shift)
-    _check(tree, shift)
+    _check(tree, shift, [*FUNCTIONS, *(LAUNCH_FUNCTIONS if launch else ())])
     return tree
 
 
@@ -147,7 +154,7 @@ def _depth(tree: ast.AST) -> int:
     return depth
 
 
-def _check(node: ast.expr, shift: int) -> None:
+def _check(node: ast.expr, shift: int, functions: Sequence[str]) -> None:
     offset = shift + getattr(node, "col_offset", 0)
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
@@ -158,46 +165,46 @@ def _check(node: ast.expr, shift: int) -> None:
     elif isinstance(node, ast.BinOp):
         if type(node.op) not in _BINARY:
             raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
-        _check(node.left, shift)
-        _check(node.right, shift)
+        _check(node.left, shift, functions)
+        _check(node.right, shift, functions)
     elif isinstance(node, ast.UnaryOp):
         if type(node.op) not in _UNARY:
             raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
-        _check(node.operand, shift)
+        _check(node.operand, shift, functions)
     elif isinstance(node, ast.Compare):
         if any(type(op) not in _COMPARE for op in node.ops):
             raise ExpressionError("comparisons are < <= > >= == !=", offset)
         for part in (node.left, *node.comparators):
-            _check(part, shift)
+            _check(part, shift, functions)
     elif isinstance(node, ast.Call):
-        _check_call(node, shift)
+        _check_call(node, shift, functions)
     elif isinstance(node, ast.Subscript):
-        _check(node.value, shift)
-        _check(node.slice, shift)
+        _check(node.value, shift, functions)
+        _check(node.slice, shift, functions)
     elif isinstance(node, ast.Attribute):
         on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
         if node.attr.startswith("_") or not (on_self or node.attr in ATTRIBUTES):
             raise ExpressionError(f"no attribute {node.attr!r} here; there are {', '.join(sorted(ATTRIBUTES))}", offset)
-        _check(node.value, shift)
+        _check(node.value, shift, functions)
     else:
         raise ExpressionError("an expression is arithmetic over numbers, params and shapes", offset)
 
 
-def _check_call(node: ast.Call, shift: int) -> None:
+def _check_call(node: ast.Call, shift: int, functions: Sequence[str]) -> None:
     offset = shift + node.col_offset
     if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
         raise ExpressionError("calls take plain positional arguments here", offset)
     if isinstance(node.func, ast.Name):
-        if node.func.id not in FUNCTIONS:
-            raise ExpressionError(f"no function {node.func.id!r} here; there are min, max, len, abs", offset)
+        if node.func.id not in functions:
+            raise ExpressionError(f"no function {node.func.id!r} here; there are {', '.join(functions)}", offset)
     elif isinstance(node.func, ast.Attribute):
         if node.func.attr not in METHODS:
             raise ExpressionError(f"no method {node.func.attr!r} here; there are {', '.join(sorted(METHODS))}", offset)
-        _check(node.func.value, shift)
+        _check(node.func.value, shift, functions)
     else:
         raise ExpressionError("only min, max, len, abs and a tensor's size methods are called here", offset)
     for argument in node.args:
-        _check(argument, shift)
+        _check(argument, shift, functions)
 
 
 def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
@@ -223,7 +230,7 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Subscript):
         return _value(node.value, params)[_value(node.slice, params)]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return FUNCTIONS[node.func.id](*(_value(a, params) for a in node.args))
+        return {**FUNCTIONS, **LAUNCH_FUNCTIONS}[node.func.id](*(_value(a, params) for a in node.args))
     raise ExpressionError("this is known only when the model runs", node.col_offset)
 
 

@@ -18,6 +18,9 @@ DTYPES = (
 )  # fmt: skip
 """Dtypes that an input can have, without ``torch.``; one spelling each."""
 
+KERNEL_BACKENDS = ("triton", "triton-compiled")
+"""Backends of cases that launch Triton kernels: a plain launch, and one inside a graph that Inductor compiles."""
+
 # --- values in arguments -------------------------------------------------------------------
 
 
@@ -194,6 +197,41 @@ class PythonModule:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a kernel writes: made like an input, or with a shape and dtype of its own; ``fill`` is what it holds before."""
+
+    name: str
+    span: Span
+    like: str | None = None
+    shape: tuple[Value, ...] | None = None
+    dtype: str | None = None  # without "torch."; "$dtype" is the variant's
+    fill: int | float | bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """``kernels: {name: ...}``: a Triton kernel as an operator, and what it is held against.
+
+    ``arguments`` go by the kernel function's own parameters. ``constants`` hold each constant's alternatives: several make
+    an axis. ``reference`` is a chain over the inputs, or ``reference_function`` a function of the kernel's file.
+    """
+
+    name: str
+    span: Span
+    file: str  # absolute
+    function: str
+    inputs: tuple[str, ...]
+    arguments: tuple[tuple[str, Value], ...]
+    outputs: tuple[Output, ...]
+    grid: tuple[Value, ...]
+    constants: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    scalars: Mapping[str, str] = field(default_factory=dict)  # inputs that are Python numbers: int, float or bool
+    reference: tuple[Node, ...] = ()
+    reference_function: str | None = None
+    result: Value | None = None
+
+
 # --- expectations --------------------------------------------------------------------------
 
 
@@ -289,6 +327,7 @@ class Case:
     chain: tuple[Node, ...] = ()
     result: Value | None = None
     module: PythonModule | None = None
+    kernels: tuple[Kernel, ...] = ()  # those of its file that the chain launches
     calls: tuple[Call, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     devices: tuple[str, ...] = ("cpu",)

@@ -14,6 +14,7 @@ from runner.spec.model import (
     Case,
     Compile,
     Index,
+    Kernel,
     Literal,
     Ref,
     Value,
@@ -29,7 +30,7 @@ class _Unfit(Exception):
 def pinned(variant: Variant) -> Case:
     """The case with one value an axis and without a ledger. Flags and options of a suite's backend become the case's.
 
-    Params that are plain numbers are put in where they are used; others stay, as axes of one value.
+    Params that are plain numbers are put in where they are used; others stay, as axes of one value. Constants of kernels are put in.
     """
     case, backend = variant.case, variant.backend
     compiling = Compile(
@@ -37,9 +38,12 @@ def pinned(variant: Variant) -> Case:
         mode=case.compile.mode or backend.mode,
         options={**case.compile.options, **backend.options},
     )
+    constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
+    params = {name: value for name, value in variant.params.items() if name not in constants}
     chosen = replace(
         case,
-        params={name: (value,) for name, value in variant.params.items()},
+        params={name: (value,) for name, value in params.items()},
+        kernels=tuple(_kernel(kernel, variant.params) for kernel in case.kernels),
         exclude=(),
         dtypes=(variant.dtype,),
         devices=(variant.device,),
@@ -51,12 +55,22 @@ def pinned(variant: Variant) -> Case:
         compile=compiling,
         config={**case.config, **backend.config},
         known=(),
-        axes=(*variant.params, "devices") if variant.device != "cpu" else tuple(variant.params),
+        axes=(*params, "devices") if variant.device != "cpu" else tuple(params),
     )
     try:
-        return _inlined(chosen, variant.params)
+        return _inlined(chosen, params)
     except _Unfit:
         return chosen
+
+
+def _kernel(kernel: Kernel, params: Mapping[str, Any]) -> Kernel:
+    """The kernel with one value for each constant that is an axis."""
+    chosen = {name: f"{kernel.name}.{name}" for name in kernel.constants}
+    constants = {
+        name: (Literal(params[chosen[name]]),) if chosen[name] in params else values
+        for name, values in kernel.constants.items()
+    }
+    return replace(kernel, constants=constants)
 
 
 def _inlined(case: Case, params: Mapping[str, Any]) -> Case:

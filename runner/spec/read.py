@@ -13,8 +13,9 @@ from runner.spec import schema
 from runner.spec.cases import parse_case, with_defaults
 from runner.spec.flags import check_flags
 from runner.spec.inputs import dtype_name
+from runner.spec.kernels import broken, parse_kernels
 from runner.spec.limits import Limits
-from runner.spec.model import Backend, Case, Suite
+from runner.spec.model import KERNEL_BACKENDS, Backend, Case, Suite
 from runner.spec.problems import Problems
 from runner.spec.select import SelectError
 from runner.spec.select import parse as parse_selection
@@ -57,8 +58,14 @@ class Reader:
         )
 
     def spec_as_suite(self, path: Path) -> Suite:
-        """A spec file, run under the default backend."""
-        return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=self.spec(path, None))
+        """A spec file, run under the default backend; cases that launch kernels under those that launch them."""
+        cases = self.spec(path, None)
+        backends: tuple[Backend, ...] = ()
+        if not cases or not all(case.kernels for case in cases):
+            backends = (Backend("inductor", "inductor"),)
+        if any(case.kernels for case in cases):
+            backends += tuple(Backend(name, name) for name in KERNEL_BACKENDS)
+        return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
 
     def spec(self, path: Path, defaults: Node | None) -> tuple[Case, ...]:
         """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them."""
@@ -136,13 +143,16 @@ class Reader:
         body = node.get("cases")
         if not isinstance(body, SequenceNode):
             return ()
+        kernels = parse_kernels(node.get("kernels"), str(path), problems)
         cases: list[Case] = []
         names: dict[str, Span] = {}
         for place, item in enumerate(body.items):
             if not isinstance(item, Mapping) or place in bad:
                 continue
             before = problems.errors
-            case = parse_case(with_defaults(item, *defaults), str(path), problems)
+            case = parse_case(with_defaults(item, *defaults), str(path), problems, kernels)
+            if broken(case.chain, kernels):
+                continue
             if case.name in names:
                 problems.error(
                     case.span, f"two cases are called {case.name!r}", f"the first is in line {names[case.name].line}"

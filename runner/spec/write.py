@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.spec.emit import emit
+from runner.spec.kernels import launches
 from runner.spec.model import (
     Arguments,
     Arithmetic,
@@ -25,9 +26,11 @@ from runner.spec.model import (
     Index,
     Input,
     Items,
+    Kernel,
     Known,
     Literal,
     Node,
+    Output,
     PythonModule,
     Ref,
     Step,
@@ -41,8 +44,11 @@ from runner.spec.pin import pinned
 
 __all__ = ["chain_of", "pinned", "plain", "text", "text_of_plain", "value_of"]
 
+KERNELS = "kernels"
+"""The key of plain data that is no key of a case."""
+
 HEAD = "# yaml-language-server: $schema={schema}\n"
-_BLOCKS = ("cases", "chain", "do", "else", "known")
+_BLOCKS = ("kernels", "cases", "chain", "do", "else", "known")
 _INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
 
@@ -50,18 +56,22 @@ _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast
 def text(case: Case | Variant, folder: str | os.PathLike[str] | None = None) -> str:
     """The text of a spec file with that one case. A variant's axes are chosen, and what its backend sets goes into the case.
 
-    ``folder`` is where the file will lie: the Python of ``module:`` is named from there (left out: the case's own).
+    ``folder`` is where the file will lie: the Python of ``module:`` and of kernels is named from there (left out: the case's own).
     """
     return text_of_plain(plain(pinned(case) if isinstance(case, Variant) else case, folder))
 
 
 def text_of_plain(data: Mapping[str, Any]) -> str:
     """The text of a spec file with one case, from its plain data."""
-    return emit({"cases": [dict(data)]}, _blocks(data))
+    case = {key: value for key, value in data.items() if key != KERNELS}
+    return emit({**_given(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
 
 
 def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """The case as plain data, in the order in which people write its keys; what is the default is left out."""
+    """The case as plain data, in the order in which people write its keys; what is the default is left out.
+
+    ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
+    """
     data: dict[str, Any] = {"name": case.name}
     data |= _given(doc=case.doc, tags=list(case.tags), links=list(case.links))
     data |= _axes(case)
@@ -90,7 +100,9 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         memory=case.memory,
         known=[_known(entry) for entry in case.known],
     )
-    return data
+    used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
+    where = Path(folder or os.path.dirname(case.file))
+    return data | _given(**{KERNELS: {one.name: _kernel(one, where) for one in case.kernels if one.name in used}})
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -235,12 +247,17 @@ def _given(**items: Any) -> dict[str, Any]:
 
 
 def _axes(case: Case) -> dict[str, Any]:
-    """The axes in the order declared, since ids name them in that order; those at their defaults are left out."""
+    """The axes in the order declared, since ids name them in that order; those at their defaults are left out.
+
+    So are params that come of a kernel's constants: the case does not declare them.
+    """
     written: dict[str, Any] = {}
     declared = dict.fromkeys("params" if axis in case.params else axis for axis in case.axes)
+    implied = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants} - set(case.axes)
+    params = {name: list(values) for name, values in case.params.items() if name not in implied}
     for axis in [*declared, "params", "devices", *_DEFAULTS]:
-        if axis == "params" and case.params:
-            written["params"] = {name: list(values) for name, values in case.params.items()}
+        if axis == "params" and params:
+            written["params"] = params
         elif axis == "devices" and (axis in declared or case.devices != ("cpu",)):
             written["devices"] = list(case.devices)
         elif axis in _DEFAULTS:
@@ -259,9 +276,35 @@ def _mode(value: Any) -> Any:
 
 
 def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
-    file = os.path.relpath(module.file, folder.resolve())
     args = {key: value_of(value) for key, value in module.args}
-    return {"file": Path(file).as_posix(), "name": module.name, **_given(args=args)}
+    return {"file": _from(folder, module.file), "name": module.name, **_given(args=args)}
+
+
+def _from(folder: Path, file: str) -> str:
+    return Path(os.path.relpath(file, folder.resolve())).as_posix()
+
+
+def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
+    """A kernel, its arguments by name: their order alone would not say which of the function's parameters are meant."""
+    constants = {name: [value_of(value) for value in values] for name, values in kernel.constants.items()}
+    return {
+        "file": _from(folder, kernel.file),
+        "function": kernel.function,
+        "arguments": {name: value_of(value) for name, value in kernel.arguments},
+        **_given(scalars=dict(kernel.scalars)),
+        "outputs": {output.name: _output(output) for output in kernel.outputs},
+        "grid": [value_of(size) for size in kernel.grid],
+        **_given(constants={name: values[0] if len(values) == 1 else values for name, values in constants.items()}),
+        "reference": kernel.reference_function or chain_of(kernel.reference),
+        **({} if kernel.result is None else {"return": value_of(kernel.result)}),
+    }
+
+
+def _output(output: Output) -> dict[str, Any]:
+    made = _given(like=output.like, dtype=output.dtype)
+    if output.shape is not None:
+        made["shape"] = [value_of(size) for size in output.shape]
+    return made if output.fill is None else {**made, "fill": output.fill}
 
 
 def _expect(case: Case) -> dict[str, Any]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from runner.worker.errors import BackendNotFound, InvalidCase
+from runner.worker.launches import Launches, launch_as_operators, launch_plainly
+
+LAUNCH = "triton"
+"""Not torch.compile's: the model as it is, its kernels launched plainly."""
+COMPILED_LAUNCH = "triton-compiled"
+"""Inductor, fullgraph, the kernels being operators of the graph."""
 
 Compile = Callable[[torch.nn.Module], Callable[..., Any]]
 
@@ -19,19 +26,25 @@ def build(backend: Mapping[str, Any]) -> Compile:
 
     Args:
         backend: ``backend`` (a name that torch knows, or ``package:function``), and optionally ``dynamic``,
-            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are.
+            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. LAUNCH compiles nothing; what it
+            gives back has ``launches``. Under every other backend kernels are operators (``torch.library.triton_op``).
 
     Raises:
         BackendNotFound: torch does not know the name, or the package has no such function.
     """
-    target = find(str(backend["backend"]))
-    arguments: dict[str, Any] = {"dynamic": backend.get("dynamic"), "fullgraph": bool(backend.get("fullgraph"))}
+    name = str(backend["backend"])
+    if name == LAUNCH:
+        return Launched
+    target = find("inductor" if name == COMPILED_LAUNCH else name)
+    fullgraph = bool(backend.get("fullgraph")) or name == COMPILED_LAUNCH
+    arguments: dict[str, Any] = {"dynamic": backend.get("dynamic"), "fullgraph": fullgraph}
     if backend.get("mode"):
         arguments["mode"] = backend["mode"]
     if backend.get("options"):
         arguments["options"] = dict(backend["options"])
 
     def compile_module(model: torch.nn.Module) -> Callable[..., Any]:
+        make_operators(model)
         try:
             compiled: Callable[..., Any] = torch.compile(model, backend=target, **arguments)
             return compiled
@@ -40,6 +53,33 @@ def build(backend: Mapping[str, Any]) -> Compile:
             raise InvalidCase(f"torch.compile refuses {given}: {error}") from error
 
     return compile_module
+
+
+def make_operators(model: torch.nn.Module) -> None:
+    """Let the kernels that a model's source launches be operators, which Dynamo can put into a graph."""
+    source = sys.modules[type(model).__module__]
+    if hasattr(source, "KERNELS"):
+        launch_as_operators(source)
+
+
+class Launched:
+    """A model whose kernels are launched plainly. ``launches`` says what they did."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Put the guarded launch into the module that holds the model's source.
+
+        Raises:
+            InvalidCase: the case launches no kernel.
+        """
+        source = sys.modules[type(model).__module__]
+        if not hasattr(source, "KERNELS"):
+            raise InvalidCase("this case launches no Triton kernel")
+        self._model = model
+        self.launches: Launches = launch_plainly(source)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the model."""
+        return self._model(*args)
 
 
 def find(name: str) -> str | Callable[..., Any]:

@@ -54,7 +54,7 @@ def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any
     folder = Path(wanted["folder"])
     settings = Settings.of(job)
     compile_module = backends.build(job["backend"])
-    loaded = source.load(settings.seed)
+    loaded = source.load(settings.seed, launching=True)
     told: list[Event] = []
     graphs = _GraphFiles(folder / "graphs")
 

@@ -36,7 +36,7 @@ def run_explain(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) 
 def _explain(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     settings = Settings.of(job)
     compile_module = backends.build(job["backend"])
-    loaded = source.load(settings.seed)
+    loaded = source.load(settings.seed, launching=True)
     compiled = compile_module(loaded.model)
     watch = Watch(source.path)
 
@@ -97,7 +97,8 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
 
     It counts one break fewer than graphs, whatever the breaks were, so the reasons it lists are counted here.
     """
-    loaded = source.load(settings.seed)
+    loaded = source.load(settings.seed, launching=True)
+    backends.make_operators(loaded.model)
     args = loaded.make_inputs(0, settings.seed)
     seed_all(settings.seed)
     autocast: Any = contextlib.nullcontext()

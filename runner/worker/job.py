@@ -133,6 +133,19 @@ def validate_distributions(on: bool) -> None:
     torch.distributions.Distribution.set_default_validate_args(on)
 
 
+def note_launches(target: Any, compiled: Observation) -> None:
+    """Add what launches saw to what was observed, where ``target`` launches kernels plainly.
+
+    Raises:
+        Unavailable: the interpreter cannot do what a kernel asks of it.
+    """
+    if isinstance(target, backends.Launched):
+        compiled.launches = target.launches
+        compiled.notes += target.launches.notes
+        if target.launches.unable:
+            raise Unavailable(target.launches.unable)
+
+
 class _Run:
     """The parts of one job, in order; each fills its keys of the record."""
 
@@ -163,11 +176,13 @@ class _Run:
 
             self.phases.begin("backend")
             start_counting()
-            loaded = self._load()
+            loaded = self.source.load(self.settings.seed, launching=True)
             validate_distributions(False)
-            compiled = observe(loaded, compile_module(loaded.model), self.settings)
+            target = compile_module(loaded.model)
+            compiled = observe(loaded, target, self.settings)
             validate_distributions(True)
             read_counts(compiled)
+            note_launches(target, compiled)
             for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
                 self.record[key] = getattr(compiled, key)
 
@@ -233,6 +248,7 @@ def _as_dict(finding: Finding) -> dict[str, Any]:
         "path": finding.path,
         "numbers": dict(finding.numbers),
         "error": dict(finding.error) if finding.error is not None else None,
+        "line": finding.line,
     }
 
 

@@ -28,6 +28,7 @@ class Finding:
     path: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
+    line: int | None = None  # of the case's source, where no error names it
 
 
 @dataclass
@@ -79,14 +80,14 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
         if theirs.error is None and ours.error is not None:
             yield Finding("missing-error", f"eager raised {ours.error.summary}; compiled returned", where)
         elif theirs.error is not None and ours.error is None:
-            oracle, message = _classify(theirs.error)
+            oracle, message = _classify(theirs.error, evidence.compiled.launches is not None)
             yield Finding(oracle, f"{message}: {theirs.error.summary}", where, error=theirs.error.info)
         elif theirs.error is not None and ours.error is not None and not counts_as(theirs.error, ours.error):
             message = f"eager raised {ours.error.summary}; compiled raised {theirs.error.summary}"
             yield Finding("error-type", message, where, error=theirs.error.info)
 
 
-def _classify(error: Raised) -> tuple[str, str]:
+def _classify(error: Raised, launched: bool = False) -> tuple[str, str]:
     """The oracle of an error that only the compiled side raised, and what to say."""
     moment = " in the backward" if error.during == "backward" else ""
     if error.unsupported:
@@ -97,7 +98,17 @@ def _classify(error: Raised) -> tuple[str, str]:
         return "memory", f"out of memory{moment}"
     if error.compiling:
         return "compile-error", f"raised while compiling{moment}"
+    if launched:
+        return "runtime-error", f"launching the kernels raised{moment}"
     return "runtime-error", f"the compiled code raised{moment}"
+
+
+def launches(evidence: Evidence) -> Iterator[Finding]:
+    """What launched kernels did to memory beyond what they were given, or did not do to what they were to write."""
+    seen = evidence.compiled.launches
+    evidence.comparisons += seen.count if seen is not None else 0
+    for one in seen.found if seen is not None else ():
+        yield Finding(one.oracle, one.message, one.path, one.numbers, line=one.line)
 
 
 # --- gate 2: structure and metadata ---------------------------------------------------------
@@ -342,6 +353,7 @@ def _relations(relations: frozenset[str]) -> str:
 
 ORACLES: tuple[Oracle, ...] = (
     behaviour,
+    launches,
     structure,
     metadata,
     aliases,

@@ -60,16 +60,19 @@ class Source:
         Path(self.path).write_text(text, encoding="utf-8")
         self._modules: list[str] = []
 
-    def load(self, seed: int) -> Loaded:
+    def load(self, seed: int, launching: bool = False) -> Loaded:
         """Import the file under a new name and make its model.
 
-        The generators are seeded before ``make_model``, which also puts the model into its mode.
+        The generators are seeded before ``make_model``, which also puts the model into its mode. ``launching`` asks for
+        the model that launches the case's kernels, where there are any.
 
         Raises:
             InvalidCase: importing or making raised, or a part is missing.
         """
         module = self._import()
         make_model = getattr(module, "make_model", None)
+        if launching:
+            make_model = getattr(module, "make_kernel_model", make_model)
         if not callable(make_model):
             raise InvalidCase("the source defines no make_model()")
         makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]

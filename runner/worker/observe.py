@@ -12,6 +12,7 @@ import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
 from runner.worker.errors import Raised, describe
+from runner.worker.launches import Launches
 from runner.worker.load import Loaded, seed_all
 from runner.worker.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.writes import reached
@@ -71,6 +72,7 @@ class Observation:
     recompiles: int = 0
     break_reasons: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    launches: Launches | None = None  # where Triton kernels were launched plainly
 
     @property
     def error(self) -> Raised | None:

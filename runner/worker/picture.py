@@ -13,7 +13,7 @@ from runner.worker import backends
 from runner.worker.compare import Tolerance, number, tolerance_for
 from runner.worker.elements import classes, different_bits, finite_difference, finite_part, norm, pieces, planes
 from runner.worker.errors import InvalidCase, Raised
-from runner.worker.job import Unavailable, require, validate_distributions
+from runner.worker.job import Unavailable, note_launches, require, validate_distributions
 from runner.worker.judge import Evidence, Finding, judge
 from runner.worker.load import Source, environment
 from runner.worker.observe import CallRecord, Observation, Settings, observe, start_counting
@@ -79,10 +79,12 @@ def _go(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]],
         eager = observe(loaded, loaded.model, settings)
         send({"phase": "backend"})
         start_counting()
-        loaded = source.load(settings.seed)
+        loaded = source.load(settings.seed, launching=True)
         validate_distributions(False)
-        compiled = observe(loaded, compile_module(loaded.model), settings)
+        target = compile_module(loaded.model)
+        compiled = observe(loaded, target, settings)
         validate_distributions(True)
+        note_launches(target, compiled)
         for name, seen in (("eager_error", eager), ("compiled_error", compiled)):
             record[name] = seen.error.info if seen.error is not None else None
         reference = Reference(

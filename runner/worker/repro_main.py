@@ -36,6 +36,9 @@ def make_inputs() -> list:
     return [torch.randn(3)]
 
 
+make_kernel_model, KERNELS = make_model, ()
+
+
 CALLS = [make_inputs]
 
 # --- script
@@ -190,6 +193,17 @@ def run(model, call, inputs, seed):
     return seen
 
 
+def become_operators():  #: operators
+    """Each function that launches a kernel becomes an operator of the graph."""
+    global launch
+
+    def launch(kernel, grid, arguments, new):
+        torch.library.wrap_triton(kernel)[grid](**arguments)
+
+    for name in KERNELS:
+        globals()[name] = torch.library.triton_op(f"repro::{name}", globals()[name], mutates_args=())
+
+
 def observe(compiled=False, wide=False):
     """All calls of a fresh model on fresh inputs; the last entry is the error that ended them, if one did."""
     torch._dynamo.reset()
@@ -197,6 +211,7 @@ def observe(compiled=False, wide=False):
     clear_compilation_metrics()  #: budgets
     make, calls = make_model, CALLS  #: not module
     make, calls = (case := fresh()).make_model, case.CALLS  #: module
+    make = make_kernel_model if compiled else make  #: kernels
     torch.manual_seed(SEED)  #: not python
     seed_all(SEED)  #: python
     model = make()
@@ -205,7 +220,10 @@ def observe(compiled=False, wide=False):
         for name, value in [*vars(part).items()]:  #: tensors
             if not name.startswith("_") and isinstance(value, (torch.Tensor, list, tuple, dict)):  #: tensors
                 setattr(part, name, tree_map_only(torch.Tensor, widen, value))  #: tensors
-    call = torch.compile(model, **BACKEND) if compiled else model
+    if compiled:  #: operators
+        become_operators()  #: operators
+    call = torch.compile(model, **BACKEND) if compiled else model  #: not launched
+    call = model  #: launched
     seen = []
     for number, make in enumerate(calls):
         torch.manual_seed(SEED + number)  #: not python

@@ -77,7 +77,10 @@ def vacuous(evidence: Evidence, source: Source, settings: Settings) -> str | Non
     Raises:
         InvalidCase: a probe cannot be set up.
     """
-    if evidence.compiled.graphs == 0 and evidence.compiled.error is None:
+    launches = evidence.compiled.launches
+    if launches is not None and launches.count == 0:
+        return "no kernel was launched"
+    if launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None:
         return "no graph was compiled"
     if evidence.comparisons == 0:
         return "nothing was compared"

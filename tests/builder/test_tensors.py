@@ -232,7 +232,7 @@ def test_no_tensor_is_too_large_to_be_refused(built: Built, item: str) -> None:
         ("['${n > 1}']", "3:14: size False of 'x' is no integer over params alone"), ("['${s}']", "3:14: size 'abc' of 'x' is no integer over params alone"),
         ("['${k}']", "3:19: nothing is called 'k'"), ("['${1 // (n + 2)}']", "3:19: in ${1 // (n + 2)}: division by zero"), ("['${x.shape[0]}']", "3:14: size x.shape[0] of 'x' is no integer over params alone"),
         ("{shape: [2], init: eye}", "3:14: init eye makes a matrix: the shape has two sizes"), ("{view_of: z}", "3:14: 'x' is a view of 'z', which is not an input before it"),
-        ("{python: {$fn: {args: [t], chain: [torch.sin]}}}", "3:32: a function has no place in an input"), ("{shape: [2], layout: [{nn.Linear: [2, 2]}]}", "3:40: nn.Linear is a module; only functions make a layout"),
+        ("{python: {$fn: {args: [t], chain: [torch.sin]}}}", "3:32: a function has no place in an input"), ("{shape: [2], layout: [{nn.Linear: [2, 2]}]}", "3:40: nn.Linear is a module; only functions stand here"),
         ("{shape: [2], layout: [torch.load]}", "3:39: 'torch.load' is refused"), ("{shape: [2], layout: [{torch.add: [$_, $self.c]}]}", "3:56: $self has no meaning outside the chain"),
     ],
 )  # fmt: skip

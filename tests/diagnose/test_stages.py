@@ -68,3 +68,9 @@ def test_each_finding_has_a_stage_of_its_own() -> None:
 def test_an_earlier_stage_counts_even_if_the_one_after_it_passes() -> None:
     seen = {"dynamo": [finding("signal", None)], "aot": []}
     assert stages(*locate([finding("timeout", None)], "inductor", seen)) == ["dynamo"]
+
+
+@pytest.mark.parametrize("backend", ["triton", "triton-compiled"])
+def test_a_launched_kernel_has_no_ladder(backend: str) -> None:
+    assert (stage_of(backend), below(backend)) == ("backend", [])
+    assert contains(backend, "backend") and not any(contains(backend, stage) for stage in STAGES)

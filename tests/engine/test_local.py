@@ -149,3 +149,22 @@ def test_a_slot_is_busy_longer_than_its_job_runs(make: Make, isolation: str) -> 
     source = "import time; begin = time.monotonic(); time.sleep(0.1); result['inside'] = time.monotonic() - begin"
     outcome = one(engine, source, isolation=isolation)
     assert 0 < outcome.seconds <= outcome.busy and outcome.result["inside"] <= outcome.busy
+
+
+def test_variables_reach_the_jobs_that_ask_for_them_and_no_others(make: Make) -> None:
+    engine = make(2, warm="none")
+    asks = "import os; result['outcome'] = os.environ.get('TRITON_INTERPRET', 'none')"
+    jobs = [
+        job(asks, "plain"),
+        job(asks, "with", variables={"TRITON_INTERPRET": "1"}),
+        job(asks, "fresh", variables={"TRITON_INTERPRET": "1"}, isolation="fresh"),
+        job(asks, "after"),
+    ]
+    outcomes = finish(engine, *jobs)
+    assert {key: one.result["outcome"] for key, one in outcomes.items()} == {
+        "plain": "none",
+        "with": "1",
+        "fresh": "1",
+        "after": "none",
+    }
+    assert len(engine._servers) == 2

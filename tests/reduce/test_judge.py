@@ -186,6 +186,8 @@ def test_float64_is_not_asked_for_where_it_has_no_say(judged: Any) -> None:
         ("dynamo", "inductor", ("eager", None)),
         ("backend", "mine:mine", ("mine:mine", "eager")),
         ("dynamo", "mine:mine", ("eager", None)),
+        ("backend", "triton", ("triton", None)),
+        ("backend", "triton-compiled", ("triton-compiled", None)),
     ],
 )
 def test_backends(stage: str, backend: str, expected: tuple[str, str | None]) -> None:

@@ -395,7 +395,7 @@ BOTH_SPELLINGS = {*model.DTYPES, *(f"torch.{name}" for name in model.DTYPES)}
 
 
 def test_schemas_and_dataclasses_agree() -> None:
-    assert keys("case") == fields(model.Case, "file", "span", "axes", result="return")
+    assert keys("case") == fields(model.Case, "file", "span", "axes", "kernels", result="return")
     assert keys("defaults") == keys("case") - {"name"}
     assert keys("input") == fields(model.Input, "name", "kind", "span", "init_args", items="list")
     assert keys("knownEntry") == fields(model.Known, "span")
@@ -403,6 +403,9 @@ def test_schemas_and_dataclasses_agree() -> None:
     assert set(DEFINITIONS["case.expect"]["properties"]["raises"]["properties"]) == fields(model.Raises)
     assert keys("case.compile") == fields(model.Compile)
     assert keys("case.requires") == fields(model.Requires)
+    kernel = fields(model.Kernel, "name", "span", "inputs", "reference_function", result="return")
+    assert keys("kernel") == kernel
+    assert keys("kernelOutput") == fields(model.Output, "name", "span")
     assert keys("case.module") == fields(model.PythonModule, "span")
     assert set(DEFINITIONS["case.calls"]["items"]["properties"]) == fields(model.Call, "span")
     assert keys("gradMode") == fields(model.Grad, "mode")
@@ -412,7 +415,7 @@ def test_schemas_and_dataclasses_agree() -> None:
     blocks = fields(model.With, "span", contexts="with") | fields(model.If, "span", condition="if", otherwise="else")
     assert keys("step") == step | blocks
     suite = set(load_schema("suite")["properties"])
-    assert suite == fields(model.Suite, "file", name="suite") | {"specs", "defaults"}
+    assert suite == fields(model.Suite, "file", name="suite") | {"specs", "defaults", "kernels"}
 
 
 def test_vocabularies_agree() -> None:

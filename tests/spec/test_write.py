@@ -161,6 +161,7 @@ def test_shipped_cases_survive(path: Path, tmp_path: Path) -> None:
         written.write_text(text(case, tmp_path), encoding="utf-8")
         again = read(written)
         without = dataclasses.replace(again, module=case.module)  # it names the copied file
+        assert [Path(kernel.file).parent for kernel in again.kernels] == [tmp_path] * len(case.kernels)
         assert compared(without) == compared(case), written.read_text()
 
 
@@ -186,6 +187,10 @@ def _beside(case: Case, folder: Path) -> Path:
         source = Path(case.module.file)
         (folder / os.path.basename(source)).write_text(source.read_text())
         object.__setattr__(case.module, "file", str(folder / source.name))
+    for kernel in case.kernels:
+        source = Path(kernel.file)
+        (folder / source.name).write_text(source.read_text())
+        object.__setattr__(kernel, "file", str(folder / source.name))
     return folder / "w.spec.yaml"
 
 

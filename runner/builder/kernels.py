@@ -1,0 +1,57 @@
+"""``triton.<name>`` in a chain: which kernel that is, and how it is called."""
+
+from __future__ import annotations
+
+from runner.builder.operators import Operator, Refusal
+from runner.builder.render import Renderer, call
+from runner.builder.scope import Scope, python_name
+from runner.diagnostics import nearest
+from runner.spec.model import Kernel, Step
+
+PREFIX = "triton."
+
+
+def resolve(name: str, scope: Scope) -> Operator | Refusal | None:
+    """The kernel that ``name`` launches, or why none can be; None for a name that is no ``triton.<name>``."""
+    if not name.startswith(PREFIX):
+        return None
+    kernel = scope.kernels.get(name.removeprefix(PREFIX))
+    if kernel is None:
+        return Refusal(f"{name} cannot be launched here", "kernels are launched in the chain of a case")
+    return Operator(name, "kernel", launcher(kernel) if scope.launches else reference(kernel))
+
+
+def launcher(kernel: Kernel) -> str:
+    """What the function is called that launches a kernel."""
+    return f"launch_{kernel.name}"
+
+
+def reference(kernel: Kernel) -> str:
+    """What the function is called that a kernel is held against."""
+    return f"reference_{kernel.name}"
+
+
+def call_of(step: Step, scope: Scope, render: Renderer) -> str:
+    """The call of a kernel's function. Inputs that are missing, unknown or given twice are reported."""
+    operator = resolve(step.operator, scope)
+    kernel = scope.kernels[step.operator.removeprefix(PREFIX)]
+    assert isinstance(operator, Operator)
+    positional, keywords = render.arguments(step.arguments, step.span)
+    wanted = "it takes " + ", ".join(kernel.inputs)
+    if len(positional) > len(kernel.inputs):
+        scope.problems.error(
+            step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", wanted
+        )
+    given = list(kernel.inputs[: len(positional)])
+    for key, _ in keywords:
+        if key in given:
+            scope.problems.error(step.span, f"{step.operator} is given {key!r} twice")
+        elif key not in kernel.inputs:
+            scope.problems.error(
+                step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or wanted
+            )
+        given.append(key)
+    missing = [name for name in kernel.inputs if name not in given]
+    if missing:
+        scope.problems.error(step.span, f"{step.operator} is not given {', '.join(missing)}", wanted)
+    return call(operator.python, positional, [(python_name(key), text) for key, text in keywords])

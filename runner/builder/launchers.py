@@ -1,0 +1,158 @@
+"""Kernels as source: their files, and for each a function that launches it and one that it is held against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from runner.builder.chain import ChainWriter, Line, places_made
+from runner.builder.kernels import launcher, reference
+from runner.builder.render import literal
+from runner.builder.scope import Scope, python_name, temporary
+from runner.diagnostics import Span
+from runner.spec import expr
+from runner.spec.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
+from runner.spec.problems import Problems
+from runner.spec.signature import top_names
+
+FUTURE = "from __future__ import annotations"
+_FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
+_OWN = re.compile(
+    r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|numpy"
+)
+"""Names at the top of the written source, which a kernel's file must leave alone."""
+
+_LAUNCH = '''
+def launch(kernel, grid, arguments, new):
+    """Launch a kernel; ``new`` are the arguments that hold nothing yet."""
+    kernel[grid](**arguments)
+'''
+
+
+def files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
+    """The kernels' files, each once, as they are; their names must not collide."""
+    lines: list[Line] = []
+    defined: dict[str, str] = {}
+    for file in dict.fromkeys(kernel.file for kernel in kernels):
+        text = Path(file).read_text(encoding="utf-8")
+        first = next(kernel for kernel in kernels if kernel.file == file)
+        for name, line in top_names(text).items():
+            if _OWN.fullmatch(name):
+                problems.error(
+                    first.span,
+                    f"{Path(file).name}:{line} defines {name!r}, which the written source uses itself",
+                    "call it otherwise",
+                )
+            elif name in defined:
+                problems.error(
+                    first.span,
+                    f"{Path(file).name} and {defined[name]} both define {name!r}",
+                    "give one of them another name",
+                )
+            defined[name] = Path(file).name
+        lines += [Line(""), Line(f"# {Path(file).name}")]
+        text = _FUTURE.sub("", text)  # it stands at the top of the written source
+        lines += [Line(line, Span(file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
+        lines.append(Line(""))
+    return lines
+
+
+def functions(variant: Variant, problems: Problems, used_params: set[str]) -> list[Line]:
+    """``launch``, and for each kernel its two functions, in the variant's constants."""
+    kernels = variant.case.kernels
+    lines = [Line(line) for line in _LAUNCH.split("\n")]
+    for kernel in kernels:
+        writer = _Writer(kernel, variant, problems, used_params)
+        lines += [Line(""), *writer.launcher(), Line(""), Line(""), *writer.reference(), Line("")]
+    names = ", ".join(f"{launcher(kernel)!r}" for kernel in kernels).replace("'", '"')
+    return [*lines, Line(""), Line(f"KERNELS = [{names}]")]
+
+
+class _Writer:
+    """One kernel. Constants that are plain values are written where they are used, the others are variables."""
+
+    def __init__(self, kernel: Kernel, variant: Variant, problems: Problems, used_params: set[str]) -> None:
+        self.kernel, self.variant, self.problems = kernel, variant, problems
+        self.constants: dict[str, Value] = {}
+        for name, values in kernel.constants.items():
+            axis = f"{kernel.name}.{name}"
+            if axis in variant.params:
+                used_params.add(axis)
+                self.constants[name] = Literal(variant.params[axis])
+            else:
+                self.constants[name] = values[0]
+        self.plain = {name: value.value for name, value in self.constants.items() if isinstance(value, Literal)}
+
+    def launcher(self) -> Iterator[Line]:
+        """The function that launches it."""
+        kernel = self.kernel
+        inputs = ", ".join(f"{python_name(n)}: {kernel.scalars.get(n, 'torch.Tensor')}" for n in kernel.inputs)
+        gives = ["torch.Tensor"] * len(kernel.outputs)
+        result = gives[0] if len(gives) == 1 else f"tuple[{', '.join(gives)}]"
+        yield Line(f"def {launcher(kernel)}({inputs}) -> {result}:", kernel.span)
+        yield Line(f'    """Launches {kernel.function}."""', kernel.span)
+        for name, value in self.constants.items():
+            if not isinstance(value, Literal):
+                yield Line(f"    {name} = {self._text(value)}", kernel.span)
+        for output in kernel.outputs:
+            yield Line(f"    {python_name(output.name)} = {self._made(output)}", output.span)
+        grid = ", ".join(map(self._text, kernel.grid)) + ("," if len(kernel.grid) == 1 else "")
+        pairs = [(name, self._text(value)) for name, value in kernel.arguments]
+        pairs += [(name, literal(self.plain[name]) if name in self.plain else name) for name in self.constants]
+        arguments = ", ".join(f"{literal(name)}: {text}" for name, text in pairs)
+        fresh = {output.name for output in kernel.outputs if output.fill is None}
+        new = [name for name, value in kernel.arguments if isinstance(value, Ref) and value.name in fresh]
+        yield Line(f"    launch({kernel.function}, ({grid}), {{{arguments}}}, {literal(new)})", kernel.span)
+        yield Line(f"    return {', '.join(python_name(output.name) for output in kernel.outputs)}")
+
+    def reference(self) -> list[Line]:
+        """The function that it is held against."""
+        kernel = self.kernel
+        names = [python_name(name) for name in kernel.inputs]
+        lines = [Line(f"def {reference(kernel)}({', '.join(names)}):", kernel.span)]
+        if kernel.reference_function is not None:
+            return [*lines, Line(f"    return {kernel.reference_function}({', '.join(names)})", kernel.span)]
+        scope = Scope(self.problems, self.plain, set(names))
+        for name in kernel.inputs:
+            scope.define(name)
+        scope.temporary = temporary(scope.taken | _made_names(kernel))
+        if kernel.inputs:
+            scope.previous, scope.previous_name = names[0], kernel.inputs[0]
+        writer = ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
+        if len(kernel.outputs) == 1 or not isinstance(kernel.result, Items):
+            writer.write(kernel.reference, kernel.result, returns=True)
+            return [*lines, *writer.lines]
+        writer.write(kernel.reference, None, returns=False)
+        results = ", ".join(writer.render.value(item) for item in kernel.result.items)  # a tuple, as the launch gives
+        return [*lines, *writer.lines, Line(f"    return {results}", kernel.span)]
+
+    def _text(self, value: Value) -> str:
+        if isinstance(value, Literal):
+            return literal(value.value)
+        if isinstance(value, Ref):
+            return literal(self.plain[value.name]) if value.name in self.plain else python_name(value.name)
+        assert isinstance(value, Arithmetic)
+        try:
+            numbers = {k: v for k, v in self.plain.items() if isinstance(v, int | float)}
+            return expr.render(expr.parse(value.text, True), numbers, python_name)
+        except expr.ExpressionError as error:
+            self.problems.error(value.span, f"in ${{{value.text}}}: {error}")
+            return "0"
+
+    def _made(self, output: Output) -> str:
+        """How an output comes to be, on the device of the input that it is like."""
+        kernel = self.kernel
+        like = python_name(output.like or next((n for n in kernel.inputs if n not in kernel.scalars), kernel.inputs[0]))
+        dtype = self.variant.dtype if output.dtype == "$dtype" else output.dtype
+        options = f", dtype=torch.{dtype}" if dtype else ""
+        fill = "" if output.fill is None else f", {literal(output.fill)}"
+        word = "empty" if output.fill is None else "full"
+        if output.shape is None:
+            return f"torch.{word}_like({like}{fill}{options})"
+        sizes = ", ".join(map(self._text, output.shape)) + ("," if len(output.shape) == 1 else "")
+        return f"{like}.new_{word}(({sizes}){fill}{options})"
+
+
+def _made_names(kernel: Kernel) -> set[str]:
+    return {python_name(name) for name, _ in places_made(kernel.reference)}

@@ -1,0 +1,27 @@
+"""Python files that a spec file names: which may be named, and what is in them. None is imported here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runner.spec.problems import Problems
+from runner.spec.source import Scalar
+
+
+def beside(path: Scalar, file: str, problems: Problems) -> Path | None:
+    """The file that ``path`` names, seen from the spec file ``file``: in its folder or below.
+
+    Anything else is reported; None only where the file cannot even be looked at.
+    """
+    try:
+        full = (Path(file).parent / str(path.value)).resolve()
+        if not full.is_file():
+            problems.error(path.span, f"no file {path.value!r} beside this one")
+        elif Path(file).resolve().parent not in full.parents:
+            problems.error(path.span, f"{path.value!r} lies outside this file's folder")
+        else:
+            full.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a NUL in the name, no UTF-8 in the file
+        problems.error(path.span, f"{path.value!r} cannot be read: {error}")
+        return None
+    return full

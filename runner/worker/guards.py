@@ -1,0 +1,214 @@
+"""Copies of tensors in memory with a band around, poisoned wherever no element lies.
+
+Bytes are compared as bytes: NaNs keep their payloads, and every dtype is treated alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+BAND = 1 << 16
+"""Bytes before and after a storage, at least: more than a block of any usual kernel writes."""
+LARGEST_BAND = 1 << 20
+ALIGNMENT = 256
+"""A copy begins at the same place modulo this as the original: Triton compiles for what pointers are divisible by."""
+FILLED = 1 << 28
+"""Bytes beyond which the gaps between elements are not poisoned: a huge view of few elements would use up the memory."""
+
+# Poison by the bytes of an element: what inputs' surroundings hold, and two for what is new. For floats they are quiet NaNs
+# with payloads that no operation makes, each another, so that a copied poison differs from the one that was there; for
+# integers large numbers.
+_FLOATS: dict[torch.dtype, tuple[int, int, int]] = {
+    torch.float16: (0x7FA1, 0x7ED5, 0x7FB3),
+    torch.bfloat16: (0x7FE1, 0x7FD5, 0x7FF3),
+    torch.float32: (0x7FE1A1A1, 0x7FD5D5D5, 0x7FF3B3B3),
+    torch.float64: (0x7FF8A1A1A1A1A1A1, 0x7FF9D5D5D5D5D5D5, 0x7FFAB3B3B3B3B3B3),
+    torch.complex64: (0x7FE1A1A1, 0x7FD5D5D5, 0x7FF3B3B3),
+    torch.complex128: (0x7FF8A1A1A1A1A1A1, 0x7FF9D5D5D5D5D5D5, 0x7FFAB3B3B3B3B3B3),
+}
+_BYTES = (0x61, 0x55, 0x73)
+INPUT = 0
+
+
+def pattern(dtype: torch.dtype, poison: int) -> list[int]:
+    """The bytes of one poisoned element: ``poison`` 0 for what surrounds inputs, 1 and 2 for what is new."""
+    size: int = torch.empty((), dtype=dtype).element_size()
+    if dtype not in _FLOATS:
+        return [_BYTES[poison]] * size
+    width = size // 2 if dtype.is_complex else size
+    return list(_FLOATS[dtype][poison].to_bytes(width, "little")) * (size // width)
+
+
+@dataclass(frozen=True)
+class Band:
+    """A band that was written to. ``first`` counts bytes from the tensor's beginning, negative before it."""
+
+    name: str
+    message: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Region:
+    """Memory that a kernel was given: its address, its bytes, and which of them are elements (None: all)."""
+
+    name: str
+    start: int
+    size: int
+    itemsize: int
+    elements: torch.Tensor | None
+
+
+class _Storage:
+    """One storage of the case and its guarded copy. ``low`` and ``high`` bound, in bytes, what its tensors reach."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], new: Sequence[str], poison: int) -> None:
+        self.tensors = dict(tensors)
+        reached = [_extent(tensor) for tensor in tensors.values()]
+        self.low, self.high = min(low for low, _ in reached), max(high for _, high in reached)
+        first = next(iter(tensors.values()))
+        self.size = self.high - self.low
+        self.band = min(max(BAND, -(-self.size // ALIGNMENT) * ALIGNMENT), LARGEST_BAND)
+        self.buffer = torch.empty(self.band * 2 + self.size + ALIGNMENT, dtype=torch.uint8, device=first.device)
+        wanted = (first.untyped_storage().data_ptr() + self.low) % ALIGNMENT
+        self.begin = self.band + (wanted - self.buffer.data_ptr() - self.band) % ALIGNMENT
+        self.begin -= (self.begin - self.low) % first.element_size()  # for storages at odd places
+        is_new = all(name in new for name in tensors)
+        self.pattern = pattern(first.dtype, 1 + poison if is_new else INPUT)
+        self.covered: torch.Tensor | None = None
+        self._fill()
+        for name, tensor in tensors.items():
+            if not (is_new and name in new) and tensor.numel():
+                self.bytes_of(tensor).copy_(_bytes(tensor.detach()))
+        kept = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
+        self.before: dict[str, torch.Tensor] = kept
+
+    def _fill(self) -> None:
+        end = self.begin + self.size
+        parts = [(0, self.begin), (end, self.buffer.numel())]
+        if self.size <= FILLED:
+            self.covered = torch.zeros(self.size, dtype=torch.bool, device=self.buffer.device)
+            for tensor in self.tensors.values():
+                if tensor.numel():
+                    _strided(self.covered, tensor, -self.low).fill_(True)
+            parts = [(0, self.buffer.numel())]
+        for start, stop in parts:
+            self.buffer[start:stop] = self._poison(start, stop)
+
+    def _poison(self, start: int, stop: int) -> torch.Tensor:
+        """What bytes ``start`` to ``stop`` of the buffer hold in the beginning, in step with the elements."""
+        width = len(self.pattern)
+        poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device).roll(self.begin - start)
+        return poison.repeat(-(-(stop - start) // width))[: stop - start]
+
+    def bytes_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The elements of the copy of ``tensor``, with a last dimension of their bytes."""
+        return _strided(self.buffer, tensor, self.begin - self.low)
+
+    def view(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The copy of ``tensor``: the same shape, strides and dtype."""
+        offset = self.begin - self.low + tensor.storage_offset() * tensor.element_size()
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
+
+    def changed_bands(self) -> Iterator[Band]:
+        """Where something was written that is no element."""
+        end, last = self.begin + self.size, self.buffer.numel()
+        name = " and ".join(self.tensors)
+        for start, stop in ((0, self.begin), (end, last)) if self.covered is None else ((0, last),):
+            wrong = self.buffer[start:stop] != self._poison(start, stop)
+            if self.covered is not None:
+                wrong[self.begin : end] &= ~self.covered
+            if bool(wrong.any()):
+                yield self._band(name, wrong.nonzero()[:, 0] + start - self.begin)
+
+    def _band(self, name: str, places: torch.Tensor) -> Band:
+        width = len(self.pattern)
+        elements = torch.unique(torch.div(places, width, rounding_mode="floor"))
+        before, after = int((places < 0).sum()), int((places >= self.size).sum())
+        where = [f"{count} {word} it" for count, word in ((before, "before"), (after, "after")) if count]
+        where += [f"{len(places) - before - after} between its elements"] * (before + after < len(places))
+        first = int(places[0])
+        message = f"{len(elements)} elements were written that are none of {name}: bytes {', '.join(where)}, the first at byte {first}"
+        return Band(name, message, first, len(places))
+
+    def put_back(self) -> None:
+        """Write what the kernel has made of the copies into the case's own tensors."""
+        for name, tensor in self.tensors.items():
+            before = self.before.get(name)
+            if tensor.numel() and (before is None or not torch.equal(before, self.bytes_of(tensor))):
+                _bytes(tensor).copy_(self.bytes_of(tensor))
+                if before is not None:
+                    torch.autograd.graph.increment_version(tensor)
+
+
+class Guarded:
+    """The guarded copies of a launch's tensors; ``views`` are what the kernel gets."""
+
+    def __init__(self, storages: Sequence[_Storage]) -> None:
+        self._storages = storages
+        self.views = {name: one.view(tensor) for one in storages for name, tensor in one.tensors.items()}
+
+    def regions(self) -> list[Region]:
+        """The memory of the copies, for who watches accesses."""
+        found = []
+        for one in self._storages:
+            name = " and ".join(one.tensors)
+            covered = None if one.covered is None or bool(one.covered.all()) else one.covered
+            found.append(Region(name, one.buffer.data_ptr() + one.begin, one.size, len(one.pattern), covered))
+        return found
+
+    def unwritten(self, name: str) -> torch.Tensor:
+        """Which elements of a new output still hold its poison, on the CPU."""
+        one = next(one for one in self._storages if name in one.tensors)
+        poison = torch.tensor(one.pattern, dtype=torch.uint8, device=one.buffer.device)
+        return (one.bytes_of(one.tensors[name]) == poison).all(-1).cpu()
+
+    def changed_bands(self) -> list[Band]:
+        """Every band that was written to."""
+        return [band for one in self._storages for band in one.changed_bands()]
+
+    def put_back(self) -> None:
+        """Write the results into the case's own tensors."""
+        for one in self._storages:
+            one.put_back()
+
+
+def guard_all(tensors: Mapping[str, torch.Tensor], new: Sequence[str], poison: int = 0) -> Guarded:
+    """Guarded copies of ``tensors``; those that share a storage share the copy's. ``poison`` 0 or 1 chooses what new ones hold."""
+    groups: dict[object, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        address = tensor.untyped_storage().data_ptr()
+        groups.setdefault(address if address and tensor.numel() else name, {})[name] = tensor
+    return Guarded([_Storage(group, new, poison) for group in groups.values()])
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The first byte of the storage that a tensor's elements reach, and the one after the last."""
+    size = tensor.element_size()
+    start = tensor.storage_offset() * size
+    if not tensor.numel():
+        return start, start
+    return start, start + (sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1) * size  # noqa: B905
+
+
+def _strided(holder: torch.Tensor, tensor: torch.Tensor, shift: int) -> torch.Tensor:
+    """The bytes of ``tensor``'s elements in a holder of bytes, each once; its storage begins there at byte ``shift``."""
+    size = tensor.element_size()
+    shape = [count if step or not count else 1 for count, step in zip(tensor.shape, tensor.stride())]  # noqa: B905
+    steps = [step * size for step in tensor.stride()]
+    return holder.as_strided((*shape, size), (*steps, 1), shift + tensor.storage_offset() * size)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's whole storage as bytes."""
+    made = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return made.set_(tensor.untyped_storage())
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return _strided(_whole(tensor), tensor, 0)

@@ -1,0 +1,169 @@
+"""Shipped kernels with one fault each are caught by their own cases in Triton's interpreter; as shipped they pass."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .driver import REPOSITORY, Result, run_in
+
+SHIPPED = REPOSITORY / "specs" / "kernels"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``old`` becomes ``new`` in a kernel's file; the variant of the shipped spec that shows it, and as what."""
+
+    file: str
+    old: str
+    new: str
+    spec: str
+    variant: str
+    oracles: tuple[str, ...]
+
+
+FAULTS = {
+    "off_by_one_mask": Fault(
+        "add.py",
+        "inside = offsets < n",
+        "inside = offsets <= n",
+        "pointwise",
+        "add[n=300,add.BLOCK=64,float32,cpu]",
+        ("out-of-bounds",),
+    ),
+    "missing_mask": Fault(
+        "dropout.py",
+        "0.0), mask=inside)",
+        "0.0))",
+        "pointwise",
+        "dropout[n=100,p=0.25,seed=0,float32,cpu]",
+        ("out-of-bounds",),
+    ),
+    "wrong_stride": Fault(
+        "softmax.py",
+        "x_ptr + row * x_stride",
+        "x_ptr + row * columns",
+        "rows",
+        "softmax_sliced[softmax.num_warps=4,float32,cpu]",
+        ("out-of-bounds", "nonfinite"),
+    ),
+    "race_on_accumulation": Fault(
+        "histogram.py",
+        "tl.atomic_add(counts_ptr + x, 1, mask=inside & (x >= 0) & (x < bins))",
+        "tl.store(counts_ptr + x, tl.load(counts_ptr + x, mask=inside) + 1, mask=inside)",
+        "indexing",
+        "histogram[n=100,histogram.BLOCK=16,int64,cpu]",
+        ("race",),
+    ),
+    "unwritten_tail": Fault(
+        "add.py",
+        "inside = offsets < n",
+        "inside = offsets < n // 16 * 16",
+        "pointwise",
+        "add[n=300,add.BLOCK=64,float32,cpu]",
+        ("unwritten",),
+    ),
+    "wrong_accumulator": Fault(
+        "rms_norm.py",
+        "other=0.0).to(tl.float32)\n    w =",
+        "other=0.0)\n    w =",
+        "rows",
+        "rms_norm[columns=21,eps=1e-06,float16,cpu]",
+        ("value",),
+    ),
+    "int32_offset": Fault(
+        "segment_sum.py",
+        "tl.cast(row, tl.int64) * stride",
+        "row * stride",
+        "indexing",
+        "segment_sum_far[int8,cpu]",
+        ("out-of-bounds",),
+    ),
+    "missing_other": Fault(
+        "softmax.py",
+        ', other=-float("inf")',
+        "",
+        "rows",
+        "softmax[rows=3,columns=13,float32,cpu]",
+        ("nonfinite",),
+    ),
+    "swapped_grid": Fault(
+        "matmul.py",
+        "row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)\n    column = tl.program_id(1)",
+        "row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)\n    column = tl.program_id(0)",
+        "products",
+        "matmul[m=37,n=21,k=40,matmul.BLOCK_N=32,float32,cpu]",
+        ("unwritten",),
+    ),
+    "constant_baked_in": Fault(
+        "add.py",
+        "tl.program_id(0) * BLOCK",
+        "tl.program_id(0) * 64",
+        "pointwise",
+        "add[n=300,add.BLOCK=128,float32,cpu]",
+        ("unwritten",),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run: every fault in a folder of its own, and the same variants as shipped."""
+    pytest.importorskip("triton")
+    folder = tmp_path_factory.mktemp("kernels")
+    nodes = []
+    for name, fault in FAULTS.items():
+        shutil.copytree(SHIPPED, folder / name)
+        path = folder / name / fault.file
+        text = path.read_text(encoding="utf-8")
+        assert text.count(fault.old) == 1, f"{name}: the shipped {fault.file} has changed"
+        path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+        nodes.append(f"{name}/{fault.spec}.spec.yaml::{fault.variant}@triton")
+    shutil.copytree(SHIPPED, folder / "clean")
+    nodes += dict.fromkeys(f"clean/{f.spec}.spec.yaml::{f.variant}@triton" for f in FAULTS.values())
+    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", "cpu", *nodes)
+
+
+def verdict(ran: Result, folder: str, fault: Fault) -> dict[str, object]:
+    wanted = f"{folder}/{fault.spec}.spec.yaml::{fault.variant}@triton"
+    return next(e for e in ran.events if e["event"] == "variant-finished" and e["id"] == wanted)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_caught(ran: Result, name: str) -> None:
+    event = verdict(ran, name, FAULTS[name])
+    assert event["verdict"] == "FAIL", event["reason"]
+    assert set(FAULTS[name].oracles) <= set(event["oracles"])  # type: ignore[call-overload]
+    assert event["stage"] == "backend"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_its_twin_passes(ran: Result, name: str) -> None:
+    event = verdict(ran, "clean", FAULTS[name])
+    assert event["verdict"] == "PASS", event["reason"]
+
+
+def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    fault = FAULTS["off_by_one_mask"]
+    shutil.copytree(SHIPPED, tmp_path / "k")
+    path = tmp_path / "k" / fault.file
+    path.write_text(path.read_text(encoding="utf-8").replace(fault.old, fault.new), encoding="utf-8")
+    case = [f"k/{fault.spec}.spec.yaml::add_between", "--backend", "triton", "--device", "cpu"]
+    done = run_in(tmp_path, "reduce", *case, "--allow-python", "-j", 2, "--output", "small", "--budget", 60)
+    assert done.code == 0 and "4 -> 1 operators" in done.out, done.out + done.err
+    assert "signature: out-of-bounds at backend" in done.out
+    again = run_in(tmp_path, "diagnose", "small/case.spec.yaml", "--allow-python", "--backend", "triton", "-j", 2)
+    assert again.code == 1 and "compiles nothing that could be bisected" in again.out, again.out + again.err
+
+
+def test_a_finding_names_the_line_of_the_kernel(ran: Result) -> None:
+    event = verdict(ran, "off_by_one_mask", FAULTS["off_by_one_mask"])
+    first = event["findings"][0]  # type: ignore[index]
+    file, line, _ = first["place"].rsplit(":", 2)
+    assert Path(file).name == "add.py"
+    assert "tl.load" in Path(file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+    assert "add.py" in ran.out
