@@ -192,6 +192,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="only about N variants, evenly spread")
     parser.add_argument("-k", dest="select", metavar="EXPR", help="only variants that match, as for runner run")
     arguments = parser.parse_args(argv)
+    arguments.events, arguments.results = arguments.events.resolve(), arguments.results.resolve()
+    if os.sep in arguments.python:
+        arguments.python = os.path.abspath(arguments.python)  # not resolved: an environment's python is a link
+    os.chdir(HERE.parent)  # a script names its case's file as seen from here
     try:
         chosen = variants(arguments.select, arguments.sample)
         runs = read_wanted(arguments.events)
