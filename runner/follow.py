@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.builder.source import Source
 from runner.diagnose import interpret, policies
-from runner.diagnose.stages import stage_of
+from runner.diagnose.stages import in_order, stage_of
 from runner.diagnostics import shown_path
 from runner.engine.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.engine.messages import Outcome
@@ -108,7 +108,7 @@ class Follow:
         """The ladder as words: each stage ``ok`` or its oracles."""
         if not self.seen:
             return {}
-        seen = {**self.seen, stage_of(self.planned.variant.backend.backend): self.findings}
+        seen = in_order({**self.seen, stage_of(self.planned.variant.backend.backend): self.findings})
         return {stage: " ".join(dict.fromkeys(f.oracle for f in found)) or "ok" for stage, found in seen.items()}
 
 

@@ -24,8 +24,9 @@ Script = Callable[[Job, str], dict[str, Any]]
 class FakeEngine:
     """Ends jobs as scripted, one at a time."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, place: int = 0) -> None:
         self.script, self.jobs, self.queue = script, [], []  # type: ignore[var-annotated]
+        self.place = place  # of the job in the queue that ends next
 
     def submit(self, job: Job) -> None:
         assert job.key not in [queued.key for queued in self.queue]
@@ -34,7 +35,7 @@ class FakeEngine:
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         assert self.queue, "the session waits for nothing"
-        job = self.queue.pop(0)
+        job = self.queue.pop(self.place)
         said = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
         record = {key: said.pop(key) for key in ("findings", "trust", "labels", "notes") if key in said}
         return [Outcome(job, result=record, **said)]
@@ -102,6 +103,13 @@ def test_a_failure_climbs_the_ladder_and_is_located(one: list[Variant]) -> None:
     assert (event.verdict, event.stage, event.oracles) == ("FAIL", "decomposition", ("value",))
     assert event.stages == {"dynamo": "ok", "aot": "ok", "decomposition": "value", "inductor": "value"}
     assert event.repro.startswith("runner run ")
+
+
+def test_the_ladder_reads_from_the_bottom_up_whichever_stage_answers_first(one: list[Variant]) -> None:
+    planned, events = plan(one, [environment("2.13.0")]), []  # type: ignore[var-annotated]
+    engine = FakeEngine(only("main", **wrong()), place=-1)
+    Session(planned, engine, [events.append], Options()).run()
+    assert [*verdicts(events)[0].stages] == ["dynamo", "aot", "decomposition", "inductor"]
 
 
 def test_what_only_the_backend_itself_shows_is_its_own(one: list[Variant]) -> None:

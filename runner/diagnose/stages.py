@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from runner.engine.events import Finding
 from runner.spec.model import KERNEL_BACKENDS
+
+T = TypeVar("T")
 
 LADDER = (
     ("dynamo", "eager"),
@@ -41,6 +44,11 @@ GROUPS = {
     **dict.fromkeys(("graph-break", "graphs", "recompile"), "capture"),
 }
 """Oracles that are one kind of failure: a wrong error at one stage and a missing one at the next have one cause."""
+
+
+def in_order(stages: Mapping[str, T]) -> dict[str, T]:
+    """The same, from the bottom of the ladder up, and what is no stage of torch's last: answers come in any order."""
+    return {stage: stages[stage] for stage in (*STAGES, *stages) if stage in stages}
 
 
 def stage_of(backend: str) -> str:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from runner.diagnose.stages import in_order
 from runner.diagnostics import Span, caret, source_line
 from runner.engine.events import Finding, VariantFinished
 from runner.report.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, shown_file, tail_lines
-
-STAGES = ("dynamo", "aot", "decomposition", "inductor", "backend")
-"""The ladder from the bottom up. A journal may have lost the order of its keys, the strip must not."""
 
 Source = Callable[[str, int], str]
 """How a line of a file is read: (path, line number) to its text, empty when it cannot be had."""
@@ -73,8 +71,7 @@ def location(place: Span, source: Source = source_line) -> list[str]:
 
 def ladder(stages: Mapping[str, str]) -> str:
     """``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
-    order = [stage for stage in STAGES if stage in stages] + [stage for stage in stages if stage not in STAGES]
-    return one_line(" · ".join(f"{stage} {_words(stages[stage])}" for stage in order))
+    return one_line(" · ".join(f"{stage} {_words(said)}" for stage, said in in_order(stages).items()))
 
 
 def _words(value: Any) -> str:

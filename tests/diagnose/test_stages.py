@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.diagnose.stages import LADDER, STAGES, below, contains, locate, stage_of
+from runner.diagnose.stages import LADDER, STAGES, below, contains, in_order, locate, stage_of
 from tests.handmade import finding
 
 
@@ -74,3 +74,8 @@ def test_an_earlier_stage_counts_even_if_the_one_after_it_passes() -> None:
 def test_a_launched_kernel_has_no_ladder(backend: str) -> None:
     assert (stage_of(backend), below(backend)) == ("backend", [])
     assert contains(backend, "backend") and not any(contains(backend, stage) for stage in STAGES)
+
+
+def test_a_ladder_goes_from_the_bottom_up_whatever_answered_first() -> None:
+    answered = {"inductor": "value", "backend": "ok", "aot": "ok", "dynamo": "ok"}
+    assert [*in_order(answered).items()] == [("dynamo", "ok"), ("aot", "ok"), ("inductor", "value"), ("backend", "ok")]
