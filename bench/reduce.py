@@ -1,7 +1,8 @@
 """Does the reducer end small, and soon? Ten chains of 20 operators around a planted bug, or every failure of the corpus.
 
     python bench/reduce.py [-k WORD] [--seed N] [-j N]
-    python bench/reduce.py --corpus [-k EXPR] [--budget TIME]
+    runner run suites/regressions.suite.yaml --no-known --allow-python --events log.jsonl
+    python bench/reduce.py --corpus log.jsonl [-k EXPR] [--budget TIME]
 
 The chains: two compile crashes, wrong values, wrong gradients, lost mutations and strides each, of tensors of 64 x 64. For
 each: operators and elements before and after, the operators that the bug needs, runs and seconds from a cold start of the
@@ -9,12 +10,14 @@ workers (the kernel cache is the bench's own, and a first compile has filled it 
 Exits with 1 when one of the targets is missed: at most 2 operators besides those needed, no tensor of more than 8 elements,
 the same signature by a verdict of its own, a file that validates, a median under 60 s.
 
-The corpus: every failing variant of the regression suite, each with a budget. Exits with 1 if any ends larger than it began.
+The corpus: every variant of the regression suite that fails in that run, each with a budget. Exits with 1 if any ends larger
+than it began.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import statistics
@@ -110,7 +113,7 @@ NEEDED = {"value_log1p": 1, "mutation_add": 1}
 def main() -> int:
     """Run one of the two; 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", action="store_true")
+    parser.add_argument("--corpus", type=Path, metavar="LOG", help="the journal of a run of the regression suite")
     parser.add_argument("-k", dest="select", default="", help="chains whose name holds this; with --corpus a selection")
     parser.add_argument("--seed", type=int, default=0, help="of the chains (default: 0)")
     parser.add_argument("-j", "--jobs", type=int, default=2)
@@ -162,7 +165,10 @@ def chains(arguments: argparse.Namespace, here: Environment, folder: Path) -> in
 def corpus(arguments: argparse.Namespace, here: Environment, folder: Path) -> int:
     """Every failing variant of the regression suite."""
     wanted = parse(arguments.select) if arguments.select else None
-    variants = [v for v in load([str(SUITE)], allow_python=True).variants if wanted is None or wanted(v)]
+    failing = failures(arguments.corpus)
+    variants = [v for v in load([str(SUITE)], allow_python=True).variants if name_of(v.id) in failing]
+    assert len(variants) == len(failing), f"{arguments.corpus} is not of this suite"
+    variants = [variant for variant in variants if wanted is None or wanted(variant)]
     rows, larger = [], []
     for variant in variants:
         try:
@@ -184,6 +190,21 @@ def corpus(arguments: argparse.Namespace, here: Environment, folder: Path) -> in
     print(tabulate(rows, headers=headers))
     print("larger: " + "; ".join(larger) if larger else f"{len(rows)} failures, none ended larger than it began")
     return 1 if larger else 0
+
+
+def failures(log: Path) -> set[str]:
+    """The variants with a red verdict of the compiler's own."""
+    events = map(json.loads, log.read_text(encoding="utf-8").splitlines())
+    return {
+        name_of(one["id"])
+        for one in events
+        if one["event"] == "variant-finished" and one["verdict"] in ("FAIL", "ERROR")
+    }
+
+
+def name_of(variant: str) -> str:
+    """An id without the folder that the run was started from."""
+    return variant.rpartition("/")[2]
 
 
 def written(text: str, path: Path, backend: str) -> Variant:

@@ -23,10 +23,11 @@ from typing import Any
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.policies import PRECISION, RANDOM, ULPS, is_small, low_precision
 from runner.diagnose.signature import shows
-from runner.diagnose.similar import plain, steps_of
+from runner.diagnose.similar import plain
 from runner.engine.events import Finding
 from runner.spec.model import Step, Variant
 from runner.spec.versions import release_of
+from runner.spec.walk import all_steps
 from runner.verdict import applies, explains, ranked
 
 NEWEST = "2.13"
@@ -215,7 +216,7 @@ def no_indices(facts: Facts) -> Check:
     """No indices of max, min and the like are compared: ties may be broken otherwise."""
     rule = "no indices of max, min, sort or topk are compared"
     finding = facts.speaking
-    used = sorted({step.operator for step in steps_of(facts.variant.case.chain) if _gives_indices(step)})
+    used = sorted({step.operator for step in all_steps(facts.variant.case.chain) if _gives_indices(step)})
     whole = finding is not None and finding.oracle == "value" and not facts.rounded
     compared = bool(used) and facts.values and whole
     fact = f"integers differ, and the case uses {', '.join(used)}" if compared else "none is"

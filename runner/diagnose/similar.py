@@ -13,7 +13,6 @@ rewards. What shares neither an operator nor an exception is no match at all.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +27,9 @@ from runner.engine.events import Finding
 from runner.exits import NOTHING, UsageError
 from runner.report.text import one_line
 from runner.spec.limits import Limits
-from runner.spec.model import Step, Variant
+from runner.spec.model import Variant
 from runner.spec.read import PathError, Reader
+from runner.spec.walk import all_steps
 from runner.verdict import COMPILER_OWN, ranked
 
 SHOWN = 10
@@ -198,19 +198,7 @@ def _named(text: str) -> Iterator[str]:
 
 def operators_of(chain: Iterable[Any]) -> frozenset[str]:
     """The operators of a chain and of all that is inside it, without namespaces; see ``plain``."""
-    return frozenset(plain(step.operator) for step in steps_of(chain))
-
-
-def steps_of(value: Any) -> Iterator[Step]:
-    """Every step in a chain: those in blocks and in functions among the arguments too."""
-    if isinstance(value, Step):
-        yield value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from steps_of(getattr(value, field.name))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from steps_of(item)
+    return frozenset(plain(step.operator) for step in all_steps(chain))
 
 
 def plain(operator: str) -> str:

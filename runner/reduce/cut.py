@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from runner.builder.scope import python_name
 from runner.reduce.facts import Fact, made_like, part, references
 from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute, substitute_nodes
 from runner.spec.model import Call, Case, Input, Items, Node, Ref, Step, Table, Value, With
-from runner.spec.walk import change_nodes, names_made, names_used, parts_of, values_of
+from runner.spec.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
 
 INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
 """What a new input is called, whichever is free."""
@@ -269,25 +269,13 @@ def _tidy_once(case: Case) -> Case:
         inputs=inputs,
         calls=calls,
         state=state,
-        chain=_named_if_used(case.chain, lambda name: name in used or name.startswith("self."), used | called),
+        chain=map_steps(case.chain, lambda step: _named_if_used(step, used, used | called)),
     )
 
 
-def _named_if_used(nodes: Iterable[Node], keep: Callable[[str], bool], used: Collection[str]) -> tuple[Node, ...]:
-    made: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Step):
-            out = tuple(name if keep(name) else PREVIOUS for name in node.out)
-            node = (
-                replace(node, out=out) if any(name != PREVIOUS for name in out) else replace(node, out=(), unpack=False)
-            )
-            if node.id is not None and f"self.{node.id}" not in used:
-                node = replace(node, id=None)
-        elif isinstance(node, With):
-            node = replace(node, chain=_named_if_used(node.chain, keep, used))
-        else:
-            node = replace(
-                node, do=_named_if_used(node.do, keep, used), otherwise=_named_if_used(node.otherwise, keep, used)
-            )
-        made.append(node)
-    return tuple(made)
+def _named_if_used(step: Step, used: Collection[str], referred: Collection[str]) -> Step:
+    """The step without the names that nobody speaks of; ``referred`` are those that references or calls speak of."""
+    out = tuple(name if name in used or name.startswith("self.") else PREVIOUS for name in step.out)
+    named = any(name != PREVIOUS for name in out)
+    step = replace(step, out=out) if named else replace(step, out=(), unpack=False)
+    return replace(step, id=None) if step.id is not None and f"self.{step.id}" not in referred else step

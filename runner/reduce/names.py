@@ -19,18 +19,25 @@ from runner.spec.model import (
     Function,
     If,
     Index,
-    Items,
     Literal,
     Node,
     Ref,
     Step,
-    Table,
-    TensorLiteral,
     Value,
     With,
 )
 from runner.spec.values import RESERVED
-from runner.spec.walk import names_made, names_used, parts_of, values_of
+from runner.spec.walk import (
+    change_entry,
+    map_nodes,
+    map_step,
+    map_steps,
+    map_value,
+    names_made,
+    names_used,
+    parts_of,
+    values_of,
+)
 
 Names = Mapping[str, Value]
 PREVIOUS = "_"
@@ -59,48 +66,23 @@ def substitute(value: Value, names: Names) -> Value:
     if isinstance(value, Arithmetic):
         return _arithmetic(value, names)
     if isinstance(value, Index):
-        return replace(value, entries=tuple(_entry(entry, names) for entry in value.entries))
-    if isinstance(value, Items):
-        return Items(tuple(substitute(item, names) for item in value.items))
-    if isinstance(value, Table):
-        return Table(tuple((key, substitute(item, names)) for key, item in value.items))
-    if isinstance(value, TensorLiteral):
-        options = tuple((key, substitute(option, names)) for key, option in value.options)
-        return replace(value, value=substitute(value.value, names), options=options)
+        return replace(
+            value, entries=tuple(change_entry(entry, lambda part: _entry(part, names)) for entry in value.entries)
+        )
     if isinstance(value, Function):
         own = {PREVIOUS, *value.args, *names_made(value.chain)}
-        inner = {name: other for name, other in names.items() if name not in own}
-        result = None if value.result is None else substitute(value.result, inner)
-        return replace(value, chain=substitute_nodes(value.chain, inner), result=result)
-    return value
+        names = {name: other for name, other in names.items() if name not in own}
+    return map_value(value, lambda part: substitute(part, names))
 
 
 def substitute_step(step: Step, names: Names) -> Step:
     """As ``substitute``, in all arguments of a step."""
-    call = None if step.call is None else _arguments(step.call, names)
-    return replace(step, arguments=_arguments(step.arguments, names), call=call)
+    return map_step(step, lambda value: substitute(value, names))
 
 
 def substitute_nodes(nodes: Iterable[Node], names: Names) -> tuple[Node, ...]:
     """As ``substitute``, in a whole chain."""
-    made: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Step):
-            made.append(substitute_step(node, names))
-        elif isinstance(node, With):
-            contexts = tuple(substitute_step(step, names) for step in node.contexts)
-            made.append(replace(node, contexts=contexts, chain=substitute_nodes(node.chain, names)))
-        else:
-            do, otherwise = substitute_nodes(node.do, names), substitute_nodes(node.otherwise, names)
-            made.append(replace(node, condition=substitute(node.condition, names), do=do, otherwise=otherwise))
-    return tuple(made)
-
-
-def _arguments(arguments: Arguments, names: Names) -> Arguments:
-    positional = tuple(substitute(value, names) for value in arguments.positional)
-    return replace(
-        arguments, positional=positional, keywords=tuple((k, substitute(v, names)) for k, v in arguments.keywords)
-    )
+    return map_nodes(nodes, lambda value: substitute(value, names))
 
 
 def _referred(ref: Ref, names: Names) -> Value:
@@ -127,11 +109,8 @@ def _text(value: Value) -> str:
     return repr(value.value) if isinstance(value, Literal) and isinstance(value.value, int | float) else ""
 
 
-def _entry(entry: Any, names: Names) -> Any:
-    if isinstance(entry, tuple | list):
-        return type(entry)(_entry(part, names) for part in entry)
-    if not isinstance(entry, Ref | Arithmetic):
-        return entry
+def _entry(entry: Ref | Arithmetic, names: Names) -> Any:
+    """What stands for an entry of an index, which is an integer or nothing where a value is a literal."""
     found = substitute(entry, names)
     if isinstance(found, Literal):
         return found.value if found.value is None or isinstance(found.value, int) else entry
@@ -249,7 +228,7 @@ def unnamed(case: Case) -> Case:
         chain, result = _first_input(chain, result, passed[0], case.span)
     if isinstance(result, Ref) and result.name == PREVIOUS and not result.path:
         result = None
-    return replace(case, chain=_bare(chain), result=result)
+    return replace(case, chain=map_steps(chain, _bare_step), result=result)
 
 
 def _mentions(values: Iterable[Value]) -> Iterator[str]:
@@ -317,19 +296,6 @@ def _first_input(
 def _in_functions(nodes: Iterable[Node], name: str) -> bool:
     """Whether a function speaks of the name: ``$_`` is another value in it."""
     return any(name in names_used(parts_of(value)) for value in values_of(tuple(nodes)) if isinstance(value, Function))
-
-
-def _bare(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    made: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Step):
-            node = _bare_step(node)
-        elif isinstance(node, With):
-            node = replace(node, chain=_bare(node.chain))
-        else:
-            node = replace(node, do=_bare(node.do), otherwise=_bare(node.otherwise))
-        made.append(node)
-    return tuple(made)
 
 
 def _bare_step(step: Step) -> Step:

@@ -16,11 +16,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, Facts, check
-from runner.diagnose.similar import Match, steps_of
+from runner.diagnose.similar import Match
 from runner.diagnose.stages import LADDER
 from runner.report.failure import layout, number
 from runner.report.text import cap, clean, one_line
 from runner.spec.model import Variant
+from runner.spec.walk import all_steps
 from runner.verdict import ranked
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _blame(diagnosis: Diagnosis) -> str:
 
 def _named(variant: Variant, count: int, quote: str = "") -> str:
     """The operators of a variant, each once, in order."""
-    names = list(dict.fromkeys(step.operator for step in steps_of(variant.case.chain))) or [variant.case.name]
+    names = list(dict.fromkeys(step.operator for step in all_steps(variant.case.chain))) or [variant.case.name]
     more = f" and {len(names) - count} more" if len(names) > count else ""
     return ", ".join(f"{quote}{name}{quote}" for name in names[:count]) + more
 

@@ -13,17 +13,12 @@ from runner.spec.inputs import dtype_name
 from runner.spec.model import (
     DTYPES,
     Arithmetic,
-    Function,
-    If,
-    Items,
     Kernel,
     Literal,
     Output,
     Ref,
     Step,
-    Table,
     Value,
-    With,
 )
 from runner.spec.model import Node as ChainNode
 from runner.spec.problems import Problems, within
@@ -33,6 +28,7 @@ from runner.spec.source import Node, Scalar
 from runner.spec.source import Sequence as SequenceNode
 from runner.spec.steps import parse_chain
 from runner.spec.values import RESERVED, is_name, parse_value
+from runner.spec.walk import all_steps
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Constants that Triton takes at a launch besides the kernel's own."""
@@ -67,7 +63,8 @@ def launched(
 
 def broken(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
     """Whether a chain launches a kernel that was declared with errors."""
-    return any(kernels.get(step.operator.removeprefix("triton."), 0) is None for step in launches(chain))
+    wrong = {name for name, kernel in kernels.items() if kernel is None}
+    return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
 
 
 def constant_axes(
@@ -93,28 +90,7 @@ def constant_axes(
 
 def launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
     """The steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
-    for node in chain:
-        if isinstance(node, With):
-            yield from launches(node.chain)
-        elif isinstance(node, If):
-            yield from launches((*node.do, *node.otherwise))
-        else:
-            if node.operator.startswith("triton."):
-                yield node
-            values = [*node.arguments.positional, *(value for _, value in node.arguments.keywords)]
-            yield from launches(step for value in values for step in _inner(value))
-
-
-def _inner(value: Value) -> Iterator[ChainNode]:
-    """The steps of functions within a value."""
-    if isinstance(value, Function):
-        yield from value.chain
-    elif isinstance(value, Items):
-        for item in value.items:
-            yield from _inner(item)
-    elif isinstance(value, Table):
-        for _, item in value.items:
-            yield from _inner(item)
+    return (step for step in all_steps(chain) if step.operator.startswith("triton."))
 
 
 class _Reader:

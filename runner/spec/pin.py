@@ -20,7 +20,7 @@ from runner.spec.model import (
     Value,
     Variant,
 )
-from runner.spec.walk import change_input, change_nodes, change_value, names_made
+from runner.spec.walk import change_entry, change_input, change_nodes, change_value, names_made
 
 
 class _Unfit(Exception):
@@ -125,7 +125,7 @@ class _Put:
                 raise _Unfit
             return Literal(self.params[value.name])
         if isinstance(value, Index):
-            return replace(value, entries=tuple(map(self._entry, value.entries)))
+            return replace(value, entries=tuple(change_entry(entry, self._entry) for entry in value.entries))
         if isinstance(value, Arithmetic):
             return self._number(value)
         return value
@@ -140,12 +140,8 @@ class _Put:
         except expr.ExpressionError as error:
             raise _Unfit from error
 
-    def _entry(self, entry: Any) -> Any:
+    def _entry(self, entry: Ref | Arithmetic) -> Any:
         """An entry of an index, which holds integers where a value is a literal."""
-        if isinstance(entry, tuple | list):
-            return type(entry)(map(self._entry, entry))
-        if not isinstance(entry, Ref | Arithmetic):
-            return entry
         put = self(entry)
         if not isinstance(put, Literal):
             return put

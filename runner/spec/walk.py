@@ -27,48 +27,71 @@ from runner.spec.model import (
 Change = Callable[[Value], Value]
 
 
-def change_value(value: Value, change: Change) -> Value:
-    """The value with ``change`` applied to its parts and then to itself; entries of an index are the change's to see to."""
+def map_value(value: Value, change: Change) -> Value:
+    """The value with each of its parts changed, and itself as it is; entries of an index are the change's to see to."""
     if isinstance(value, Items):
-        value = Items(tuple(change_value(item, change) for item in value.items))
-    elif isinstance(value, Table):
-        value = Table(tuple((key, change_value(item, change)) for key, item in value.items))
-    elif isinstance(value, TensorLiteral):
-        options = tuple((key, change_value(option, change)) for key, option in value.options)
-        value = replace(value, value=change_value(value.value, change), options=options)
-    elif isinstance(value, Function):
-        result = None if value.result is None else change_value(value.result, change)
-        value = replace(value, chain=change_nodes(value.chain, change), result=result)
-    return change(value)
+        return Items(tuple(map(change, value.items)))
+    if isinstance(value, Table):
+        return Table(tuple((key, change(item)) for key, item in value.items))
+    if isinstance(value, TensorLiteral):
+        options = tuple((key, change(option)) for key, option in value.options)
+        return replace(value, value=change(value.value), options=options)
+    if isinstance(value, Function):
+        result = None if value.result is None else change(value.result)
+        return replace(value, chain=map_nodes(value.chain, change), result=result)
+    return value
 
 
-def change_arguments(arguments: Arguments, change: Change) -> Arguments:
-    """The arguments with every value changed."""
-    positional = tuple(change_value(value, change) for value in arguments.positional)
-    keywords = tuple((key, change_value(value, change)) for key, value in arguments.keywords)
-    return replace(arguments, positional=positional, keywords=keywords)
+def map_step(step: Step, change: Change) -> Step:
+    """The step with each of its arguments changed."""
+    call = None if step.call is None else _arguments(step.call, change)
+    return replace(step, arguments=_arguments(step.arguments, change), call=call)
 
 
-def change_step(step: Step, change: Change) -> Step:
-    """The step with every value of its arguments changed."""
-    call = None if step.call is None else change_arguments(step.call, change)
-    return replace(step, arguments=change_arguments(step.arguments, change), call=call)
+def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
+    """The chain with each argument of its steps and blocks changed."""
+    return map_steps(nodes, lambda step: map_step(step, change), change)
+
+
+def map_steps(
+    nodes: Iterable[Node], change: Callable[[Step], Step], condition: Change | None = None
+) -> tuple[Node, ...]:
+    """The chain with each step changed, in its blocks too; with ``condition`` also contexts, and conditions by it."""
+    made: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Step):
+            made.append(change(node))
+            continue
+        if isinstance(node, With):
+            node = replace(node, chain=map_steps(node.chain, change, condition))
+            made.append(replace(node, contexts=tuple(map(change, node.contexts))) if condition else node)
+            continue
+        do, otherwise = (map_steps(branch, change, condition) for branch in (node.do, node.otherwise))
+        node = replace(node, do=do, otherwise=otherwise)
+        made.append(replace(node, condition=condition(node.condition)) if condition else node)
+    return tuple(made)
+
+
+def change_value(value: Value, change: Change) -> Value:
+    """The value with ``change`` applied to its parts, theirs first, and then to itself."""
+    return change(map_value(value, lambda part: change_value(part, change)))
 
 
 def change_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
     """The chain with every value changed, in blocks and functions too."""
-    made: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Step):
-            made.append(change_step(node, change))
-        elif isinstance(node, With):
-            contexts = tuple(change_step(step, change) for step in node.contexts)
-            made.append(replace(node, contexts=contexts, chain=change_nodes(node.chain, change)))
-        else:
-            condition = change_value(node.condition, change)
-            do, otherwise = change_nodes(node.do, change), change_nodes(node.otherwise, change)
-            made.append(replace(node, condition=condition, do=do, otherwise=otherwise))
-    return tuple(made)
+    return map_nodes(nodes, lambda value: change_value(value, change))
+
+
+def change_entry(entry: Any, change: Callable[[Ref | Arithmetic], Any]) -> Any:
+    """An entry of an index with ``change`` applied to the references and the arithmetic in it."""
+    if isinstance(entry, tuple | list):
+        return type(entry)(change_entry(part, change) for part in entry)
+    return change(entry) if isinstance(entry, Ref | Arithmetic) else entry
+
+
+def _arguments(arguments: Arguments, change: Change) -> Arguments:
+    keywords = tuple((key, change(value)) for key, value in arguments.keywords)
+    return replace(arguments, positional=tuple(map(change, arguments.positional)), keywords=keywords)
 
 
 def change_input(item: Input, change: Change) -> Input:
@@ -82,6 +105,34 @@ def change_input(item: Input, change: Change) -> Input:
         items=tuple(change_input(part, change) for part in item.items),
         layout=change_nodes(item.layout, change),
     )
+
+
+def all_steps(nodes: Iterable[Node]) -> Iterator[Step]:
+    """Every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
+    for node in nodes:
+        if isinstance(node, With):
+            yield from all_steps((*node.contexts, *node.chain))
+        elif isinstance(node, If):
+            yield from _steps_within(node.condition)
+            yield from all_steps((*node.do, *node.otherwise))
+        else:
+            yield node
+            for arguments in (node.arguments, node.call):
+                if arguments is not None:
+                    for value in (*arguments.positional, *(value for _, value in arguments.keywords)):
+                        yield from _steps_within(value)
+
+
+def _steps_within(value: Value | None) -> Iterator[Step]:
+    """The steps of the functions in a value."""
+    if isinstance(value, Function):
+        yield from all_steps(value.chain)
+        yield from _steps_within(value.result)
+    elif isinstance(value, Items | Table | TensorLiteral):
+        parts: list[Value] = []
+        map_value(value, lambda part: parts.append(part) or part)  # type: ignore[func-returns-value]
+        for part in parts:
+            yield from _steps_within(part)
 
 
 def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
