@@ -29,8 +29,9 @@ def set_num_threads(count): pass
 ENTRY = """
 import os, resource, sys
 def run_job(job, send):
-    import runner
+    import gc, runner
     return {
+        "collects": gc.isenabled(), "frozen": gc.get_freeze_count(),
         "path": sys.path, "modules": sorted(m for m in sys.modules if m.partition(".")[0] == "runner"),
         "runner": getattr(runner, "__file__", None), "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
         "session": os.getsid(0) == os.getpid(), "stdin": sys.stdin.read(),
@@ -112,6 +113,7 @@ def test_a_job_is_alone_and_finds_only_the_worker(control: Control, tmp_path: Pa
     record = read(child)["outcome"]
     assert read(control.server) == {"exit": forked["forked"], "status": 0, "ticket": 7, "job": "k"}
     assert record["core"] == 0 and record["session"] and record["stdin"] == ""
+    assert record["collects"] and record["frozen"] > 1000
     assert str(MAIN.parent) not in record["path"] and "" not in record["path"]
     assert (
         record["runner"] is None and "runner.worker.server" in record["modules"]
