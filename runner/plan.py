@@ -12,7 +12,7 @@ from typing import Any
 from runner.builder.source import Source
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
-from runner.spec.model import KERNEL_BACKENDS, Backend, Variant
+from runner.spec.model import KERNEL_BACKENDS, LAUNCH, Backend, Variant
 from runner.spec.select import Predicate
 from runner.spec.versions import matches
 
@@ -74,7 +74,7 @@ def skip_reason(planned: Planned) -> str:
     launches = variant.backend.backend in KERNEL_BACKENDS
     if launches and not variant.case.kernels:
         return "this case launches no Triton kernel"
-    if kind == "cpu" and variant.case.kernels and variant.backend.backend != "triton":
+    if kind == "cpu" and variant.case.kernels and variant.backend.backend != LAUNCH:
         return "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
     if kind == "cuda" and environment.build.endswith("+cpu"):
         return f"no device cuda: torch {environment.build} is built for the CPU alone"
@@ -132,7 +132,7 @@ def job(
 
 def variables_of(variant: Variant, backend: str | None = None) -> Mapping[str, str]:
     """What must stand in the environment of a process before it runs a variant."""
-    return INTERPRET if (backend or variant.backend.backend) == "triton" and variant.device == "cpu" else {}
+    return INTERPRET if (backend or variant.backend.backend) == LAUNCH and variant.device == "cpu" else {}
 
 
 def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:

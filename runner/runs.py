@@ -36,6 +36,27 @@ def new_folder() -> tuple[Path, str]:
         return folder, f"cannot keep runs here ({error.strerror}); this one is in {folder}"
 
 
+def output_folder(asked: str | None, name: str) -> Path:
+    """The folder of ``--output``, which must be new or empty, or else ``name`` in a new run's folder; absolute.
+
+    Raises:
+        UsageError: there is something in it, or it cannot be made.
+    """
+    if asked is None:
+        base, warning = new_folder()
+        if warning:
+            print(f"runner: {warning}", file=sys.stderr)
+        asked = str(base / name)
+    folder = Path(asked)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"--output {folder}: there is something in it; name another folder, or remove this one")
+    except OSError as error:
+        raise UsageError(f"--output {folder}: {error.strerror}") from None
+    return folder.resolve()
+
+
 def make_latest(folder: Path) -> None:
     """Let ``latest`` mean this run, now that its journal has begun. A run that is kept elsewhere is not."""
     base = Path(FOLDER)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.diagnose.diagnosis import Ablation
-from runner.diagnose.lab import LAUNCH, Answer, Lab
+from runner.diagnose.lab import Answer, Lab
 from runner.diagnose.policies import PRECISION, RANDOM
 from runner.diagnose.signature import Signature, shows
 from runner.engine.messages import Job
 from runner.plan import THREADS, Planned, skip_reason
-from runner.spec.model import Grad, Variant
+from runner.spec.model import LAUNCH, Grad, Variant
 from runner.verdict import headline, ranked
 
 _INDUCTOR = "torch._inductor.config."

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from runner.diagnose import interpret
 from runner.diagnose.diagnosis import Culprit
-from runner.diagnose.lab import LAUNCH, Lab
+from runner.diagnose.lab import Lab
 from runner.diagnose.signature import Signature, signature_of
 from runner.diagnose.stages import GROUPS, LADDER
 from runner.engine.events import Finding
 from runner.engine.messages import Job, Outcome
+from runner.spec.model import LAUNCH
 
 SECONDS = 60.0
 """One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""

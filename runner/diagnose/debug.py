@@ -20,10 +20,9 @@ from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_k
 from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.repro import script
 from runner.engine.messages import Outcome
-from runner.exits import UsageError
 from runner.plan import TIMEOUT
 from runner.report.text import clean, one_line, plural
-from runner.runs import new_folder
+from runner.runs import output_folder
 from runner.spec.model import Variant
 
 WITHOUT_CACHES = 120.0
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
 
         return int(record(arguments, variant))
     refuse_launches(variant, "debug")
-    folder = _folder(arguments.output)
+    folder = output_folder(arguments.output, "debug")
     progress = Progress()
     said = f"compiling {variant.id} without caches"
     with Lab.of(arguments, variant, slots=1) as lab:
@@ -67,22 +66,6 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     write_index(folder, document)
     print(render(document, folder))
     return exits.OK
-
-
-def _folder(asked: str | None) -> Path:
-    """A folder with nothing in it.
-
-    Raises:
-        UsageError: there is something in it, or it cannot be made.
-    """
-    folder = Path(asked) if asked else new_folder()[0] / "debug"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UsageError(f"--output {folder}: there is something in it; name another folder, or remove this one")
-    except OSError as error:
-        raise UsageError(f"--output {folder}: {error.strerror}") from None
-    return folder.resolve()
 
 
 def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> dict[str, Any]:

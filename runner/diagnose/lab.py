@@ -23,9 +23,7 @@ from runner.exits import UsageError
 from runner.plan import Environment, Planned, job, skip_reason, warmth
 from runner.session import Options, Session
 from runner.spec.limits import Limits
-from runner.spec.model import KERNEL_BACKENDS, Variant
-
-LAUNCH, COMPILED_LAUNCH = KERNEL_BACKENDS
+from runner.spec.model import COMPILED_LAUNCH, LAUNCH, Variant
 
 
 @dataclass(frozen=True, slots=True)

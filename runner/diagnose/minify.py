@@ -15,10 +15,12 @@ from runner.diagnose import interpret
 from runner.diagnose.lab import Lab, Progress, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnose.signature import signature_of
+from runner.diagnostics import shown_path
 from runner.engine.events import VariantFinished
 from runner.engine.messages import Outcome
 from runner.exits import UsageError
-from runner.runs import new_folder
+from runner.report.text import plural
+from runner.runs import output_folder
 from runner.spec.model import Variant
 from runner.verdict import ranked
 
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
         try:
             progress.say(f"running {variant.id}")
             failure = failure_of(lab.verdict())
-            folder = make_folder(arguments.output, "minify")
+            folder = output_folder(arguments.output, "minify")
             minifier = _Minifier(lab, failure, folder, progress)
             if arguments.accuracy and not failure.accuracy:
                 minifier.notes.append("it gives no answer that --accuracy could compare, so the error is minified")
@@ -135,22 +137,6 @@ def attempts(failure: Failure, after: str, level: int) -> Iterator[Attempt]:
         else:
             for number in dict.fromkeys((level, 3)):  # level 2 may keep shapes and no values, and the values may matter
                 yield Attempt(place, number)
-
-
-def make_folder(named: str | None, default: str) -> Path:
-    """The folder of ``--output``, which must be new or empty, or ``default`` in a new run's folder; absolute.
-
-    Raises:
-        UsageError: it holds something already, or cannot be made.
-    """
-    folder = Path(named) if named else new_folder()[0] / default
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UsageError(f"--output {folder}: holds something already; name a new folder")
-    except OSError as error:
-        raise UsageError(f"--output {folder}: {error.strerror}") from None
-    return folder.resolve()
 
 
 class _Minifier:
@@ -246,12 +232,14 @@ class _Minifier:
             print("the graph after AOT does not show it; this is the one after Dynamo")
         for note in dict.fromkeys(self.notes):
             print(f"note: {note}")
-        print(f"minified {attempt}: {_count(operators_of(whole))} -> {_count(operators_of(text))}\n")
+        print(
+            f"minified {attempt}: {plural(operators_of(whole), 'operator')} -> {plural(operators_of(text), 'operator')}\n"
+        )
         print(graph_of(text))
         again = kind == self.failure.kind
         how = f"fails alike: {detail}" if again else f"fails otherwise: {detail}" if kind else "does not fail"
         print(f"\nrepro.py in a fresh process {how}")
-        print(f"run it: {shlex.quote(self.lab.environment.python)} {shlex.quote(shown(script))}")
+        print(f"run it: {shlex.quote(self.lab.environment.python)} {shlex.quote(shown_path(str(script)))}")
         return exits.OK if again else exits.FAILED
 
 
@@ -277,15 +265,3 @@ def summary(raised: Mapping[str, Any]) -> str:
     lines = str(raised["message"]).strip().split("\n")
     line = " ".join(lines[:2]) if lines[0].endswith("raised:") else lines[0]
     return f"{raised['type']}: {line}" if line else str(raised["type"])
-
-
-def shown(path: Path) -> str:
-    """A path as a person here would write it."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
-def _count(number: int) -> str:
-    return f"{number} operator{'' if number == 1 else 's'}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from pathlib import Path
 
 from runner import exits
 from runner.diagnose.lab import Lab, Progress, refuse_kernels, result_of
-from runner.diagnose.minify import make_folder, shown, summary
+from runner.diagnose.minify import summary
+from runner.diagnostics import shown_path
+from runner.runs import output_folder
 from runner.spec.model import Variant
 
 
@@ -22,7 +23,7 @@ def record(arguments: argparse.Namespace, variant: Variant) -> int:
     progress = Progress()
     with Lab.of(arguments, variant) as lab:
         progress.say(f"running {variant.id} with recording on")
-        folder = make_folder(arguments.output, "record")
+        folder = output_folder(arguments.output, "record")
         try:
             found = result_of(lab.ask([lab.job("record", {"folder": str(folder)})])[0])
         finally:
@@ -30,7 +31,7 @@ def record(arguments: argparse.Namespace, variant: Variant) -> int:
     raised = found["raised"]
     print(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
     for file in found["files"]:
-        print(f"recorded: {shown(Path(file))}\nreplay it: {_command(arguments, Path(file))}")
+        print(f"recorded: {shown_path(file)}\nreplay it: {_command(arguments, file)}")
     if not found["files"]:
         print(
             "nothing recorded: Dynamo records its own internal errors, not graph breaks and not what a backend raises"
@@ -38,8 +39,8 @@ def record(arguments: argparse.Namespace, variant: Variant) -> int:
     return exits.OK if found["files"] else exits.FAILED
 
 
-def _command(arguments: argparse.Namespace, file: Path) -> str:
-    words = ["runner", "replay", shown(file)]
+def _command(arguments: argparse.Namespace, file: str) -> str:
+    words = ["runner", "replay", shown_path(file)]
     for python in arguments.python[:1]:
         words += ["--python", python]
     for name in arguments.imports:

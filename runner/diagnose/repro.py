@@ -21,11 +21,10 @@ from runner.diagnose.policies import PRECISION, low_precision
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
 from runner.plan import TIMEOUT, Environment, Planned, job, variables_of
-from runner.spec.model import KERNEL_BACKENDS, Case, Variant
+from runner.spec.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
 from runner.spec.values import is_name
 
 _MARK = "# --- script\n"
-LAUNCH, COMPILED_LAUNCH = KERNEL_BACKENDS
 _GAP = "\n\n\n"
 _TAG = re.compile(r"  #: (not )?(\w+)$")
 

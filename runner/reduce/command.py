@@ -25,7 +25,7 @@ from runner.exits import UsageError
 from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
 from runner.reduce.search import Found
 from runner.reduce.state import Size
-from runner.runs import new_folder
+from runner.runs import output_folder
 from runner.spec.model import Variant
 from runner.spec.read import SPEC
 
@@ -87,11 +87,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
     if arguments.output is None:
         if arguments.resume:
             raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
-        base, warning = new_folder()
-        if warning:
-            print(f"runner: {warning}", file=sys.stderr)
-        folder = base / "reduced"
-        folder.mkdir()
+        folder = output_folder(None, "reduced")
         print(f"runner: writing to {shown_path(str(folder))}", file=sys.stderr)
         return folder
     folder = Path(arguments.output)

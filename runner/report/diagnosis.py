@@ -9,9 +9,7 @@ from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.engine.events import Finding
 from runner.report.failure import layout
 from runner.report.text import duration, head_lines, indent, one_line, plural
-from runner.spec.model import KERNEL_BACKENDS
-
-LAUNCH = KERNEL_BACKENDS[0]
+from runner.spec.model import LAUNCH
 
 _COMMANDS = (
     ("reduce", "the smallest case that fails alike"),

@@ -18,7 +18,8 @@ DTYPES = (
 )  # fmt: skip
 """Dtypes that an input can have, without ``torch.``; one spelling each."""
 
-KERNEL_BACKENDS = ("triton", "triton-compiled")
+LAUNCH, COMPILED_LAUNCH = "triton", "triton-compiled"
+KERNEL_BACKENDS = (LAUNCH, COMPILED_LAUNCH)
 """Backends of cases that launch Triton kernels: a plain launch, and one inside a graph that Inductor compiles."""
 
 # --- values in arguments -------------------------------------------------------------------

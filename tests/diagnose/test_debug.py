@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, about, drop_empty, files, kernels, take_kernels, write_index
-from runner.diagnose.debug import _folder, find_tlparse
-from runner.exits import UsageError
+from runner.diagnose.debug import find_tlparse
 
 CODE = """
 async_compile = AsyncCompile()
@@ -105,15 +104,6 @@ def test_the_page_escapes_what_it_shows_and_needs_no_script(tmp_path: Path):
     assert "E: a &lt; b &amp; c" in page
     assert '<a href="case.py">' in page and "1,234" in page and "0.250" in page
     assert json.loads((tmp_path / "index.json").read_text()) == document
-
-
-def test_a_folder_that_is_in_use_is_left_alone(tmp_path: Path):
-    (tmp_path / "mine.txt").write_text("kept")
-    with pytest.raises(UsageError, match="there is something in it"):
-        _folder(str(tmp_path))
-    with pytest.raises(UsageError, match=r"mine\.txt"):
-        _folder(str(tmp_path / "mine.txt"))
-    assert _folder(str(tmp_path / "new" / "one")).is_dir()
 
 
 def test_tlparse_is_found_beside_the_python_or_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

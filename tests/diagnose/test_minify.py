@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.diagnose.minified import graph_of, operators_of, standalone
-from runner.diagnose.minify import Attempt, Failure, attempts, ended, failure_of, kind_of, make_folder
+from runner.diagnose.minify import Attempt, Failure, attempts, ended, failure_of, kind_of
 from runner.engine.events import Finding, VariantFinished
 from runner.engine.messages import Job, Outcome
 from runner.exits import UsageError
@@ -139,12 +139,3 @@ def test_how_a_step_ended() -> None:
         ended(outcome(result={"error": {"type": "InvalidCase", "message": "no flag x"}}))
     with pytest.raises(UsageError, match="last line"):
         ended(outcome(ended="broken", detail="Traceback\nlast line\n"))
-
-
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
-    assert make_folder(str(tmp_path / "new"), "x").is_dir()
-    (tmp_path / "old").write_text("mine")
-    with pytest.raises(UsageError, match="holds something"):
-        make_folder(str(tmp_path), "x")
-    with pytest.raises(UsageError, match="--output"):
-        make_folder(str(tmp_path / "old" / "below"), "x")
