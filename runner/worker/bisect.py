@@ -14,10 +14,9 @@ import os
 import re
 import select
 import signal
-import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -26,6 +25,7 @@ import torch
 from runner.worker.child import die_with_parent, encode
 from runner.worker.job import run_job
 from runner.worker.pattern import mark_of
+from runner.worker.prepare import own_cache
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -63,7 +63,7 @@ def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     printed = io.StringIO()
     found: Any = None
     note = ""
-    with _private_cache():
+    with own_cache():  # the bisector deletes folders in it
         try:
             with contextlib.redirect_stdout(printed):
                 found = compiler_bisector.CompilerBisector.do_bisect(question)
@@ -356,18 +356,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-@contextlib.contextmanager
-def _private_cache() -> Iterator[None]:
-    """A cache of compiled code of this task's own: the bisector deletes folders in it."""
-    name = "TORCHINDUCTOR_CACHE_DIR"
-    before = os.environ.get(name)
-    with tempfile.TemporaryDirectory(prefix="runner-bisect-", ignore_cleanup_errors=True) as folder:
-        os.environ[name] = folder
-        try:
-            yield
-        finally:
-            os.environ.pop(name)
-            if before is not None:
-                os.environ[name] = before

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +20,10 @@ from runner.worker import backends
 from runner.worker.load import Source, configured
 from runner.worker.logs import log_files
 from runner.worker.observe import Settings, observe, read_counts, start_counting
-from runner.worker.prepare import with_source
+from runner.worker.prepare import own_cache, variable, with_source
 from runner.worker.trace import Event, Trace, tracing
 
 FILTER = "TORCHDYNAMO_DEBUG_FUNCTION"
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
 _GRAPH = re.compile(r"graph|output_code")
 _NO_GRAPH = re.compile(r"break_reason|cache|failed|metadata|bytecode")
 _SUFFIX = {"json": ".json", "string": ".py"}
@@ -66,9 +62,9 @@ def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any
 
     trace = Trace(lambda name: is_graph(name) or name in _KEPT, hear)
     with (
-        _alone(),
+        own_cache(),
         configured(flags(folder).items()),
-        _only(wanted.get("function")),
+        variable(FILTER, wanted.get("function")),  # Dynamo asks it at each frame
         log_files(folder / "logs", wanted["artifacts"]) as missing,
         tracing(trace, *_trace_file(folder / "trace")),
     ):
@@ -139,37 +135,6 @@ class _GraphFiles:
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_text(event.payload, encoding="utf-8", errors="backslashreplace")
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """A kernel cache of this process's own, gone afterwards."""
-    before = os.environ.get(CACHE)
-    folder = tempfile.mkdtemp(prefix="runner-kernels-")
-    os.environ[CACHE] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[CACHE]
-        else:
-            os.environ[CACHE] = before
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _only(function: str | None) -> Iterator[None]:
-    """Let Dynamo compile frames of that name alone; it asks the environment at each frame."""
-    before = os.environ.get(FILTER)
-    if function is not None:
-        os.environ[FILTER] = function
-    try:
-        yield
-    finally:
-        if function is not None:
-            del os.environ[FILTER]
-            if before is not None:
-                os.environ[FILTER] = before
 
 
 def _trace_file(folder: Path) -> list[Any]:

@@ -6,7 +6,6 @@ called as often as the case says and watched (``watch.py``); what ``explain`` sa
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch._dynamo.utils import counters
 from runner.worker import backends
 from runner.worker.errors import describe
 from runner.worker.load import Source, seed_all
-from runner.worker.observe import Settings, observe, start_counting
+from runner.worker.observe import Settings, modes, observe, start_counting
 from runner.worker.prepare import with_source
 from runner.worker.watch import Graph, Watch
 
@@ -101,11 +100,8 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
     backends.make_operators(loaded.model)
     args = loaded.make_inputs(0, settings.seed)
     seed_all(settings.seed)
-    autocast: Any = contextlib.nullcontext()
-    if settings.autocast is not None:
-        autocast = torch.autocast(settings.device, dtype=settings.autocast)
     try:
-        with torch.set_grad_enabled(settings.grad != "off"), autocast:
+        with modes(settings):
             told = torch._dynamo.explain(loaded.model)(*args)
     except (Exception, SystemExit) as error:  # noqa: BLE001  it runs the model, which may raise anything
         return {"raised": describe(error, source.path, loaded.module.__name__).info}

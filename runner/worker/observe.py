@@ -162,7 +162,7 @@ def _run_call(
     versions = [_version(tensor) for _, tensor in held]
     before = torch.get_rng_state()
 
-    with torch.set_grad_enabled(settings.grad != "off"), _autocast(settings):
+    with modes(settings):
         result = target(*args)
     _synchronize(settings.device)
 
@@ -309,11 +309,12 @@ def _heads(
 
 
 @contextlib.contextmanager
-def _autocast(settings: Settings) -> Iterator[None]:
-    if settings.autocast is None:
-        yield
-        return
-    with torch.autocast(settings.device, dtype=settings.autocast):
+def modes(settings: Settings) -> Iterator[None]:
+    """A call's modes: whether it records for gradients, and its autocast."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.set_grad_enabled(settings.grad != "off"))
+        if settings.autocast is not None:
+            stack.enter_context(torch.autocast(settings.device, dtype=settings.autocast))
         yield
 
 

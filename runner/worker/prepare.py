@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from runner.worker.errors import InvalidCase
@@ -31,3 +32,28 @@ def with_source(
             return {"error": {"type": "InvalidCase", "message": error.reason}}
         except Unavailable as error:
             return {"error": {"type": "Unavailable", "message": str(error)}}
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str | None) -> Iterator[None]:
+    """An environment variable for as long as it lasts; None leaves it as it is."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ.pop(name, None)  # the case may have
+            if before is not None:
+                os.environ[name] = before
+
+
+@contextlib.contextmanager
+def own_cache() -> Iterator[None]:
+    """A cache of compiled code of this process's own, gone afterwards."""
+    with (
+        tempfile.TemporaryDirectory(prefix="runner-kernels-", ignore_cleanup_errors=True) as folder,
+        variable("TORCHINDUCTOR_CACHE_DIR", folder),
+    ):
+        yield

@@ -17,7 +17,7 @@ import torch
 
 from runner.worker.errors import InvalidCase
 from runner.worker.load import Loaded, Source, environment, seed_all
-from runner.worker.observe import Settings
+from runner.worker.observe import Settings, modes
 
 _DEEP = 3
 """How deep lists are looked into."""
@@ -50,12 +50,8 @@ def _locals(loaded: Loaded, settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {}
     code = getattr(type(loaded.model).forward, "__code__", None)
     seed_all(settings.seed)
-    autocast = contextlib.nullcontext()
-    if settings.autocast is not None:
-        autocast = torch.autocast(settings.device, dtype=settings.autocast)
-    grad = torch.set_grad_enabled(settings.grad != "off")
     # What it raises is the case's own affair: what was made until then is there.
-    with grad, autocast, _watched(code, found), contextlib.suppress(Exception):
+    with modes(settings), _watched(code, found), contextlib.suppress(Exception):
         loaded.model(*args)
     return {name: describe(value) for name, value in found.items() if name != "self"}
 

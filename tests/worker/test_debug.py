@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from worker_jobs import run, source
 
-from runner.worker.debug import CACHE, FILTER, is_graph
+from runner.worker.debug import FILTER, is_graph
 from runner.worker.logs import LogFiles, _names
 
 ARTIFACTS = ["graph_breaks", "guards", "aot_graphs", "aot_joint_graph", "recompiles", "perf_hints", "no_such_artifact"]
@@ -27,7 +27,7 @@ def debug(folder: Path, text: str, backend: str = "aot_eager", function: str | N
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
-    before = {name: os.environ.get(name) for name in (CACHE, FILTER, "TORCH_LOGS")}
+    before = {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", FILTER, "TORCH_LOGS")}
     handlers = list(logging.getLogger("torch._dynamo").handlers)
     os.environ["TORCH_LOGS"] = "guards"  # a person's own wish does not keep the bundle from being made
     try:
