@@ -89,6 +89,8 @@ class Follow:
             graph_breaks=record.get("graph_breaks"),
             break_reasons=tuple(record.get("break_reasons", ())),
             recompiles=record.get("recompiles"),
+            kernels=record.get("kernels"),
+            vectorized=record.get("vectorized"),
             comparisons=record.get("comparisons", 0),
             known=verdict.known,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,

@@ -12,6 +12,7 @@ from typing import Any
 from runner.builder.source import Source
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
+from runner.spec.flags import PRECISION
 from runner.spec.model import KERNEL_BACKENDS, LAUNCH, Backend, Variant
 from runner.spec.select import Predicate
 from runner.spec.versions import matches
@@ -110,7 +111,7 @@ def job(
         grad=dataclasses.asdict(variant.grad),
         autocast=variant.autocast,
         threads=variant.threads or THREADS,
-        config={**case.config, **variant.backend.config, **(config or {})},
+        config={**pinned(variant.device), **case.config, **variant.backend.config, **(config or {})},
         expect={
             "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
             "graphs": expect.graphs,
@@ -128,6 +129,15 @@ def job(
         cacheable=case.module is None and not case.kernels,
         variables=variables_of(variant, chosen.backend),
     )
+
+
+def pinned(device: str) -> dict[str, bool]:
+    """Switches that every case on a device has, unless it sets them itself.
+
+    What cuDNN and cuBLAS may round away by default (https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) is a
+    thousand times torch's tolerance for float32, and whether they are asked depends on the backend.
+    """
+    return dict.fromkeys(PRECISION, False) if device.partition(":")[0] == "cuda" else {}
 
 
 def variables_of(variant: Variant, backend: str | None = None) -> Mapping[str, str]:

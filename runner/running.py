@@ -29,7 +29,7 @@ from runner.exits import UsageError
 from runner.follow import planned_event
 from runner.ledger import stale_notices
 from runner.load import Loaded, names_nodes
-from runner.plan import Environment, Planned, plan, warmth
+from runner.plan import Environment, Planned, pinned, plan, skip_reason, warmth
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
 from runner.reports import Reports
@@ -37,6 +37,8 @@ from runner.runs import FOLDER, make_latest, new_folder, read_events, settled, s
 from runner.session import Engine, Options, Session
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
+
+PRECISE = "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can allow it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ def run_variants(
     try:
         finished = _announce(begin, chosen, past, reports, tell)
         make_latest(folder)
-        for text, severity in ((warning, "warning"), (_warnings(loaded), "info"), (remark, "info")):
+        on_gpu = any(pinned(one.variant.device) and not skip_reason(one) for one in chosen)
+        remarks = (_warnings(loaded), remark, PRECISE if on_gpu else "")
+        for text, severity in ((warning, "warning"), *((text, "info") for text in remarks)):
             if text:
                 tell(Notice(text, severity))
         options = _options(arguments, loaded, environments, begun, getattr(engine, "slots", arguments.jobs))

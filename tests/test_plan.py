@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-from runner.builder.source import build
+from runner.builder.source import Source, build
 from runner.load import load
 from runner.plan import INTERPRET, Environment, Planned, job, skip_reason
+from runner.spec.flags import PRECISION
+from runner.worker.load import configured
 
 SHIPPED = Path(__file__).resolve().parents[1] / "specs" / "kernels"
 INTERPRETED = "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
@@ -49,3 +52,20 @@ def test_a_case_without_kernels(tmp_path: Path, backend: str, reason: str) -> No
     assert skip_reason(one) == reason
     made = job(one, build(one.variant))
     assert (made.packages, made.cacheable) == ((), True)
+
+
+TF32 = "torch.backends.cudnn.allow_tf32"
+
+
+def test_a_gpu_rounds_as_its_dtypes_do_unless_the_case_says_otherwise(tmp_path: Path) -> None:
+    assert job(planned(tmp_path, "inductor", "cpu", "[F.relu]"), Source("", ())).config == {}
+    on_gpu = job(planned(tmp_path, "inductor", "cuda", "[F.relu]"), Source("", ())).config
+    assert set(on_gpu) == set(PRECISION) and not any(on_gpu.values())
+    own = job(planned(tmp_path, "inductor", "cuda", f"[F.relu], config: {{{TF32}: true}}"), Source("", ())).config
+    assert {name for name, on in own.items() if on} == {TF32}
+
+
+def test_every_torch_has_these_switches() -> None:
+    with configured(dict.fromkeys(PRECISION, False).items()):
+        assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32

@@ -177,7 +177,7 @@ def _flags(config: Mapping[str, Any]) -> str:
 
 def _modules(made: Job) -> list[str]:
     """What the settings need and the template does not import: modules of flags, and importlib for a backend of one's own."""
-    found = {str(name).partition("config.")[0] + "config": None for name in made.config}
+    found = {str(name).partition("config.")[0] + "config": None for name in made.config if "config." in name}
     own = ["importlib"] if ":" in str(made.backend["backend"]) else []
     return own + [module for module in found if not module.startswith(("torch._dynamo", "torch._inductor"))]
 

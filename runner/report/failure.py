@@ -106,12 +106,14 @@ def _facts(event: VariantFinished) -> list[str]:
         for count, noun in ((event.graphs, "graph"), (event.graph_breaks, "break"), (event.recompiles, "recompile"))
         if count is not None
     ]
+    kernels = "" if event.kernels is None else plural(event.kernels, "kernel")
     facts = (
         ("oracle", ", ".join(event.oracles)),
         ("stage", event.stage or ""),
         ("ladder", ladder(event.stages)),
         ("labels", ", ".join(event.labels)),
         ("graphs", ", ".join(graphs)),
+        ("kernels", f"{kernels}, {event.vectorized} vectorized" if event.vectorized else kernels),
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )

@@ -15,6 +15,11 @@ from runner.spec.source import Mapping, Node, Scalar
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",
            "torch._export.config")  # fmt: skip
 
+PRECISION = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32",
+             "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+             "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction")  # fmt: skip
+"""Switches that let libraries of a GPU round more than a dtype does. They are off on CUDA unless a case sets them."""
+
 _REFUSED = re.compile(
     r"(^|[._])(cxx|path|paths|dir|dirs|folder|root|file|files|filename|cmd|command|url|host|remote|upload|download|save|dump|debug|trace|"
     r"package|extra|preload|lib|libs|library|import|module|modules|home|log|logs|record|repro|replay|benchmark|profile|external|"
@@ -56,6 +61,8 @@ def check_flags(node: Node | None, problems: Problems, prefix: str = "") -> dict
 
 def refusal(name: str, value: object) -> str:
     """Why a case may not set flag ``name`` to ``value``; empty if it may."""
+    if name in PRECISION:
+        return "" if isinstance(value, bool) else "its value must be true or false"
     module = next((m for m in MODULES if name.startswith(m + ".")), None)
     if module is None:
         return f"flags live in {', '.join(MODULES)}"

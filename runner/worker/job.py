@@ -23,6 +23,7 @@ from runner.worker.trust import VALUE_ORACLES, unsteady, vacuous
 Send = Callable[[dict[str, Any]], None]
 
 TASKS = {
+    "bench": "runner.worker.timing:run_bench",
     "build": "runner.worker.build:run_build",
     "bisect": "runner.worker.bisect:run_bisect",
     "debug": "runner.worker.debug:run_debug",
@@ -185,6 +186,8 @@ class _Run:
             note_launches(target, compiled)
             for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
                 self.record[key] = getattr(compiled, key)
+            if self.job["backend"]["backend"] == "inductor":
+                self.record.update(kernels=compiled.kernels, vectorized=compiled.vectorized)
 
             self.phases.begin("judge")
             self._judge(eager, compiled, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +72,8 @@ class Observation:
     graph_breaks: int = 0
     recompiles: int = 0
     break_reasons: list[str] = field(default_factory=list)
+    kernels: int = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
+    vectorized: int = 0  # those of them with vector instructions, of C++
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
 
@@ -115,6 +118,9 @@ def start_counting() -> None:
     torch._dynamo.reset()
     counters.clear()
     clear_compilation_metrics()
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:
+        metrics.reset()
 
 
 def read_counts(seen: Observation) -> None:
@@ -134,6 +140,10 @@ def read_counts(seen: Observation) -> None:
         if number.isdigit() and int(number) > 0:
             frames.add((frame, number))
     seen.recompiles = len(frames)
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:  # a graph from a cache counts as when it was compiled
+        seen.kernels = int(metrics.generated_kernel_count)
+        seen.vectorized = int(metrics.generated_cpp_vec_kernel_count)
     if any(RECOMPILE_LIMIT.search(str(reason)) for reason in counters["unimplemented"]):
         seen.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
 
@@ -160,7 +170,7 @@ def _run_call(
             if not tensor.is_leaf:
                 tensor.retain_grad()
     versions = [_version(tensor) for _, tensor in held]
-    before = torch.get_rng_state()
+    before, elsewhere = torch.get_rng_state(), _device_generator(settings.device)
 
     with modes(settings):
         result = target(*args)
@@ -174,7 +184,8 @@ def _run_call(
         record.gradients = _backward(_tensors(outputs), sources, settings, seed)
         _synchronize(settings.device)
     record.generator = torch.get_rng_state()
-    record.drew_random = not torch.equal(before, record.generator)
+    drew = [(before, record.generator), (elsewhere, _device_generator(settings.device))]
+    record.drew_random = not all(torch.equal(*states) for states in drew)
     record.mutated = versions != [_version(tensor) for _, tensor in held]
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
@@ -316,6 +327,13 @@ def modes(settings: Settings) -> Iterator[None]:
         if settings.autocast is not None:
             stack.enter_context(torch.autocast(settings.device, dtype=settings.autocast))
         yield
+
+
+def _device_generator(device: str) -> torch.Tensor:
+    """The state of a device's own generator; nothing for the CPU, whose state is kept for itself, and meta, which has none."""
+    kind = device.partition(":")[0]
+    state: torch.Tensor = torch.empty(0) if kind in ("cpu", "meta") else getattr(torch, kind).get_rng_state(device)
+    return state
 
 
 def _synchronize(device: str) -> None:

@@ -413,3 +413,11 @@ def test_what_torch_compile_is_told_stays(tmp_path: Path) -> None:
     assert "BACKEND = {'backend': importlib.import_module('runner.worker.planted').clean, **{}}" in script(
         variant(tmp_path, PLANTED["value"][0], CLEAN)
     ).replace('"', "'")
+
+
+def test_a_script_for_a_gpu_has_the_switches_of_the_run(tmp_path: Path) -> None:
+    one = variant(tmp_path, X + "chain: [torch.sin]\ndevices: [cuda]", "inductor")
+    text = script(one)
+    assert "    torch.backends.cudnn.allow_tf32 = False\n" in text and "import torch.backends" not in text
+    compile(text, "script", "exec")
+    assert "torch.backends" not in script(variant(tmp_path, X + "chain: [torch.sin]", "inductor"))

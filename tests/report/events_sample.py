@@ -73,7 +73,7 @@ def failure(**changes: Any) -> VariantFinished:
     """A wrong answer as the engine tells it, with everything a block can show."""
     values: dict[str, Any] = {
         "reason": "value: output 1 differs", "stage": "inductor", "oracles": ("value",), "findings": (value_finding(),),
-        "labels": ("nearer-to-float64",), "graphs": 1, "graph_breaks": 0, "comparisons": 4,
+        "labels": ("nearer-to-float64",), "graphs": 1, "graph_breaks": 0, "kernels": 2, "vectorized": 1, "comparisons": 4,
         "stages": {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": "value"},
         "output": "first line\nlast words\n", "repro": f"runner repro '{FILE}::pad_view[float32,cpu]@inductor'",
     }  # fmt: skip

@@ -24,6 +24,7 @@ def test_the_whole_block() -> None:
         "  ladder   dynamo ok · aot ok · decomposition ok · inductor value\n"
         "  labels   nearer-to-float64\n"
         "  graphs   1 graph, 0 breaks\n"
+        "  kernels  2 kernels, 1 vectorized\n"
         "  value at call 0, output[1]\n"
         "      mismatched 3 of 1000 (0.3 %)\n"
         "      worst at [1, 2]: eager 1.5 · compiled 1.25 · float64 1.50000001\n"

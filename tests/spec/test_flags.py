@@ -69,7 +69,8 @@ REFUSED = [
     ("torch._inductor.config", 1, HOME),
     ("torch._inductor.max_autotune", 1, HOME),
     ("torch._inductor.configx.max_autotune", 1, HOME),
-    ("torch.backends.cuda.matmul.allow_tf32", True, HOME),
+    ("torch.backends.cuda.matmul.allow_tf32", 1, "its value must be true or false"),
+    ("torch.backends.cuda.matmul.fp32_precision", "tf32", HOME),
     ("torch.backends.cudnn.enabled", True, HOME),
     ("os.environ", 1, HOME),
 ]  # fmt: skip
@@ -84,6 +85,8 @@ def test_refused(name: str, value: object, reason: str) -> None:
     ("name", "value"),
     [
         ("torch._dynamo.config.capture_scalar_outputs", True),
+        ("torch.backends.cuda.matmul.allow_tf32", True),
+        ("torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction", False),
         ("torch._dynamo.config.capture_dynamic_output_shape_ops", False),
         ("torch._dynamo.config.cache_size_limit", 4),
         ("torch._dynamo.config.recompile_limit", 4),

@@ -39,3 +39,11 @@ def test_a_lost_backward_is_found_in_the_backward_too():
 def test_random_numbers_agree_by_default():
     text = source("return torch.nn.functional.dropout(x, 0.5, training=True)")
     assert passes(run(text, "inductor"))
+
+
+def test_kernels_are_counted_anew_for_each_job():
+    two = source("return torch.relu(x).sum(0) @ x.t(), torch.argsort(x) + 1")
+    fused = run(RELU, "inductor")
+    assert (fused["kernels"], fused["vectorized"]) == (1, 1)
+    assert run(two, "inductor")["kernels"] > 1
+    assert (run(RELU, "inductor")["kernels"], "kernels" in run(RELU, "aot_eager")) == (1, False)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from worker_jobs import source
 
+from runner.worker import observe as observing
 from runner.worker.load import Source
 from runner.worker.observe import Settings, observe
 from runner.worker.reference import cast_inputs, cast_model, widen
@@ -88,6 +89,20 @@ def test_mutation_and_generator(tmp_path):
     assert moved.mutated and moved.drew_random
     resized = record(tmp_path, "x.t_()\nreturn x + 1")
     assert resized.inputs.leaves[0].facts.shape == (5, 4)
+
+
+def test_a_device_s_own_generator_counts_as_random(tmp_path, monkeypatch):
+    states = [torch.zeros(16, dtype=torch.uint8), torch.ones(16, dtype=torch.uint8)]
+    for before, after, drew in ((0, 0, False), (0, 1, True)):
+        given = iter((states[before], states[after]))
+        monkeypatch.setattr(observing, "_device_generator", lambda device, given=given: next(given))
+        assert record(tmp_path, "return x + 1").drew_random is drew
+
+
+def test_the_state_of_a_device_is_its_own_module_s(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: device)
+    assert [observing._device_generator(device) for device in ("cuda:1", "cuda")] == ["cuda:1", "cuda"]
+    assert [observing._device_generator(device).numel() for device in ("cpu", "meta")] == [0, 0]
 
 
 def test_gradients(tmp_path):
