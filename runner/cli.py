@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from runner import __version__, cli_diagnose, exits
+from runner import __version__, cli_bench, cli_diagnose, exits
 from runner.arguments import count, environment, paths, positive, seconds, selection, shard
 from runner.diagnostics import InputError
 
@@ -24,6 +24,7 @@ examples:
   runner repro case.spec.yaml::relu > repro.py a script that needs torch alone
   runner diagnose case.spec.yaml::relu         what is to blame: stage, pass, operator, kernel
   runner reduce case.spec.yaml::relu           the smallest case that still fails like it
+  runner bench suites/ --plot bench.svg        how fast: compile, eager, compiled; judges nothing
 
 exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal error,
 4 bad arguments or files, 5 nothing selected.
@@ -47,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     _look(commands)
     _sanitize(commands)
     cli_diagnose.add(commands)
+    cli_bench.add(commands)
     _report(commands)
     _ledger(commands)
     _selftest(commands)

@@ -12,6 +12,7 @@ from runner import exits
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.exits import UsageError
 from runner.load import Loaded, load
+from runner.report.text import plural
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
 from runner.spec.read import PathError
@@ -92,8 +93,8 @@ def validate(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         print(diagnostic.render(), file=sys.stderr)
     errors = sum(d.severity == "error" for d in diagnostics)
     cases = len({id(v.case) for v in loaded.variants})
-    print(f"{_count(cases, 'valid case')}, {_count(len(loaded.variants), 'variant')}, {_count(errors, 'error')}, "
-          f"{_count(len(diagnostics) - errors, 'warning')}")  # fmt: skip
+    print(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "
+          f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
     return exits.USAGE if errors else exits.OK
 
 
@@ -179,6 +180,20 @@ def issue(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     return start(arguments, _chosen(arguments))
 
 
+def bench(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """``runner bench``: as in ``run``, broken cases do not keep valid ones from being timed."""
+    from runner.timing.command import run as start
+
+    loaded = _load(arguments)
+    if loaded.errors and not loaded.variants:
+        return refuse(loaded.diagnostics)
+    code = start(arguments, _selected(arguments, loaded))
+    if not loaded.errors:
+        return code
+    refuse(loaded.errors)
+    return code if code in (exits.INTERRUPTED, exits.INTERNAL) else exits.USAGE
+
+
 def report(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner report``."""
     from runner.running import report_again
@@ -243,7 +258,7 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
         print(diagnostic.render(), file=sys.stderr)
     errors = sum(d.severity == "error" for d in shown)
     files = len({d.span.file for d in shown if d.severity == "error"})
-    print(f"{_count(errors, 'error')} in {_count(files, 'file')}: these cases cannot run", file=sys.stderr)
+    print(f"{plural(errors, 'error')} in {plural(files, 'file')}: these cases cannot run", file=sys.stderr)
     return exits.USAGE
 
 
@@ -311,7 +326,3 @@ def _chosen(arguments: argparse.Namespace) -> Variant:
     if others:
         print(f"runner: {len(others) + 1} variants match; this is {chosen.id}", file=sys.stderr)
     return chosen
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

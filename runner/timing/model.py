@@ -1,0 +1,210 @@
+"""What ``runner bench`` found. Seconds and bytes; a GB is 10**9 bytes. ``schema/bench.schema.json`` describes it as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+VERSION = 1
+"""Of the JSON. Keys may be added under one version; nothing else changes."""
+
+BUSY = 0.25
+"""Load per processor from which it is said that others work on the machine."""
+
+STATUSES = (
+    "timed", "skip", "invalid", "eager-error", "compile-error", "runtime-error", "timeout", "memory", "crash", "broken",
+)  # fmt: skip
+"""What became of a variant; all but the first come with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Times of one thing measured ``count`` times: the median, the quartiles ``low`` and ``high``, the best."""
+
+    median: float
+    low: float
+    high: float
+    best: float
+    count: int
+
+    @property
+    def range(self) -> float:
+        """The interquartile range, in seconds."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What a large copy says of a device's memory. ``bytes`` are those read and those written."""
+
+    torch: str
+    device: str
+    name: str
+    threads: int
+    bytes: int
+    seconds: Spread
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second."""
+        return self.bytes / self.seconds.median
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """The first call under the backend, in a process that has compiled nothing.
+
+    ``caches`` are hits and misses of torch's caches for graphs.
+    """
+
+    seconds: float
+    caches: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Eager or compiled, called again and again. ``launches`` are kernels that the GPU ran in one call."""
+
+    seconds: Spread
+    memory: int | None
+    launches: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes that a compiled call moves. ``source`` is ``inductor``, or ``inputs+outputs`` for a lower bound."""
+
+    bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One variant in one environment. What was not measured is None."""
+
+    id: str
+    torch: str
+    backend: str
+    device: str
+    status: str
+    reason: str = ""
+    threads: int | None = None
+    cold: Compile | None = None
+    warm: Compile | None = None
+    eager: Side | None = None
+    compiled: Side | None = None
+    generated: int | None = None  # kernels that Inductor made
+    moved: Moved | None = None
+    copy: Copy | None = None  # of its device and threads
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    recompiles: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def speedup(self) -> float | None:
+        """Median eager time by median compiled time."""
+        if self.eager is None or self.compiled is None:
+            return None
+        return self.eager.seconds.median / self.compiled.seconds.median
+
+    @property
+    def speedup_range(self) -> tuple[float, float] | None:
+        """From the least to the most that the quartiles of both sides allow."""
+        if self.eager is None or self.compiled is None:
+            return None
+        eager, compiled = self.eager.seconds, self.compiled.seconds
+        return eager.low / compiled.high, eager.high / compiled.low
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the quartiles of both sides overlap, so that either may be the faster one."""
+        ends = self.speedup_range
+        return ends is not None and ends[0] <= 1 <= ends[1]
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes a second that the compiled call moves."""
+        if self.moved is None or self.compiled is None:
+            return None
+        return self.moved.bytes / self.compiled.seconds.median
+
+    @property
+    def of_copy(self) -> float | None:
+        """That bandwidth by the copy's. Beyond 1 where caches serve what a large copy must fetch."""
+        return None if self.bandwidth is None or self.copy is None else self.bandwidth / self.copy.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All rows of one command, and what they were measured on. ``load`` is the machine's, per processor, before it began."""
+
+    version: str
+    started: str
+    repeat: int
+    load: float
+    rows: Sequence[Row]
+    interrupted: bool = False
+    copies: Sequence[Copy] = field(default_factory=tuple)
+
+    @property
+    def timed(self) -> list[Row]:
+        """The rows with times."""
+        return [row for row in self.rows if row.status == "timed"]
+
+    @property
+    def speedup(self) -> float | None:
+        """The geometric mean of the speed-ups, the mean that ratios have; None without any."""
+        found = [row.speedup for row in self.rows if row.speedup]
+        return math.exp(math.fsum(map(math.log, found)) / len(found)) if found else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``schema/bench.schema.json`` says."""
+        return {
+            "schema": VERSION,
+            "runner": self.version,
+            "started": self.started,
+            "repeat": self.repeat,
+            "load": self.load,
+            "interrupted": self.interrupted,
+            "copies": [_copy(one) for one in self.copies],
+            "rows": [_row(row) for row in self.rows],
+            "speedup": self.speedup,
+        }
+
+
+def _copy(copy: Copy) -> dict[str, Any]:
+    return {**dataclasses.asdict(copy), "seconds": _spread(copy.seconds), "bytes_per_second": copy.bandwidth}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    found = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "copy"}
+    return {
+        **found,
+        "cold": _plain(row.cold),
+        "warm": _plain(row.warm),
+        "eager": _side(row.eager),
+        "compiled": _side(row.compiled),
+        "moved": _plain(row.moved),
+        "notes": [*row.notes],
+        "speedup": row.speedup,
+        "speedup_range": None if row.speedup_range is None else [*row.speedup_range],
+        "unclear": row.unclear,
+        "bytes_per_second": row.bandwidth,
+        "of_copy": row.of_copy,
+    }
+
+
+def _plain(value: Compile | Moved | None) -> dict[str, Any] | None:
+    return None if value is None else dataclasses.asdict(value)
+
+
+def _side(side: Side | None) -> dict[str, Any] | None:
+    return None if side is None else {**dataclasses.asdict(side), "seconds": _spread(side.seconds)}
+
+
+def _spread(spread: Spread) -> dict[str, Any]:
+    return {**dataclasses.asdict(spread), "range": spread.range}

@@ -1,0 +1,116 @@
+"""``runner bench`` as a person runs it: figures that fit together, reasons for what has none, and nothing judged."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+from .driver import REPOSITORY, Result, run_in, spec, write
+
+CASES = spec(
+    "name: quick\ninputs: {x: [8, 8]}\nchain: [F.relu, {operator.mul: [$_, 2]}]",
+    "name: wrong\ninputs: {x: [2, 3]}\nchain: [{Tensor.view: [$_, 7]}]",
+    "name: elsewhere\ninputs: {x: [2]}\nchain: [F.relu]\nrequires: {torch: '<2'}",
+    "name: refused\ninputs: {x: [2]}\nchain: [{operator.mul: [$_, 2]}, {builtin.print: [$_]}]\ncompile: {fullgraph: true}",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("bench")
+    write(made, {"a.spec.yaml": CASES, "broken.spec.yaml": "cases:\n  - name: x\n    chian: [F.relu]\n"})
+    return made
+
+
+RUNS = {
+    "all": ("a.spec.yaml", "--backend", "aot_eager", "--json", "a.json", "--plot", "a.svg", "-n", 12),
+    "inductor": ("a.spec.yaml::quick", "--backend", "inductor", "--json", "-"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Result]:
+    """Both at once: no figure is looked at here that this could spoil."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(RUNS, pool.map(lambda words: run_in(folder, "bench", *words), RUNS.values()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def done(results: dict[str, Result]) -> Result:
+    return results["all"]
+
+
+@pytest.fixture(scope="module")
+def rows(done: Result) -> dict[str, dict[str, Any]]:
+    document = json.loads((done.cwd / "a.json").read_text())
+    schema = json.loads((REPOSITORY / "schema" / "bench.schema.json").read_text())
+    jsonschema.Draft7Validator(schema).validate(document)
+    return {row["id"].partition("::")[2].partition("[")[0]: row for row in document["rows"]}
+
+
+def test_what_can_be_timed_is(done: Result, rows: dict[str, dict[str, Any]]) -> None:
+    assert done.code == 0, done.text
+    row = rows["quick"]
+    assert row["status"] == "timed" and row["cold"]["seconds"] > 0 and row["warm"]["seconds"] > 0
+    assert row["speedup"] == row["eager"]["seconds"]["median"] / row["compiled"]["seconds"]["median"]
+    assert row["eager"]["seconds"]["count"] >= 12 and row["graphs"] == 1
+    assert row["moved"] == {"bytes": 2 * 8 * 8 * 4, "source": "inputs+outputs"}
+    assert row["of_copy"] > 0 and row["threads"] >= 1
+    assert "quick[float32,cpu]@aot_eager" in done.out and "geometric mean of 1 variant" in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("wrong", "eager-error", "eager raised RuntimeError: shape '[7]' is invalid"),
+        ("elsewhere", "skip", "needs torch <2"),
+        ("refused", "compile-error", "the backend raised Unsupported"),
+    ],
+)
+def test_what_cannot_be_timed_has_a_line_with_the_reason(
+    done: Result, rows: dict[str, dict[str, Any]], name: str, status: str, said: str
+) -> None:
+    assert rows[name]["status"] == status and said in rows[name]["reason"]
+    line = next(line for line in done.out.split("not timed\n")[1].splitlines() if f"::{name}[" in line)
+    assert status in line and said in line
+
+
+def test_the_plot_has_a_bar_for_what_was_timed(done: Result, rows: dict[str, dict[str, Any]]) -> None:
+    root = ElementTree.parse(done.cwd / "a.svg").getroot()
+    texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    bars = [one for one in root.iter("{http://www.w3.org/2000/svg}rect") if one.get("class") != "paper"]
+    assert len(bars) == 1 and sum("not timed" in text for text in texts) == 3
+    assert any(text.startswith(f"{rows['quick']['speedup']:.2f} (") for text in texts)
+
+
+def test_inductor_finds_in_the_full_cache_what_it_missed_in_the_empty_one(results: dict[str, Result]) -> None:
+    done = results["inductor"]
+    assert done.code == 0, done.text
+    (row,) = json.loads(done.out)["rows"]  # nothing else is on standard output
+    assert row["cold"]["caches"]["graph_misses"] == 1 and row["cold"]["caches"]["graph_hits"] == 0
+    assert row["warm"]["caches"]["graph_misses"] == 0 and row["warm"]["caches"]["graph_hits"] == 1
+    assert row["generated"] == 1 and row["moved"] == {"bytes": 2 * 8 * 8 * 4, "source": "inductor"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["a.spec.yaml", "-k", "nobody"], 5, "nothing selected"),
+        (["a.spec.yaml", "--plot", "a.png"], 4, "ends in .svg or .html"),
+        (["a.spec.yaml", "--json", "no/a.json"], 4, "--json no/a.json: no folder no"),
+        (["a.spec.yaml", "-n", "0"], 4, "at least 1"),
+        (["a.spec.yaml", "-j", "2"], 4, "unrecognized arguments: -j"),
+        (["broken.spec.yaml"], 4, "broken.spec.yaml:3:5"),
+        (["missing.spec.yaml"], 4, "missing.spec.yaml"),
+        (["a.spec.yaml::elsewhere", "--backend", "eager"], 5, "needs torch <2"),
+    ],
+)
+def test_exit_codes_say_whether_anything_was_timed(folder: Path, words: list[str], code: int, said: str) -> None:
+    done = run_in(folder, "bench", *words)
+    assert done.code == code and said in done.text
