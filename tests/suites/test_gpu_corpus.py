@@ -1,0 +1,347 @@
+"""The GPU corpus: every program of its record is a case that mirrors it, and the ledger says what was recorded, and no more."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from runner.builder.source import build
+from runner.engine.events import Finding
+from runner.load import Loaded, load
+from runner.spec.model import Known, Variant
+from runner.verdict import decide
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = REPOSITORY / "specs" / "regressions" / "gpu"
+SUITE = REPOSITORY / "suites" / "gpu.suite.yaml"
+PAGE = REPOSITORY / "docs" / "gpu.md"
+CORPUS = REPOSITORY.parent / "shared" / "corpus"
+RECORD = CORPUS / "gpu_known_bugs.jsonl"
+
+PREFIX = "gpu-row-"
+RELEASE = "2.11"
+ORACLES = {
+    "numeric": {"value"},
+    "nan-inf": {"nonfinite"},
+    "numeric/nan-inf": {"nonfinite", "value"},
+    "grad": {"grad"},
+    "index-order": {"value"},
+    "rng": {"value"},
+    "compile-crash": {"compile-error"},
+    "runtime-crash": {"runtime-error"},
+    "hang": {"timeout"},
+    "slow-compile": {"timeout"},
+}
+"""The record's class of a failure, and the oracles that are that."""
+
+DECOMPOSED = {"172064", "188074"}
+"""Rows of stage inductor that the record's own run of the decompositions shows as well: to the runner that is their stage."""
+
+OTHER_DRAWS = {"163876", "164186", "183250"}
+"""Rows whose leaves are made by a cast or a product. A case's leaf comes straight from the generator, as other numbers."""
+
+WITHOUT_A_GPU = {"aten._cudnn_rnn.default": 5, "aten.cudnn_batch_norm_backward.default": 3}
+"""Operators that the CPU has not, and how many results each has."""
+
+
+def rows() -> list[dict[str, Any]]:
+    """The record, a program a row; empty where the corpus is not beside the repository."""
+    return [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.is_file() else []
+
+
+ROWS = rows()
+recorded = pytest.mark.skipif(not ROWS, reason="the corpus is not beside the repository")
+each_row = pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+each_failure = pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["diverges"]], ids=[row["id"] for row in ROWS if row["diverges"]]
+)
+
+
+@cache
+def found() -> Loaded:
+    """Every variant of the folder, on all devices."""
+    return load([str(FOLDER)], allow_python=True, everything=True)
+
+
+@cache
+def variants() -> dict[str, list[Variant]]:
+    """The variants of each row, by its id."""
+    by_row: dict[str, list[Variant]] = {}
+    for variant in found().variants:
+        for tag in variant.case.tags:
+            if tag.startswith(PREFIX):
+                by_row.setdefault(tag.removeprefix(PREFIX), []).append(variant)
+    return by_row
+
+
+def on_cuda(row: dict[str, Any]) -> Variant:
+    [variant] = [variant for variant in variants()[row["id"]] if variant.device == "cuda"]
+    return variant
+
+
+def the_entry(row: dict[str, Any]) -> Known:
+    [entry] = on_cuda(row).case.known
+    return entry
+
+
+def stage_of(row: dict[str, Any]) -> str:
+    return "decomposition" if row["id"] in DECOMPOSED else str(row["stage"])
+
+
+# --- the suite ---
+
+
+@pytest.fixture(scope="module")
+def suite() -> Loaded:
+    return load([str(SUITE)], allow_python=True)
+
+
+def test_the_suite_loads_and_is_of_cuda_alone(suite: Loaded) -> None:
+    assert suite.diagnostics == ()
+    assert [one.manual for one in suite.suites] == [True]
+    assert {variant.device for variant in suite.variants} == {"cuda"}
+
+
+def test_the_suite_leaves_out_what_ends_a_process_for_cuda_and_nothing_else(suite: Loaded) -> None:
+    held = {variant.case.name for variant in suite.variants}
+    out = {variant.case.name for variant in found().variants if "device-assert" in variant.case.tags}
+    assert out == {"scatter_to_index_minus_one"}
+    assert held == {variant.case.name for variant in found().variants} - out
+
+
+def test_a_few_cases_run_under_every_mode(suite: Loaded) -> None:
+    modes: dict[str, set[str | None]] = {}
+    for variant in suite.variants:
+        modes.setdefault(variant.case.name, set()).add(variant.backend.mode)
+    tagged = {variant.case.name for variant in found().variants if "modes" in variant.case.tags}
+    every = {None, "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}
+    assert 5 <= len(tagged) <= 15
+    assert modes == {name: every if name in tagged else {None} for name in modes}
+
+
+def test_nothing_is_expected_of_a_mode() -> None:
+    for variant in found().variants:
+        if "modes" in variant.case.tags:
+            assert variant.case.known == (), variant.id
+
+
+# --- the record ---
+
+
+@recorded
+def test_each_row_is_one_case_and_each_case_one_row() -> None:
+    assert len(ROWS) == 51
+    assert sorted(variants()) == sorted(row["id"] for row in ROWS)
+    cases = {row: {(v.case.file, v.case.name) for v in its} for row, its in variants().items()}
+    assert all(len(its) == 1 for its in cases.values())
+    assert len(set().union(*cases.values())) == len(ROWS)
+    assert all(
+        "regression" not in v.case.tags for v in found().variants if v not in itertools.chain(*variants().values())
+    )
+
+
+@each_failure
+def test_a_failure_has_one_entry_which_says_what_was_recorded(row: dict[str, Any]) -> None:
+    entry = the_entry(row)
+    assert entry.stage == stage_of(row)
+    assert row["quality"] != "solid" or entry.stage == row["stage"]
+    assert set(entry.oracle) == ORACLES[row["class"]]
+    assert entry.issue == row["url"]
+    assert entry.torch == f"=={RELEASE}"
+    assert entry.device == ("cuda",)
+    assert (entry.why == "by-design") == (row["quality"] in ("unspecified-order", "inconsistent-input"))
+    assert "control" not in on_cuda(row).case.tags
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in ROWS if not r["diverges"]], ids=[r["id"] for r in ROWS if not r["diverges"]]
+)
+def test_a_control_has_none(row: dict[str, Any]) -> None:
+    case = on_cuda(row).case
+    assert case.known == ()
+    assert "control" in case.tags
+    assert row["url"] in case.links
+
+
+def as_recorded(row: dict[str, Any], **changed: Any) -> Finding:
+    """What the judge would report, had it seen what the record says."""
+    kind, _, message = row["result_2.11_h200"]["inductor"].partition(": ")
+    error = {"type": kind, "message": message, "chain": (kind,)} if row["class"].endswith("crash") else None
+    plain: dict[str, Any] = {"oracle": sorted(ORACLES[row["class"]])[0], "message": "seen", "stage": stage_of(row)}
+    return Finding(**{**plain, "error": error, **changed})
+
+
+@each_failure
+def test_what_was_recorded_is_expected_and_nothing_else_is(row: dict[str, Any]) -> None:
+    variant = on_cuda(row)
+    other = "aot" if stage_of(row) != "aot" else "inductor"
+
+    def verdict(*findings: Finding, torch_version: str = "2.11.0") -> str:
+        return decide(variant, torch_version, findings, None).word
+
+    assert verdict(as_recorded(row)) == "XFAIL"
+    assert verdict() == "XPASS"
+    assert verdict(as_recorded(row, stage=other)) in ("FAIL", "ERROR")
+    assert verdict(as_recorded(row, oracle="stride")) in ("FAIL", "ERROR")
+    assert verdict(as_recorded(row), torch_version="2.13.0") in ("FAIL", "ERROR")
+    if the_entry(row).error:
+        assert verdict(as_recorded(row, error={"type": "KeyError", "message": "'buf0'"})) == "ERROR"
+
+
+# --- the programs ---
+
+
+@each_row
+def test_a_case_is_compiled_as_its_program_was(row: dict[str, Any]) -> None:
+    options, variant = row["options"], on_cuda(row)
+    case, grad = variant.case, variant.grad
+    assert variant.dynamic == options.get("dynamic")
+    assert case.compile.fullgraph == options.get("fullgraph", False)
+    assert case.compile.mode is None and not case.compile.options
+    assert dict(case.config) == options.get("config", {})
+    if options.get("backward"):
+        assert (grad.mode, grad.cotangent, grad.order) == ("backward", "sum", 1)
+    else:
+        assert grad.mode == ("off" if options.get("no_grad") else "forward")
+
+
+numbers = itertools.count()
+
+
+def module_of(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"gpu_corpus_{next(numbers)}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def both(row: dict[str, Any], tmp_path: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """The row's script, and the source of its case."""
+    written = tmp_path / "case.py"
+    written.write_text(build(on_cuda(row)).text.replace('.to("cuda")', "").replace('"cuda"', '"cpu"'))
+    loaded = module_of(CORPUS / row["script"]), module_of(written)
+    yield loaded
+    for module in loaded:
+        sys.modules.pop(module.__name__, None)
+
+
+def inputs_of(module: ModuleType) -> list[torch.Tensor]:
+    torch.manual_seed(1)
+    made: list[torch.Tensor] = module.make_inputs()
+    return made
+
+
+class Operators(TorchDispatchMode):
+    """Writes down every operator that runs, with its arguments: tensors by the order in which they appeared, the rest as text."""
+
+    def __init__(self, inputs: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.seen: list[Any] = list(inputs)
+        self.lines: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func)
+        own = name.partition(".")[0] not in ("aten", "prims")
+        shown = pytree.tree_map(self._shown, (args, kwargs or {}))
+        self.lines.append(f"{'own operator' if own else name}{shown}")
+        if name in WITHOUT_A_GPU:
+            return (args[0],) * WITHOUT_A_GPU[name]
+        return func(*args, **(kwargs or {}))
+
+    def _shown(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return repr(value)
+        place = next((n for n, known in enumerate(self.seen) if known is value), len(self.seen))
+        if place == len(self.seen):
+            self.seen.append(value)
+        return f"tensor {place}: {value.dtype} {tuple(value.shape)}"
+
+
+def answer_of(module: ModuleType, inputs: list[torch.Tensor]) -> tuple[list[str], list[torch.Tensor] | str]:
+    """The operators of the model, and the tensors that it returns, or how it refuses."""
+    torch.manual_seed(0)
+    model = module.make_model()
+    torch.manual_seed(2)
+    given = [tensor.detach().clone() for tensor in inputs]
+    with torch.no_grad(), Operators([*given, *model.parameters(), *model.buffers()]) as operators:
+        try:
+            out = model(*given)
+        except RuntimeError as error:
+            return operators.lines, str(error)
+    return operators.lines, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+
+
+@each_row
+def test_a_case_has_its_programs_inputs(row: dict[str, Any], both: tuple[ModuleType, ModuleType]) -> None:
+    script, ours = (inputs_of(module) for module in both)
+    assert len(ours) == len(script)
+    for mine, its in zip(ours, script, strict=True):
+        assert (mine.shape, mine.dtype, mine.stride()) == (its.shape, its.dtype, its.stride())
+        assert (mine.requires_grad, mine.is_leaf) == (its.requires_grad, its.is_leaf)
+    if row["id"] not in OTHER_DRAWS:
+        for mine, its in zip(ours, script, strict=True):
+            assert torch.equal(mine, its)
+
+
+@each_row
+def test_a_case_does_what_its_program_does(row: dict[str, Any], both: tuple[ModuleType, ModuleType]) -> None:
+    script, ours = both
+    inputs = inputs_of(script)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (wanted_operators, wanted), (operators, got) = (answer_of(module, inputs) for module in (script, ours))
+    assert operators == wanted_operators
+    assert operators
+    if isinstance(wanted, str) or isinstance(got, str):
+        assert got == wanted
+        return
+    assert len(got) == len(wanted)
+    for mine, its in zip(got, wanted, strict=True):
+        assert (mine.shape, mine.dtype, mine.stride()) == (its.shape, its.dtype, its.stride())
+        torch.testing.assert_close(mine, its, rtol=0, atol=0, equal_nan=True)
+
+
+# --- the page ---
+
+
+def page_rows() -> dict[str, list[str]]:
+    """The cells of the page's table, by row id."""
+    lines = re.findall(r"^\| \[([\w-]+)\]\((\S+)\) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {row: [url, *cells.split(" | ")] for row, url, cells in lines}
+
+
+@recorded
+def test_the_page_accounts_for_every_row() -> None:
+    assert sorted(page_rows()) == sorted(row["id"] for row in ROWS)
+
+
+@each_row
+def test_the_page_says_what_the_case_says(row: dict[str, Any]) -> None:
+    url, case, expectation, stage, *_ = page_rows()[row["id"]]
+    variant = on_cuda(row)
+    assert url == row["url"]
+    assert case == f"`{Path(variant.case.file).name.removesuffix('.spec.yaml')}::{variant.case.name}`"
+    if row["diverges"]:
+        entry = the_entry(row)
+        assert expectation == f"XFAIL {', '.join(entry.oracle)}" + (" (by design)" if entry.why == "by-design" else "")
+        assert stage == entry.stage
+    else:
+        assert expectation == ("not in the suite" if "device-assert" in variant.case.tags else "PASS")
+        assert stage == ""
