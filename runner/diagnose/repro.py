@@ -30,6 +30,11 @@ _TAG = re.compile(r"  #: (not )?(\w+)$")
 
 _CASTS = re.compile(r"\btorch\.(b?float|half|double|complex|cfloat)|\.(half|bfloat16|float|double|type|type_as|to)\(")
 """What may leave float64 in a run that was begun in it."""
+_SUMS = re.compile(
+    r"sum|mean|mm\b|mv\b|matmul|@|dot|einsum|linear|conv|norm|softmax|loss|pool|var|std|prod|attention|fft|trace|cov|corr|hist|count|"
+    r"rnn|lstm|gru|similarity|distance|dist\b|bmm|inv|solve|det|qr|svd|eig|cholesky|interpolate|scatter|index_add|embedding_bag", re.I
+)  # fmt: skip
+"""What may add up many numbers, so that another order of theirs is another result."""
 _LAYOUTS = re.compile(r"sparse|nested|jagged|_(coo|csr|csc|bsr|bsc)\b|mkldnn")
 _ERRORS = {"compile-error", "runtime-error"}
 """What a script calls ``error``: when it was raised takes more than a script should hold to tell."""
@@ -106,6 +111,10 @@ def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
         "close": not exact,
         "tolerance": not exact and bool(made.tolerance["by_dtype"]),
         "float64": values and wide,
+        "rounding": values
+        and wide
+        and not made.tolerance["by_dtype"]
+        and bool(own or backward or (made.dtype == "float32" and _SUMS.search(text))),
         "casts": values and wide and bool(own or _CASTS.search(text)),
         "state": own or bool(case.state),
         "tensors": wide and (own or any(item.kind in ("view", "list") for item in case.state)),

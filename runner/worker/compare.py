@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.testing._comparison import default_tolerances
 
+from runner.worker import rounding
 from runner.worker.elements import (
     TINY,
     classes,
@@ -28,6 +29,7 @@ from runner.worker.elements import (
 
 NEARER = "nearer-to-float64"
 NOISE = "within-float64-noise"
+ROUNDING = "within-rounding-of-inputs"
 
 # How many times eager's error against float64 the compiled error may be: torch._dynamo.utils.same takes 3 for half
 # precision and for fewer than 1000 elements, 2 otherwise.
@@ -85,6 +87,7 @@ def compare_values(
     compiled: torch.Tensor,
     tolerance: Tolerance,
     reference: Callable[[], torch.Tensor | None] = lambda: None,
+    moved: Callable[[], torch.Tensor | None] = lambda: None,
 ) -> Comparison:
     """Compare two dense CPU tensors of one shape and dtype.
 
@@ -94,6 +97,7 @@ def compare_values(
 
     Args:
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
+        moved: gives how far a rounding of the inputs moves each of its elements, or None. As rarely called; see ``rounding``.
     """
     if eager.numel() == 0:
         return Comparison()
@@ -119,6 +123,8 @@ def compare_values(
     if found.mismatched:
         if excuse is not None and excuse.passed:
             labels.append(excuse.label)
+        elif excuse is not None and excuse.numbers and _is_rounding(eager, compiled, exact, moved, tolerance):
+            labels.append(ROUNDING)
         else:
             place = _at(eager, compiled, exact, found.worst)
             shown = {**numbers, "mismatched": found.mismatched, **place, **_gap(found), **_tolerance_numbers(tolerance)}
@@ -127,7 +133,7 @@ def compare_values(
             differences.append(Difference("value", _sentence(shown, "differ"), shown))
     if differences:
         return Comparison(tuple(differences))
-    return Comparison(label=NOISE if NOISE in labels else NEARER)
+    return Comparison(label=next(label for label in (ROUNDING, NOISE, NEARER) if label in labels))
 
 
 def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -276,6 +282,20 @@ def _weigh(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor,
     nearer = theirs_off.rmse <= ours_off.rmse and theirs_off.worst <= ours_off.worst
     passed = within or (finite_sums and needed <= multiplier)
     return _Excuse(classes_right, passed, NEARER if nearer else NOISE, numbers)
+
+
+def _is_rounding(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor | None,
+    moved: Callable[[], torch.Tensor | None],
+    tolerance: Tolerance,
+) -> bool:
+    """Whether rounding explains it, as far as the inputs do; asked last, since it takes a dozen runs."""
+    if reference is None or eager.dtype not in rounding.DTYPES or not rounding.is_small(eager, compiled, reference):
+        return False
+    by = moved()
+    return by is not None and rounding.explains(eager, compiled, reference, by, tolerance.rtol, tolerance.atol)
 
 
 def _gap(found: _Scan) -> dict[str, Any]:

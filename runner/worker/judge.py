@@ -278,7 +278,13 @@ def _tensor_findings(
         found = evidence.reference.tensor(call, leaf.path)
         return found if found is not None and found.shape == mine.shape else None
 
-    result = compare_values(mine, other, tolerance, reference)
+    def moved() -> torch.Tensor | None:
+        # Who names a tolerance has said how much may be rounded away.
+        return (
+            None if (evidence.job.get("tolerance") or {}).get("by_dtype") else evidence.reference.moved(call, leaf.path)
+        )
+
+    result = compare_values(mine, other, tolerance, reference, moved)
     if result.label is not None and result.label not in evidence.labels:
         evidence.labels.append(result.label)
     for difference in result.differences:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from runner.worker import rounding
 from runner.worker.errors import InvalidCase
 from runner.worker.load import Source
 from runner.worker.observe import CallRecord, Observation, Settings, observe
@@ -49,6 +50,29 @@ class Dropped(Exception):
     """The reference cannot be had; the text says why."""
 
 
+@dataclass(frozen=True)
+class Nudge:
+    """Moves what goes into a float64 run by a rounding of float32 (see ``rounding.nudge``); without a sign by nothing."""
+
+    draw: int = 0
+    sign: int = 0
+
+    def model(self, model: torch.nn.Module) -> None:
+        """Move parameters, buffers and tensor attributes, in place."""
+        if self.sign:
+            plain = [
+                value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")
+            ]
+            rounding.nudge([*model.parameters(), *model.buffers(), *_tensors(plain)], self.draw, self.sign)
+
+    def inputs(self, args: Sequence[Any]) -> list[Any]:
+        """The inputs of a call in float64, moved. Raises Dropped as ``cast_inputs``."""
+        cast = cast_inputs(args)
+        if self.sign:
+            rounding.nudge(_tensors(cast), self.draw + rounding.PAIRS, self.sign)
+        return cast
+
+
 class Reference:
     """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
 
@@ -69,6 +93,7 @@ class Reference:
         self._source, self._settings, self._eager = source, settings, eager
         self._begin, self._end = begin, end
         self._leaves: list[dict[str, Leaf]] | None = None if wanted else []
+        self._nudged: list[list[list[dict[str, Leaf]]]] | None = None  # pairs of runs, calls, leaves by path
 
     def leaf(self, call: int, path: str) -> Leaf | None:
         """The reference's leaf of that path (of an output, an input or state after the call, or a gradient)."""
@@ -93,6 +118,22 @@ class Reference:
             return None
         return found.value
 
+    def moved(self, call: int, path: str) -> torch.Tensor | None:
+        """How far each element moves when all inputs and parameters do by a rounding of float32; None where there is no reference."""
+        exact = self.tensor(call, path)
+        if exact is None:
+            return None
+        if self._nudged is None:
+            self._nudged = []
+            try:
+                self._nudged = [[self._observed(Nudge(n, sign)) for sign in (1, -1)] for n in range(rounding.PAIRS)]
+            except Dropped as reason:
+                self.notes.append(f"rounding was not measured: {reason}")
+        pairs = [tuple(_value_at(run, call, path) for run in pair) for pair in self._nudged]
+        if not pairs or any(value is None or value.shape != exact.shape for pair in pairs for value in pair):
+            return None
+        return rounding.movement(exact, pairs)  # type: ignore[arg-type]
+
     def _run(self) -> list[dict[str, Leaf]]:
         if self._settings.autocast is not None:
             raise Dropped("autocast chooses the dtypes")
@@ -100,13 +141,17 @@ class Reference:
             raise Dropped("random numbers are drawn, and in float64 they would be others")
         if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
             raise Dropped("nothing that is compared is floating")
+        return self._observed(Nudge())
+
+    def _observed(self, nudge: Nudge) -> list[dict[str, Leaf]]:
         self._begin()
         try:
             loaded = self._source.load(self._settings.seed)
             loaded = replace(loaded, makers=tuple(_as_eager(maker) for maker in loaded.makers))
             cast_model(loaded.model)
+            nudge.model(loaded.model)
             with Wide():
-                seen = observe(loaded, loaded.model, self._settings, change_inputs=cast_inputs)
+                seen = observe(loaded, loaded.model, self._settings, change_inputs=nudge.inputs)
         except Dropped:
             raise
         except InvalidCase as error:
@@ -158,7 +203,7 @@ def cast_inputs(args: Sequence[Any]) -> list[Any]:
     Raises:
         Dropped: a cast would tear apart inputs that share storage, or an input's layout cannot be cast.
     """
-    tensors = [leaf for _, leaf in flatten(list(args), "")[1] if isinstance(leaf, torch.Tensor)]
+    tensors = _tensors(list(args))
     keys = [storage_key(tensor) for tensor in tensors]
     shared = [key for key in keys if key is not None]
     if len(set(shared)) < len(shared):
@@ -176,6 +221,15 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_leaf:
         return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad)
     return tensor.to(dtype)
+
+
+def _value_at(run: list[dict[str, Leaf]], call: int, path: str) -> torch.Tensor | None:
+    leaf = run[call].get(path) if call < len(run) else None
+    return leaf.value if leaf is not None else None
+
+
+def _tensors(values: list[Any]) -> list[torch.Tensor]:
+    return [leaf for _, leaf in flatten(values, "")[1] if isinstance(leaf, torch.Tensor)]
 
 
 def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:

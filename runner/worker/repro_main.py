@@ -204,7 +204,7 @@ def become_operators():  #: operators
         globals()[name] = torch.library.triton_op(f"repro::{name}", globals()[name], mutates_args=())
 
 
-def observe(compiled=False, wide=False):
+def observe(compiled=False, wide=False, nudged=()):
     """All calls of a fresh model on fresh inputs; the last entry is the error that ended them, if one did."""
     torch._dynamo.reset()
     counters.clear()  #: budgets
@@ -230,6 +230,8 @@ def observe(compiled=False, wide=False):
         seed_all(SEED + number)  #: python
         inputs = make()
         inputs = tree_map_only(torch.Tensor, widen, inputs) if wide else inputs  #: float64
+        if nudged:  #: rounding
+            nudge((flatten(inputs, "") if number else held(model, inputs)).values(), *nudged)  #: rounding
         torch.manual_seed(SEED + number)  #: not python
         seed_all(SEED + number)  #: python
         try:
@@ -272,6 +274,32 @@ def reference(eager):  #: float64
         return []
 
 
+def nudge(tensors, draw, sign):  #: rounding
+    """Moves every floating element by a rounding of float32, up or down."""
+    generator = torch.Generator().manual_seed(draw)
+    for t in {id(t): t for t in tensors if isinstance(t, torch.Tensor)}.values():
+        if t.is_floating_point() or t.is_complex():
+            up = torch.randint(0, 2, t.shape, generator=generator) * 2.0 - 1
+            with contextlib.suppress(RuntimeError):  # expanded
+                t.detach().mul_((1 + sign * 2**-24 * up.double()).to(t.device))
+
+
+def movement(wide):  #: rounding
+    """By call and path: how far each element moves with the inputs; 0 where it crosses a step, such as a comparison."""
+    try:
+        runs = [[observe(wide=True, nudged=(draw, sign)) for sign in (1, -1)] for draw in range(6)]
+        return [{p: moved(e, [[run[n][p][1] for run in pair] for pair in runs]) for p, (_, e) in seen.items()
+                 if getattr(e, "dtype", None) in (torch.float64, torch.complex128)} for n, seen in enumerate(wide)]  # fmt: skip
+    except Exception:
+        return []
+
+
+def moved(exact, pairs):  #: rounding
+    smooth = [((up + down) / 2 - exact).abs() <= (up - down).abs() / 4 for up, down in pairs]
+    far = torch.stack([(up - down).abs() / 2 for up, down in pairs]).square().mean(0).sqrt()
+    return torch.where(torch.stack(smooth).all(0) & far.isfinite(), far, 0.0)
+
+
 def kinds(t):  #: values
     """0 finite, 1 NaN, 2 infinity, 3 minus infinity; of both parts of complex elements."""
     if t.is_complex():
@@ -288,7 +316,7 @@ def size(t):  #: values
     return t.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).abs()
 
 
-def unlike(eager, compiled, exact, dtype):  #: values
+def unlike(eager, compiled, exact, far, dtype):  #: values
     """Masks by oracle: unequal integers, misplaced NaN and infinities, and what is off by too much."""
     if not (eager.is_floating_point() or eager.is_complex()):
         return {"value": eager.to(torch.int64) != compiled.to(torch.int64)}
@@ -303,6 +331,11 @@ def unlike(eager, compiled, exact, dtype):  #: values
     beyond = ~misplaced & (size(a - b) > atol + rtol * size(a))  #: close
     if exact is not None and exact.shape == a.shape and exact.dtype == a.dtype:  #: float64
         misplaced, beyond = excused(a, b, exact, exact.to(eager.dtype), misplaced, beyond, rtol, atol)  #: float64
+        narrow = eager.dtype in (torch.float32, torch.complex64)  #: rounding
+        if far is not None and narrow and exact.isfinite()[beyond].all():  #: rounding
+            limit = torch.minimum(atol + rtol * size(exact) + 128 * far, 2**-10 * size(exact).max())  #: rounding
+            off = [(side - exact).abs() > limit for side in (a, b)]  #: rounding
+            beyond = beyond & (off[0] | off[1] | misplaced).any()  #: rounding
     return {"nonfinite": misplaced, "value": beyond}  #: close
 
 
@@ -320,7 +353,7 @@ def excused(a, b, exact, rounded, misplaced, beyond, rtol, atol):  #: float64
     return misplaced, beyond
 
 
-def differences(mine, other, exact):  #: values
+def differences(mine, other, exact, far=None):  #: values
     """(oracle, words) of two leaves."""
     (facts, eager), (others, compiled) = mine, other
     for oracle in [key for key in facts if facts[key] != others.get(key, facts[key])]:
@@ -339,7 +372,7 @@ def differences(mine, other, exact):  #: values
     if torch.equal(eager.reshape(-1).view(torch.uint8), compiled.reshape(-1).view(torch.uint8)):
         return
     exact = exact if "dtype" in facts else None
-    for oracle, wrong in unlike(eager, compiled, exact, facts.get("dtype", DTYPE)).items():
+    for oracle, wrong in unlike(eager, compiled, exact, far, facts.get("dtype", DTYPE)).items():
         if wrong.any():
             at = tuple(wrong.nonzero()[0].tolist())
             words = f"{wrong.sum()} of {wrong.numel()} differ, at {at} eager {eager[at]}, compiled {compiled[at]}"
@@ -350,7 +383,7 @@ def differences(mine, other, exact):  #: values
             yield oracle, words
 
 
-def of_values(mine, other, wide):  #: values
+def of_values(mine, other, wide, far):  #: values
     """(oracle, words) of a call that returned."""
     oracles = {"output": "", "gradient": "grad", "generator": "rng"}
     for path in {**mine, **other}:
@@ -358,7 +391,7 @@ def of_values(mine, other, wide):  #: values
         if path not in mine or path not in other:
             yield kind or "structure", f"{path}: only {'eager' if path in mine else 'compiled'} has it"
             continue
-        for oracle, words in differences(mine[path], other[path], wide.get(path, ({}, None))[1]):
+        for oracle, words in differences(mine[path], other[path], wide.get(path, ({}, None))[1], far.get(path)):
             yield kind or oracle, f"{path}: {oracle + ', ' if kind else ''}{words}"
 
 
@@ -383,13 +416,14 @@ def told(entry):
     return f"raised {type(entry).__name__}: {(str(entry).strip().splitlines() or [''])[0]}"
 
 
-def compare(eager, compiled, wide=()):
+def compare(eager, compiled, wide=(), far=()):
     """(oracle, words) of everything that differs, but for what the case ignores."""
     for number, (mine, other) in enumerate(zip(eager, compiled)):
         raised = isinstance(mine, BaseException) or isinstance(other, BaseException)
         found = of_errors(mine, other) if raised else ()
         if not raised:  #: values
-            found = of_values(mine, other, wide[number] if len(wide) > number else {})  #: values
+            references = (runs[number] if len(runs) > number else {} for runs in (wide, far))  #: values
+            found = of_values(mine, other, *references)  #: values
         for oracle, words in found:
             if oracle not in IGNORE:
                 yield oracle, f"call {number}, {words}" if len(CALLS) > 1 else words
@@ -436,6 +470,8 @@ def main():
     if any(oracle in ("value", "nonfinite", "grad", "mutation") for oracle, _ in problems):  #: float64
         wide = reference(eager)  #: float64
         problems = [*compare(eager, compiled, wide)]  #: float64
+    if any(oracle in ("value", "grad", "mutation") for oracle, _ in problems):  #: rounding
+        problems = [*compare(eager, compiled, wide, movement(wide))]  #: rounding
     if problems and by_rounding(eager, wide, problems):  #: low
         print("nothing differs under emulate_precision_casts: Inductor rounds less often than eager")  #: low
         problems = []  #: low

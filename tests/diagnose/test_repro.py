@@ -9,6 +9,7 @@ import ast
 import builtins
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import io
 import json
@@ -73,6 +74,9 @@ HERE.cut, HERE.keyed = _cut, _keyed  # type: ignore[attr-defined]
 HERE.nan_for_large = after(lambda out: torch.where(out > 1e30, torch.nan, out))  # type: ignore[attr-defined]
 HERE.imaginary = after(lambda out: out + 1j)  # type: ignore[attr-defined]
 HERE.conjugate_zero = after(lambda out: out.conj().resolve_conj())  # type: ignore[attr-defined]
+HERE.naive_sum = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1].unbind(0)),)  # type: ignore[attr-defined]
+HERE.row_left_out = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1][1:].unbind(0)),)  # type: ignore[attr-defined]
+HERE.last_off_by_one = after(lambda out: out - torch.arange(4000.0).eq(2.0) * 1.0)  # type: ignore[attr-defined]
 HERE.exits = instead(lambda: sys.exit(0))  # type: ignore[attr-defined]
 sys.modules[HERE.__name__] = HERE
 
@@ -82,6 +86,17 @@ GRADIENT = "inputs: {x: {shape: [4, 3], requires_grad: true}}\nchain: [{nn.Linea
 
 # The case, a backend with one bug, and the oracles that must speak. A backend without a module is runner.worker.planted's.
 PLANTED = {
+    "value, a row left out": (
+        "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]",
+        "planted_for_scripts:row_left_out",
+        {"value"},
+    ),
+    "value, across a step": (
+        "inputs: {x: {shape: [1, 4000], init: {linspace: [0, 3999]}}}\ngrad: off\nchain: [{torch.floor: $x}, "
+        "{F.max_pool1d: {'*': [$_], kernel_size: 1}}]",
+        "planted_for_scripts:last_off_by_one",
+        {"value"},
+    ),
     "value": (X + "chain: [torch.sin]", "planted:off_by_one", {"value"}),
     "value, by little": (X + "chain: [torch.sin]", "planted:tiny_noise", {"value"}),
     "value, one of many": ("inputs: {x: [1000, 100]}\nchain: [torch.sin]", "wrong_element", {"value"}),
@@ -199,6 +214,10 @@ PLANTED = {
 
 # What differs and is no problem: another rounding, memory that nobody wrote, what the case ignores.
 HARMLESS = {
+    "a sum in another order": (
+        "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]",
+        "planted_for_scripts:naive_sum",
+    ),
     "a cast left out": (
         "inputs: {x: [40]}\ngrad: off\nchain: [{operator.mul: [$x, 1.001]}, {Tensor.to: [$_, torch.float16]}, "
         "{Tensor.to: [$_, torch.float32]}, {operator.mul: [$_, 3.0]}]",

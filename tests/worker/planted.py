@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -126,3 +127,32 @@ def without_casts(graph: Graph, inputs: list[Any]) -> Function:
             graph.graph.erase_node(node)
     graph.recompile()
     return graph.forward
+
+
+def _one_after_the_other(rows: Any) -> tuple[Any]:
+    """The sum as a naive loop has it, which rounds after each addition."""
+    return (functools.reduce(torch.add, rows),)
+
+
+def naive_sum(graph: Graph, inputs: list[Any]) -> Function:
+    """For ``x.sum(0)``: right, and rounded more than eager's."""
+    return lambda *args: _one_after_the_other(args[-1].unbind(0))
+
+
+def row_left_out(graph: Graph, inputs: list[Any]) -> Function:
+    return lambda *args: _one_after_the_other(args[-1][1:].unbind(0))
+
+
+def sum_of_halves(graph: Graph, inputs: list[Any]) -> Function:
+    """Sums what bfloat16 leaves of the numbers."""
+    return lambda *args: _one_after_the_other(args[-1].bfloat16().float().unbind(0))
+
+
+def last_off_by_one(graph: Graph, inputs: list[Any]) -> Function:
+    def run(*args: Any) -> Any:
+        (out,) = graph(*args)
+        out = out.clone()
+        out[2] -= 1
+        return (out,)
+
+    return run
