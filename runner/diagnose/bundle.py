@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.report.templates import template
+
 ARTIFACTS = {
     "aot_graphs": "forward and backward graphs of AOTAutograd, as the backend gets them",
     "aot_joint_graph": "AOTAutograd's joint graph, before it is cut into forward and backward",
@@ -196,18 +198,8 @@ def kernels(code: str) -> Iterator[tuple[str, str, str]]:
 
 def write_index(folder: Path, document: Mapping[str, Any]) -> None:
     """``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     (folder / "index.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    templates = Path(__file__).parents[1] / "report" / "templates"
-    environment = Environment(
-        loader=FileSystemLoader(templates),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("debug.html.j2").render(document, groups=_by_group(document["files"]))
+    page = template("debug.html.j2").render(document, groups=_by_group(document["files"]))
     (folder / "index.html").write_text(page, encoding="utf-8", errors="replace")
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.engine.events import Finding
 from runner.report.diagnosis import serving
 from runner.report.failure import layout, number
 from runner.report.picture import bars, heat_map
+from runner.report.templates import template
 from runner.report.text import cap, clean, duration, in_line, one_line, visible
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    pass
 
 _TRACE = 16 * 1024  # bytes of a trace that a page shows
 
@@ -40,7 +37,7 @@ def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
         picture: what ``runner.report.picture.take`` gave; None where it was not asked for.
     """
     drawn = (picture or {}).get("picture")
-    text = _template().render(
+    text = template("diagnosis.html.j2", number=number, line=one_line).render(
         diagnosis=diagnosis,
         title=in_line(diagnosis.id),
         reason=one_line(diagnosis.reason, 1000),
@@ -59,19 +56,6 @@ def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
         ],
     )
     return visible(text)  # names that nothing above has cleaned may hold half a character
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, line=one_line)
-    return environment.get_template("diagnosis.html.j2")
 
 
 def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:

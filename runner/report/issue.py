@@ -7,25 +7,24 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, Facts, check
 from runner.diagnose.similar import Match
 from runner.diagnose.stages import LADDER
+from runner.plan import pinned
 from runner.report.failure import layout, number
+from runner.report.templates import template
 from runner.report.text import cap, clean, one_line
 from runner.spec.model import Variant
 from runner.spec.walk import all_steps
 from runner.verdict import ranked
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    pass
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
 
@@ -67,7 +66,8 @@ def write(material: Material) -> tuple[str, list[Check]]:
 def _render(material: Material, checks: Sequence[Check]) -> str:
     facts = material.facts
     diagnosis, variant = facts.diagnosis, facts.variant
-    return _template().render(
+    filters = {"line": lambda text: one_line(redact(str(text)), 600), "cell": _cell, "fence": _fence}
+    return template("issue.md.j2", **filters).render(
         title=title(facts),
         sentences=sentences(facts),
         variant=variant,
@@ -97,21 +97,11 @@ def _shown(facts: Facts) -> str:
         "mode": one.case.compile.mode or one.backend.mode,
     }
     words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
-    flags = {**one.case.config, **one.backend.config}
-    lines = [f"import {name.partition('config.')[0]}config" for name in flags]
+    flags = {**pinned(one.device), **one.case.config, **one.backend.config}
+    lines = [f"import {name.partition('config.')[0]}config" for name in flags if "config." in name]
     lines = [*dict.fromkeys(lines), *(f"{name} = {value!r}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]
     return "\n".join([text, "", "", *lines, f"print(torch.compile(model, {words})(*make_inputs()))"])
-
-
-@cache
-def _template() -> Template:
-    folder = Path(__file__).parent / "templates"
-    templates = Environment(
-        loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )  # fmt: skip
-    templates.filters.update(line=lambda text: one_line(redact(str(text)), 600), cell=_cell, fence=_fence)
-    return templates.get_template("issue.md.j2")
 
 
 def script_of(variant: Variant) -> str:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from runner.report.table import wrap_id
+from runner.report.templates import template
 from runner.report.text import clean, in_line, one_line, plural, visible
 from runner.timing.model import BUSY, Copy, Report, Row, Side, Spread
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    pass
 
 HEADERS = (
     "variant", "compile\ncold", "compile\nwarm", "eager", "compiled", "speed-up", "peak\neager", "peak\ncompiled",
@@ -213,7 +210,7 @@ def _drawn(report: Report, name: str) -> str:
     found, ticks = bars(report)
     one = next((x for x, text in ticks if text == "1"), None)
     unit = ticks[1][0] / float(ticks[1][1])  # pixels of a speed-up of 1
-    text = _template(name).render(
+    text = template(name, px=lambda value: f"{value:.1f}").render(
         report=report,
         bars=found,
         ticks=ticks,
@@ -225,16 +222,3 @@ def _drawn(report: Report, name: str) -> str:
         table=render(report),
     )
     return visible(text)
-
-
-@cache
-def _template(name: str) -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(px=lambda value: f"{value:.1f}")
-    return environment.get_template(name)

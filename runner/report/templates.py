@@ -1,0 +1,24 @@
+"""The templates of reports, all read in one way: an unknown name is an error, and pages escape what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+
+def template(name: str, **filters: Callable[..., Any]) -> Template:
+    """The template of that name in ``templates/``, with these filters. Markdown (``.md.j2``) is not escaped, all else is."""
+    markdown = name.endswith(".md.j2")
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=not markdown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=markdown,
+    )
+    environment.filters.update(filters)
+    return environment.get_template(name)
