@@ -168,3 +168,9 @@ def test_flags_stand_in_the_short_form(tmp_path: Path) -> None:
         "model = make_model()\nprint(model(*make_inputs()))\n"
         "print(torch.compile(model, backend='inductor', fullgraph=True)(*make_inputs()))\n```"
     ) in report
+
+
+def test_a_gpu_s_switches_stand_there_too(tmp_path: Path) -> None:
+    text = "cases:\n  - name: a\n    inputs: {x: [2]}\n    chain: [torch.neg]\n    devices: [cuda]\n"
+    report, _ = write(material(loaded(written(tmp_path, text)).variants[0]))
+    assert "\ntorch.backends.cudnn.allow_tf32 = False\n" in report and "allow_tf32config" not in report
