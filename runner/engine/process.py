@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -48,7 +49,12 @@ def probe(python: str) -> dict[str, str]:
         return {"error": f"{python} is not an executable file" if there else f"{python}: no such Python interpreter"}
     try:
         # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
-        done = subprocess.run([path, "-c", _PROBE], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60)
+        for _ in range(2):
+            done = subprocess.run(
+                [path, "-c", _PROBE], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60
+            )
+            if done.returncode != -signal.SIGKILL:
+                break  # else somebody or the kernel did that, which says nothing of the interpreter
     except subprocess.TimeoutExpired:
         return {"error": f"{python} did not answer within 60 s"}
     except OSError as error:

@@ -21,6 +21,19 @@ def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
     assert "does not work as a Python" in LocalEngine.probe("true")["error"]
 
 
+def test_a_probe_that_somebody_kills_is_asked_once_more(tmp_path: Path) -> None:
+    """Otherwise a run that is resumed on a busy machine could end before it has begun."""
+    often, asked = tmp_path / "python", tmp_path / "asked"
+    for times, word in ((1, "torch"), (2, "error")):
+        often.write_text(
+            f'#!/bin/sh\necho >> {asked}\n[ $(wc -l < {asked}) -gt {times} ] || kill -9 $$\nexec {sys.executable} "$@"\n'
+        )
+        often.chmod(0o755)
+        asked.unlink(missing_ok=True)
+        assert word in LocalEngine.probe(str(often)), times
+        assert asked.read_text().count("\n") == 2
+
+
 def test_a_probe_of_a_python_without_torch(tmp_path: Path) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
