@@ -108,6 +108,7 @@ def test_any_oracle_can_be_bisected(
     plant(operator, bug)
     record, _ = bisected(text, wanted, **fields)
     culprit = record["culprit"]
+    assert culprit is not None, record
     assert (culprit["backend"], culprit["subsystem"], culprit["name"]) == (DECOMPOSING, "decomposition", str(operator))
     assert isinstance(culprit["number"], int) and record["note"] == ""
 
