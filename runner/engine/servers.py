@@ -25,6 +25,8 @@ STARTUP = 900.0
 """Seconds that a server may take to import and warm up before it counts as hung; the first compile is slow."""
 RESTARTS = 5
 """How often a server is started again within a run."""
+EARLY = {"SIGKILL": 3}
+"""How often one that has never been up, by what ended it; others once. Who kills, or a kernel short of memory, says nothing of the Python."""
 
 
 class Kind(NamedTuple):
@@ -244,7 +246,7 @@ class Server:
                 worker.forget()
                 self._again(child)
         self.workers.clear()
-        if not self.failure and self._starts > (RESTARTS if was_up else 1):
+        if not self.failure and self._starts > (RESTARTS if was_up else EARLY.get(how, 1)):
             times = "" if was_up else " before it was up"
             self.failure = f"the worker server of {self.python} died {self._starts} times{times} (last: {how})"
         if not self.failure and any(self.queues.values()):

@@ -56,6 +56,22 @@ def test_a_server_that_dies_before_it_is_up(make: Make, fake: dict[str, str]) ->
     assert outcome.ended == "broken" and "SIGABRT" in outcome.detail and "oh no" in outcome.detail
 
 
+@pytest.mark.parametrize(("name", "starts"), [("SIGKILL", 4), ("SIGABRT", 2)])
+def test_how_often_one_that_was_never_up_is_tried(make: Make, fake: dict[str, str], name: str, starts: int) -> None:
+    torch = Path(fake["PYTHONPATH"], "torch", "__init__.py")
+    sound, tries = torch.read_text(), torch.parent.parent / "tries"
+    ends = (
+        f"import os, signal\ntries = open({str(tries)!r}, 'a+')\ntries.write('.')\ntries.flush()\ntries.seek(0)\n"
+        f"if len(tries.read()) < {starts}:\n    os.kill(os.getpid(), signal.{name})\n"
+    )
+    torch.write_text(ends + sound)
+    assert one(make(), "result['ok'] = 1").result == {"ok": 1}
+    tries.unlink()
+    torch.write_text(ends.replace(f"< {starts}", "< 9") + sound)
+    outcome = one(make(), "")
+    assert outcome.ended == "broken" and f"died {starts} times before it was up (last: {name})" in outcome.detail
+
+
 def test_a_python_without_torch(make: Make, fake: dict[str, str]) -> None:
     Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("raise ImportError('libfoo.so: no such file')")
     outcomes = finish(make(), job("", "a"), job("", "b"))
