@@ -169,6 +169,9 @@ class _Question:
         if answer.phase == "float64" and not answer.record:
             self._judged["float64"] = False  # it died of the reference
             answer = ask(self._judged, self._seconds)
+        if not answer.record and not answer.broken and answer.death()["oracle"] not in {one[0] for one in self.wanted}:
+            # A copy can hang on a lock that another thread held when it was made. One wrong answer ends a search, so it is asked twice.
+            answer = ask(self._judged, self._seconds)
         self.operators.update(answer.operators)
         doubt = answer.record.get("trust") or {}
         if answer.broken or doubt.get("verdict") in ("INVALID", "SKIP"):

@@ -14,7 +14,7 @@ import torch
 from worker_jobs import HERE, run, source
 
 from runner.worker import bisect
-from runner.worker.bisect import ask, run_bisect
+from runner.worker.bisect import Answer, ask, run_bisect
 
 DECOMPOSING = "aot_eager_decomp_partition"
 SILU = torch.ops.aten.silu.default
@@ -111,6 +111,21 @@ def test_any_oracle_can_be_bisected(
     assert culprit is not None, record
     assert (culprit["backend"], culprit["subsystem"], culprit["name"]) == (DECOMPOSING, "decomposition", str(operator))
     assert isinstance(culprit["number"], int) and record["note"] == ""
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+def test_a_copy_that_is_lost_is_made_again(plant: Plant, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    plant(SILU_BACKWARD, wrong_backward)
+    asked: list[int] = []
+
+    def ask_and_lose(judged: Any, seconds: float) -> Answer:
+        asked.append(1)
+        return Answer(phase="backend") if len(asked) == lost else ask(judged, seconds)
+
+    monkeypatch.setattr(bisect, "ask", ask_and_lose)
+    record, _ = bisected(TRAINED, ("grad", "", ""), grad={"mode": "backward"})
+    assert record["culprit"] is not None and record["culprit"]["name"] == str(SILU_BACKWARD), record
+    assert len(asked) == record["runs"] + 1
 
 
 def test_what_raises_is_known_by_its_class_and_its_words(plant: Plant) -> None:
