@@ -67,7 +67,9 @@ def test_how_often_one_that_was_never_up_is_tried(make: Make, fake: dict[str, st
     torch.write_text(ends + sound)
     assert one(make(), "result['ok'] = 1").result == {"ok": 1}
     tries.unlink()
-    torch.write_text(ends.replace(f"< {starts}", "< 9") + sound)
+    torch.write_text(
+        ends.replace(f"< {starts}", "< 999") + sound
+    )  # another length: compiled files are known by it and the second
     outcome = one(make(), "")
     assert outcome.ended == "broken" and f"died {starts} times before it was up (last: {name})" in outcome.detail
 

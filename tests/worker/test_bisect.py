@@ -113,7 +113,7 @@ def test_any_oracle_can_be_bisected(
     assert isinstance(culprit["number"], int) and record["note"] == ""
 
 
-@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+@pytest.mark.parametrize("lost", [1, 3])
 def test_a_copy_that_is_lost_is_made_again(plant: Plant, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     plant(SILU_BACKWARD, wrong_backward)
     asked: list[int] = []
