@@ -153,7 +153,7 @@ def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
     before = _cpu_seconds()
     began = time.monotonic()
     if way == "scripts":
-        seconds, ran = _scripts(work, backend, place)
+        seconds, ran = run_scripts(work, backend, place)
         done = Pass(seconds, _cpu_seconds() - before, ran)
     elif way in ("pytest", "xdist"):
         _pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
@@ -184,7 +184,7 @@ def environment(place: Path) -> dict[str, str]:
     }
 
 
-def _scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
+def run_scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
     """One process after the other. With a sample the rest is taken to last as long as the sample's, its first left out:
 
     that one alone probes the compiler and builds its precompiled header.
@@ -200,7 +200,7 @@ def _scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
                 stdout=output, stderr=subprocess.STDOUT,
             ).returncode  # fmt: skip
         if code != 0:
-            raise Broken(f"{script} gave exit code {code}\n{_tail(place / 'output')}")
+            raise Broken(f"{script} gave exit code {code}\n{tail(place / 'output')}")
         taken.append(time.monotonic() - began)
         if number % 10 == 0:
             work.say(f"{backend} scripts: {number}/{len(names)}, {sum(taken):.0f} s")
@@ -212,9 +212,9 @@ def _pytest(work: Work, backend: str, place: Path, slots: int) -> None:
     tests = work.root / backend / "by-hand" / "tests"
     report = place / "run" / "junit.xml"
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *(["-n", str(slots)] if slots else [])]
-    code = _run([*command, "test_throughput.py"], tests, place)
+    code = run_command([*command, "test_throughput.py"], tests, place)
     if code != 0:
-        raise Broken(f"pytest gave exit code {code}\n{_tail(place / 'output')}")
+        raise Broken(f"pytest gave exit code {code}\n{tail(place / 'output')}")
     suite = next(ElementTree.parse(report).getroot().iter("testsuite"))
     counts = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")}
     if counts != {"tests": work.count, "failures": 0, "errors": 0, "skipped": 0}:
@@ -225,16 +225,16 @@ def _runner(work: Work, backend: str, place: Path, engine: str) -> tuple[float, 
     command = [sys.executable, "-m", "runner", "run", str(work.file), "--backend", backend, "-j", str(work.slots)]
     journal = place / "run" / ".runner" / "latest" / "events.jsonl"
     (place / "run" / ".runner" / "latest").unlink(missing_ok=True)  # the last pass's
-    watch = _Watch(journal)
+    watch = Watch(journal)
     began = time.monotonic()
-    code = _run([*command, *(["--engine", engine] if engine else [])], place / "run", place, watch.look)
+    code = run_command([*command, *(["--engine", engine] if engine else [])], place / "run", place, watch.look)
     seconds = time.monotonic() - began
     watch.look()
     finished = watch.finished
     verdicts = [event["verdict"] for event in finished]
     if code != 0 or verdicts != ["PASS"] * work.count:
         bad = [f"{event['verdict']} {event['id']}" for event in finished if event["verdict"] != "PASS"]
-        told = "\n".join(bad[:5]) or _tail(place / "output")
+        told = "\n".join(bad[:5]) or tail(place / "output")
         raise Broken(f"runner gave exit code {code} and {len(verdicts)} verdicts of {work.count}\n{told}")
     cached = sum(event.get("cached") is not None for event in finished)
     if cached:
@@ -242,7 +242,7 @@ def _runner(work: Work, backend: str, place: Path, engine: str) -> tuple[float, 
     return seconds, _parts(finished, watch, began, seconds)
 
 
-def _parts(finished: list[dict[str, Any]], watch: _Watch, began: float, seconds: float) -> dict[str, float]:
+def _parts(finished: list[dict[str, Any]], watch: Watch, began: float, seconds: float) -> dict[str, float]:
     """Where a runner's time went. ``jobs`` is from the begin of the first job to the end of the last."""
     parts = {"start": watch.first - began, "jobs": watch.last - watch.first, "end": began + seconds - watch.last}
     parts["busy"] = sum(_busy(event) for event in finished)
@@ -257,11 +257,13 @@ def _busy(event: Mapping[str, Any]) -> float:
     return float((event.get("spent") or {}).get("busy", event["seconds"]))
 
 
-class _Watch:
+class Watch:
     """Follows a journal while it is written, since its events bear no times of their own."""
 
     def __init__(self, journal: Path) -> None:
+        """``journal`` need not be there yet."""
         self.finished: list[dict[str, Any]] = []
+        self.times: list[float] = []  # when each of them was seen first
         self.first, self.last = (
             math.inf,
             0.0,
@@ -281,9 +283,10 @@ class _Watch:
                 self.last = time.monotonic()
                 self.first = min([self.first, *(self.last - _busy(event) for event in new)])
                 self.finished += new
+                self.times += [self.last] * len(new)
 
 
-def _run(command: Sequence[str], cwd: Path, place: Path, look: Callable[[], None] | None = None) -> int:
+def run_command(command: Sequence[str], cwd: Path, place: Path, look: Callable[[], None] | None = None) -> int:
     """Run a command to its end, looking ten times a second; its exit code."""
     with (place / "output").open("wb") as output:
         process = subprocess.Popen(
@@ -302,5 +305,6 @@ def _run(command: Sequence[str], cwd: Path, place: Path, look: Callable[[], None
     return code
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
+    """The end of what a command printed."""
     return path.read_bytes()[-1500:].decode(errors="replace")

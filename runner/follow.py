@@ -91,6 +91,7 @@ class Follow:
             recompiles=record.get("recompiles"),
             kernels=record.get("kernels"),
             vectorized=record.get("vectorized"),
+            replays=record.get("replays"),
             comparisons=record.get("comparisons", 0),
             known=verdict.known,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,

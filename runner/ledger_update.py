@@ -201,7 +201,7 @@ def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
     """Entries that speak of these failures and of nothing that passes."""
     away = [j.torch for j in group if j.answer != "none" and j.torch not in signature.torches]
     for selectors in ({}, *_selectors(signature.judged)):
-        values = {"torch": seen(signature.torches, away), **signature.pinned, **selectors}
+        values = {"torch": seen(signature.torches, away), **signature.pinned, **_elsewhere(signature.judged), **selectors}
         if not _speaks_of_passing(values, signature, group):
             return [values]
     entries = []
@@ -216,6 +216,14 @@ def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
             raise ValueError("no selector tells it from variants that pass")
         entries.append(values)
     return entries
+
+
+def _elsewhere(failures: Sequence[Judged]) -> dict[str, Any]:
+    """The devices, where the case names none of them and a command line did: of its own devices nothing is known then."""
+    devices = list(dict.fromkeys(j.variant.device for j in failures))
+    if any(device in failures[0].variant.case.devices for device in devices):
+        return {}
+    return {"device": devices if len(devices) > 1 else devices[0]}
 
 
 def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:

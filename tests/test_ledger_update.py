@@ -252,6 +252,16 @@ def test_entries_speak_of_nothing_that_passes(
     ]
 
 
+def test_a_device_of_the_command_line_is_no_ground_for_the_cases_own(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "")
+    there = variants(tmp_path, "", devices=("cuda",))
+    assert [v.device for v in (*chosen, *there)] == ["cpu", "cuda"]
+    events = played(there, ["2.13.0"], lambda v, t: VALUE)
+    assert new(tmp_path, chosen, events) == [
+        '{torch: "==2.13", stage: inductor, oracle: [value], device: cuda, SINCE 2.13.0"}'
+    ]
+
+
 def test_one_by_one_where_nothing_common_tells_them_apart(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "params: {n: [1, 2]}\ndtypes: [float32, float16]")
     events = played(

@@ -44,6 +44,7 @@ def test_where_kernels_run(tmp_path: Path, backend: str, device: str, reason: st
     assert skip_reason(one) == reason
     made = job(one, build(one.variant))
     assert (made.variables, made.packages, made.cacheable) == (variables, ("triton",), False)
+    assert made.ignore == ("stride",)
 
 
 @pytest.mark.parametrize(("backend", "reason"), [("triton", NOTHING), ("triton-compiled", NOTHING), ("inductor", "")])
@@ -51,7 +52,7 @@ def test_a_case_without_kernels(tmp_path: Path, backend: str, reason: str) -> No
     one = planned(tmp_path, backend, "cpu", "[F.relu]")
     assert skip_reason(one) == reason
     made = job(one, build(one.variant))
-    assert (made.packages, made.cacheable) == ((), True)
+    assert (made.packages, made.cacheable, made.ignore) == ((), True, ())
 
 
 TF32 = "torch.backends.cudnn.allow_tf32"

@@ -136,6 +136,7 @@ class VariantFinished:
     recompiles: int | None = None
     kernels: int | None = None  # that Inductor generated: C++ on the CPU, Triton on a GPU
     vectorized: int | None = None  # those of them with vector instructions, of C++
+    replays: int | None = None  # of CUDA graphs
     comparisons: int = 0
     known: str | None = None
     entry: str | None = None  # file:line:column of the ledger's entry that was used, the file absolute

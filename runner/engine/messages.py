@@ -90,7 +90,7 @@ labels        list of str: nearer-to-float64, within-float64-noise, ...
 notes         list of str: why the float64 reference was dropped, ...
 comparisons   how many things were compared
 graphs, graph_breaks, recompiles   int; break_reasons list of str
-kernels, vectorized                int, under inductor: kernels generated, and those of C++ with vector instructions
+kernels, vectorized, replays       int, under inductor: kernels generated, those of C++ with vector instructions, replays of CUDA graphs
 eager_error   null, or an error as above (eager raised, as expected)
 seconds       {phase: seconds}
 """

@@ -107,13 +107,15 @@ def _facts(event: VariantFinished) -> list[str]:
         if count is not None
     ]
     kernels = "" if event.kernels is None else plural(event.kernels, "kernel")
+    kernels += f", {event.vectorized} vectorized" if event.vectorized else ""
+    kernels += f", {plural(event.replays, 'graph replay')}" if event.replays else ""
     facts = (
         ("oracle", ", ".join(event.oracles)),
         ("stage", event.stage or ""),
         ("ladder", ladder(event.stages)),
         ("labels", ", ".join(event.labels)),
         ("graphs", ", ".join(graphs)),
-        ("kernels", f"{kernels}, {event.vectorized} vectorized" if event.vectorized else kernels),
+        ("kernels", kernels),
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )

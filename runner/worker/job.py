@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner.worker import backends
+from runner.worker import backends, replays
 from runner.worker.errors import InvalidCase, Raised, is_class
 from runner.worker.judge import Evidence, Finding, judge
 from runner.worker.load import Loaded, Source, environment
@@ -180,14 +180,17 @@ class _Run:
             loaded = self.source.load(self.settings.seed, launching=True)
             validate_distributions(False)
             target = compile_module(loaded.model)
-            compiled = observe(loaded, target, self.settings)
+            with replays.counted() as replayed:
+                compiled = observe(loaded, target, self.settings)
             validate_distributions(True)
             read_counts(compiled)
             note_launches(target, compiled)
             for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
                 self.record[key] = getattr(compiled, key)
             if self.job["backend"]["backend"] == "inductor":
-                self.record.update(kernels=compiled.kernels, vectorized=compiled.vectorized)
+                self.record.update(kernels=compiled.kernels, vectorized=compiled.vectorized, replays=replayed.count)
+                if not replayed.count and replays.wanted(self.job["backend"], self.settings.device):
+                    compiled.notes.append(replays.missing(self.job["backend"]["mode"], len(compiled.calls)))
 
             self.phases.begin("judge")
             self._judge(eager, compiled, place)

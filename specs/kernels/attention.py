@@ -16,6 +16,8 @@ def attention_kernel(
     q = tl.load(q_ptr + head * queries * D + row[:, None] * D + within[None, :], mask=q_inside, other=0.0)
     top = tl.full([BLOCK_Q], -float("inf"), dtype=tl.float32)
     total = tl.zeros([BLOCK_Q], dtype=tl.float32)
+    # Inside a compiled graph Inductor hands over Python's floats as float64, which what a loop carries must not become.
+    scale = tl.cast(scale, tl.float32)
     out = tl.zeros([BLOCK_Q, D], dtype=tl.float32)
     for start in range(0, keys, BLOCK_K):
         key = start + tl.arange(0, BLOCK_K)

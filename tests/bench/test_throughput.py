@@ -176,7 +176,7 @@ def test_a_journal_read_while_it_is_written_gives_every_part(
     bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(bench.ways, "_run", fake_run(0, [{"event": "run-started"}, finished(), finished()]))
+    monkeypatch.setattr(bench.ways, "run_command", fake_run(0, [{"event": "run-started"}, finished(), finished()]))
     _, parts = bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "")
     assert {name: parts[name] for name in ("busy", "torch", "load", "judge")} == pytest.approx(
         {"busy": 4.0, "torch": 3.0, "load": 0.2, "judge": 0.4}
@@ -197,7 +197,7 @@ def test_a_run_that_is_not_all_green_is_no_measurement(
     bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lines: list[Any], message: str
 ) -> None:
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(bench.ways, "_run", fake_run(code, lines))
+    monkeypatch.setattr(bench.ways, "run_command", fake_run(code, lines))
     with pytest.raises(bench.ways.Broken, match=message):
         bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "")
 

@@ -1,8 +1,10 @@
-"""Shipped kernels with one fault each are caught by their own cases in Triton's interpreter; as shipped they pass."""
+"""Shipped kernels with one fault each are caught by their own cases, in Triton's interpreter and on a GPU; as shipped they pass."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +17,19 @@ SHIPPED = REPOSITORY / "specs" / "kernels"
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in a kernel's file; the variant of the shipped spec that shows it, and as what."""
+    """``old`` becomes ``new`` in a kernel's file; the variant of the shipped spec that shows it, and as what, here and on CUDA."""
 
     file: str
     old: str
     new: str
     spec: str
-    variant: str
+    variant: str  # without its last axis, the device
     oracles: tuple[str, ...]
+    on_cuda: tuple[str, ...]
+
+    def id(self, folder: str, device: str) -> str:
+        """The variant's id, the specs being in ``folder``."""
+        return f"{folder}/{self.spec}.spec.yaml::{self.variant.removesuffix(']')},{device}]@triton"
 
 
 FAULTS = {
@@ -31,7 +38,8 @@ FAULTS = {
         "inside = offsets < n",
         "inside = offsets <= n",
         "pointwise",
-        "add[n=300,add.BLOCK=64,float32,cpu]",
+        "add[n=300,add.BLOCK=64,float32]",
+        ("out-of-bounds",),
         ("out-of-bounds",),
     ),
     "missing_mask": Fault(
@@ -39,7 +47,8 @@ FAULTS = {
         "0.0), mask=inside)",
         "0.0))",
         "pointwise",
-        "dropout[n=100,p=0.25,seed=0,float32,cpu]",
+        "dropout[n=100,p=0.25,seed=0,float32]",
+        ("out-of-bounds",),
         ("out-of-bounds",),
     ),
     "wrong_stride": Fault(
@@ -47,23 +56,26 @@ FAULTS = {
         "x_ptr + row * x_stride",
         "x_ptr + row * columns",
         "rows",
-        "softmax_sliced[softmax.num_warps=4,float32,cpu]",
+        "softmax_sliced[softmax.num_warps=4,float32]",
         ("out-of-bounds", "nonfinite"),
+        ("nonfinite",),
     ),
     "race_on_accumulation": Fault(
         "histogram.py",
         "tl.atomic_add(counts_ptr + x, 1, mask=inside & (x >= 0) & (x < bins))",
         "tl.store(counts_ptr + x, tl.load(counts_ptr + x, mask=inside) + 1, mask=inside)",
         "indexing",
-        "histogram[n=100,histogram.BLOCK=16,int64,cpu]",
+        "histogram[n=100,histogram.BLOCK=16,int64]",
         ("race",),
+        ("value",),
     ),
     "unwritten_tail": Fault(
         "add.py",
         "inside = offsets < n",
         "inside = offsets < n // 16 * 16",
         "pointwise",
-        "add[n=300,add.BLOCK=64,float32,cpu]",
+        "add[n=300,add.BLOCK=64,float32]",
+        ("unwritten",),
         ("unwritten",),
     ),
     "wrong_accumulator": Fault(
@@ -71,7 +83,8 @@ FAULTS = {
         "other=0.0).to(tl.float32)\n    w =",
         "other=0.0)\n    w =",
         "rows",
-        "rms_norm[columns=21,eps=1e-06,float16,cpu]",
+        "rms_norm[columns=21,eps=1e-06,float16]",
+        ("value",),
         ("value",),
     ),
     "int32_offset": Fault(
@@ -79,23 +92,26 @@ FAULTS = {
         "tl.cast(row, tl.int64) * stride",
         "row * stride",
         "indexing",
-        "segment_sum_far[int8,cpu]",
+        "segment_sum_far[int8]",
         ("out-of-bounds",),
+        ("runtime-error",),
     ),
     "missing_other": Fault(
         "softmax.py",
         ', other=-float("inf")',
         "",
         "rows",
-        "softmax[rows=3,columns=13,float32,cpu]",
+        "softmax[rows=3,columns=13,float32]",
         ("nonfinite",),
+        ("value",),
     ),
     "swapped_grid": Fault(
         "matmul.py",
         "row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)\n    column = tl.program_id(1)",
         "row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)\n    column = tl.program_id(0)",
         "products",
-        "matmul[m=37,n=21,k=40,matmul.BLOCK_N=32,float32,cpu]",
+        "matmul[m=37,n=21,k=40,matmul.BLOCK_N=32,float32]",
+        ("unwritten",),
         ("unwritten",),
     ),
     "constant_baked_in": Fault(
@@ -103,17 +119,15 @@ FAULTS = {
         "tl.program_id(0) * BLOCK",
         "tl.program_id(0) * 64",
         "pointwise",
-        "add[n=300,add.BLOCK=128,float32,cpu]",
+        "add[n=300,add.BLOCK=128,float32]",
+        ("unwritten",),
         ("unwritten",),
     ),
 }
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def planted(folder: Path, device: str) -> Result:
     """One run: every fault in a folder of its own, and the same variants as shipped."""
-    pytest.importorskip("triton")
-    folder = tmp_path_factory.mktemp("kernels")
     nodes = []
     for name, fault in FAULTS.items():
         shutil.copytree(SHIPPED, folder / name)
@@ -121,29 +135,91 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
         text = path.read_text(encoding="utf-8")
         assert text.count(fault.old) == 1, f"{name}: the shipped {fault.file} has changed"
         path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
-        nodes.append(f"{name}/{fault.spec}.spec.yaml::{fault.variant}@triton")
+        nodes.append(fault.id(name, device))
     shutil.copytree(SHIPPED, folder / "clean")
-    nodes += dict.fromkeys(f"clean/{f.spec}.spec.yaml::{f.variant}@triton" for f in FAULTS.values())
-    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", "cpu", *nodes)
+    nodes += dict.fromkeys(fault.id("clean", device) for fault in FAULTS.values())
+    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", device, *nodes)
 
 
-def verdict(ran: Result, folder: str, fault: Fault) -> dict[str, object]:
-    wanted = f"{folder}/{fault.spec}.spec.yaml::{fault.variant}@triton"
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """In Triton's interpreter."""
+    pytest.importorskip("triton")
+    return planted(tmp_path_factory.mktemp("kernels"), "cpu")
+
+
+@pytest.fixture(scope="module")
+def ran_on_cuda(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """On a GPU."""
+    pytest.importorskip("triton")
+    asked = [
+        sys.executable,
+        "-c",
+        "import torch; print(torch.cuda.is_available())",
+    ]  # elsewhere: CUDA stays closed here
+    if subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True).stdout.strip() != "True":
+        pytest.skip("no GPU here: the faults were planted in the interpreter alone")
+    return planted(tmp_path_factory.mktemp("kernels"), "cuda")
+
+
+def verdict(ran: Result, wanted: str) -> dict[str, object]:
     return next(e for e in ran.events if e["event"] == "variant-finished" and e["id"] == wanted)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fault_is_caught(ran: Result, name: str) -> None:
-    event = verdict(ran, name, FAULTS[name])
+    event = verdict(ran, FAULTS[name].id(name, "cpu"))
     assert event["verdict"] == "FAIL", event["reason"]
     assert set(FAULTS[name].oracles) <= set(event["oracles"])  # type: ignore[call-overload]
     assert event["stage"] == "backend"
 
 
 @pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_caught_on_a_gpu(ran_on_cuda: Result, name: str) -> None:
+    event = verdict(ran_on_cuda, FAULTS[name].id(name, "cuda"))
+    assert event["verdict"] == ("ERROR" if name == "int32_offset" else "FAIL"), event["reason"]
+    assert set(FAULTS[name].on_cuda) <= set(event["oracles"])  # type: ignore[call-overload]
+    twin = verdict(ran_on_cuda, FAULTS[name].id("clean", "cuda"))
+    assert twin["verdict"] == "PASS", twin["reason"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
 def test_its_twin_passes(ran: Result, name: str) -> None:
-    event = verdict(ran, "clean", FAULTS[name])
+    event = verdict(ran, FAULTS[name].id("clean", "cpu"))
     assert event["verdict"] == "PASS", event["reason"]
+
+
+TRANSPOSED = """
+kernels:
+  add:
+    file: add.py
+    function: add_kernel
+    arguments: [$x, $y, $out, "${{x.numel()}}"]
+    outputs: {{out: {{like: x}}}}
+    grid: ["${{cdiv(x.numel(), BLOCK)}}"]
+    constants: {{BLOCK: 64}}
+    reference: [{{torch.add: [$_, $y]}}, {chain}]
+cases:
+  - name: a
+    inputs: {{x: [3, 3], y: [3, 3]}}
+    chain: [{{triton.add: [$x, $y]}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("chain", "verdict"), [("Tensor.t, Tensor.contiguous, Tensor.t", "PASS"), ("Tensor.t, Tensor.contiguous", "FAIL")]
+)
+def test_a_references_strides_are_its_own_matter_and_its_values_are_not(
+    tmp_path: Path, chain: str, verdict: str
+) -> None:
+    pytest.importorskip("triton")
+    shutil.copy(SHIPPED / "add.py", tmp_path)
+    (tmp_path / "a.spec.yaml").write_text(TRANSPOSED.format(chain=chain), encoding="utf-8")
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "triton", "--no-confirm")
+    finished = [e for e in done.events if e["event"] == "variant-finished"]
+    assert [(e["verdict"], e["oracles"]) for e in finished] == [(verdict, [] if verdict == "PASS" else ["value"])], (
+        done.out
+    )
 
 
 def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
@@ -161,7 +237,7 @@ def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
 
 
 def test_a_finding_names_the_line_of_the_kernel(ran: Result) -> None:
-    event = verdict(ran, "off_by_one_mask", FAULTS["off_by_one_mask"])
+    event = verdict(ran, FAULTS["off_by_one_mask"].id("off_by_one_mask", "cpu"))
     first = event["findings"][0]  # type: ignore[index]
     file, line, _ = first["place"].rsplit(":", 2)
     assert Path(file).name == "add.py"

@@ -40,6 +40,11 @@ def test_the_whole_block() -> None:
     )
 
 
+def test_kernels_and_replays() -> None:
+    assert "  kernels  2 kernels, 1 vectorized, 3 graph replays\n" in render_failure(failure(replays=3))
+    assert "  kernels  1 kernel, 1 graph replay\n" in render_failure(failure(kernels=1, vectorized=0, replays=1))
+
+
 def test_a_crash() -> None:
     error = {
         "type": "InductorError", "message": "LoweringException: no\n\nwhile\n" + "deep\n" * 50,

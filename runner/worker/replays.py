@@ -1,0 +1,51 @@
+"""How often CUDA graphs were replayed: what Inductor's modes ``reduce-overhead`` and ``max-autotune`` are for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+GRAPH_MODES = ("reduce-overhead", "max-autotune")
+"""Modes of torch.compile that set ``triton.cudagraphs`` (``torch._inductor.list_mode_options()``)."""
+
+
+class Replays:
+    """What ``counted`` counts."""
+
+    count = 0
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Replays]:
+    """Count while the context is open. A graph is replayed once right after it was recorded, and at each later call.
+
+    Inductor replays through ``torch.cuda.CUDAGraph.replay`` alone (``torch/_inductor/cudagraph_trees.py``); it counts the
+    graphs that it skips, but not those that it replays.
+    """
+    seen = Replays()
+    graph = torch.cuda.CUDAGraph
+    before = graph.replay
+
+    def replay(self: torch.cuda.CUDAGraph) -> None:
+        seen.count += 1
+        before(self)
+
+    graph.replay = replay  # type: ignore[method-assign, unused-ignore]
+    try:
+        yield seen
+    finally:
+        graph.replay = before  # type: ignore[method-assign, unused-ignore]
+
+
+def missing(mode: str, calls: int) -> str:
+    """What to say where a mode was to replay graphs and none was, after ``calls`` calls."""
+    told = f"mode {mode} replayed no CUDA graph"
+    return told if calls > 1 else f"{told}: the second call would record one, and there is one call"
+
+
+def wanted(backend: Mapping[str, Any], device: str) -> bool:
+    """Whether a backend is to make CUDA graphs of what it compiles for ``device``."""
+    return backend["backend"] == "inductor" and backend.get("mode") in GRAPH_MODES and device.partition(":")[0] == "cuda"

@@ -1,0 +1,130 @@
+"""bench/gpu.py: what it generates, which verdicts it takes, and what it makes of the numbers. Nothing is timed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+NAMES = ("gpu", "throughput_cases", "throughput_ways")
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH))
+        yield importlib.import_module("gpu")
+        for name in NAMES:
+            sys.modules.pop(name, None)
+
+
+def test_cases_that_assert_stand_among_the_others(gpu: ModuleType, tmp_path: Path) -> None:
+    file, plain = gpu.write_cases(tmp_path, 30, 5, 20)
+    names = [line.split()[-1] for line in file.read_text().splitlines() if "name: " in line and line.startswith("- ")]
+    places = [place for place, name in enumerate(names) if name.startswith("asserting_")]
+    assert len(names) == 30 and len(places) == 5 and places == sorted(places) and min(places) > 0 and max(places) < 29
+    assert len(plain) == 25 and {variant.device for variant in plain} == {"cuda"}
+    assert not any(variant.case.name.startswith("asserting") for variant in plain)
+
+
+def test_what_asserts_only_where_it_is_compiled(gpu: ModuleType, tmp_path: Path) -> None:
+    import torch
+
+    gpu.write_cases(tmp_path, 2, 1, 20)
+    space: dict[str, Any] = {}
+    exec((tmp_path / "asserting.py").read_text(), space)
+    model = space["Asserting"](1.5)
+    x, index = torch.ones(8, 8), torch.tensor([0, 7])
+    assert model(x, index).shape == (2, 8)
+    with pytest.raises((IndexError, RuntimeError)):
+        torch.compile(model, backend="eager")(x, index)
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict", "right"),
+    [
+        ("gpu.spec.yaml::asserting_1[float32,cuda]@inductor", "ERROR", True),
+        ("gpu.spec.yaml::asserting_1[float32,cuda]@inductor", "PASS", False),
+        ("gpu.spec.yaml::view_005[float32,cuda]@inductor", "PASS", True),
+        ("gpu.spec.yaml::view_005[float32,cuda]@inductor", "ERROR", False),
+        ("gpu.spec.yaml::view_005[float32,cuda]@inductor", "FLAKY", False),
+    ],
+)
+def test_only_the_right_verdict_counts(gpu: ModuleType, key: str, verdict: str, right: bool) -> None:
+    assert gpu.expected(key, verdict) is right
+
+
+def test_steady_leaves_out_the_first_and_the_last_of_each_process(gpu: ModuleType) -> None:
+    slow_start = [10.0, 10.0, *(20.0 + 0.5 * number for number in range(11)), 60.0, 90.0]
+    assert gpu.steady(slow_start, 2) == pytest.approx(0.5)
+    assert gpu.steady(list(reversed(slow_start)), 2) == pytest.approx(0.5)
+    assert gpu.steady([1.0, 2.0, 3.0, 4.0, 5.0], 2) is None
+
+
+def one(gpu: ModuleType, way: str = "runner", gpus: int = 1, **more: Any) -> Any:
+    values = {"caches": "cold", "slots": 16, "count": 256, "asserting": 5, "ran": 256, "whole": 40.0, **more}
+    return gpu.Measurement(way, gpus, **values)
+
+
+def test_targets_met_missed_and_not_measured(gpu: ModuleType) -> None:
+    alone = gpu.targets(gpu.medians([one(gpu, steady=0.05)]))
+    assert [(value, verdict) for _, value, verdict in alone] == [("0.0500 s", "met"), ("", ""), ("", "")]
+    scripts, two = one(gpu, "scripts", whole=300.0, ran=8), one(gpu, gpus=2, steady=0.03)
+    every = gpu.targets(gpu.medians([one(gpu, steady=0.07), scripts, two]))
+    assert [verdict for _, _, verdict in every] == ["MISSED", "MISSED", "met"]
+    assert [value for _, value, _ in every] == ["0.0700 s", "7.5 times", "2.33 times"]
+
+
+def test_warm_runs_are_no_target_and_rounds_are_medians(gpu: ModuleType) -> None:
+    found = [one(gpu, steady=value) for value in (0.05, 0.09, 0.06)] + [one(gpu, caches="warm", steady=0.01)]
+    assert gpu.targets(gpu.medians(found))[0][1:] == ("0.0600 s", "met")
+    text, missed = gpu.render(found)
+    assert not missed and "0.0600" in text and "256 variants, of which 5 assert" in text
+
+
+def test_a_wrong_verdict_stops_the_bench(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = gpu.folder(tmp_path / "place")
+    journal = place / "run" / ".runner" / "latest" / "events.jsonl"
+    seen: dict[str, Any] = {}
+
+    def ran(verdict: str) -> None:
+        def command(words: list[str], cwd: Path, where: Path, look: Any) -> int:
+            seen["gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
+            real = place / "run" / ".runner" / "one"
+            real.mkdir(parents=True, exist_ok=True)
+            (place / "output").write_text("its output")
+            event = {
+                "event": "variant-finished",
+                "id": "gpu.spec.yaml::a[cuda]@inductor",
+                "verdict": verdict,
+                "reason": "r",
+            }
+            (real / "events.jsonl").write_text(json.dumps({**event, "seconds": 1.0}) + "\n")
+            journal.parent.symlink_to(real)
+            return 0
+
+        monkeypatch.setattr(gpu, "run_command", command)
+
+    ran("PASS")
+    assert len(gpu.run_runner(tmp_path / "x", place, 2, 4, 0)[1]) == 1 and seen["gpus"] == "0,1"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3,1")
+    ran("FLAKY")
+    with pytest.raises(gpu.Broken, match=r"1 verdicts wrong of 1(?s:.*)FLAKY(?s:.*)its output"):
+        gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+    assert seen["gpus"] == "5,3" and os.environ["CUDA_VISIBLE_DEVICES"] == "5,3,1"
+
+
+def test_the_command_line(gpu: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    parsed: SimpleNamespace = gpu.parser().parse_args(["--gpus", "1,2"])
+    assert parsed.gpus == [1, 2] and parsed.count == 256 and parsed.asserting == 5
+    with pytest.raises(SystemExit):
+        gpu.parser().parse_args(["--gpus", "0"])
+    assert "at least 1" in capsys.readouterr().err
