@@ -15,6 +15,7 @@ values, and run one after the other; of those that would assert there are none. 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -22,7 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,7 @@ class Measurement:
     ran: int
     whole: float
     steady: float | None = None  # a variant
+    ends: Sequence[float] = ()  # when each variant ended, after the command's begin
 
     @property
     def each(self) -> float:
@@ -116,7 +118,7 @@ def expected(key: str, verdict: str) -> bool:
 
 
 def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tuple[float, list[float]]:
-    """Run them all on the first ``gpus`` GPUs: wall seconds, and when each variant ended.
+    """Run them all on the first ``gpus`` GPUs: wall seconds, and after how many of them each variant ended.
 
     Raises:
         Broken: a verdict is missing or wrong.
@@ -143,7 +145,7 @@ def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tup
         raise Broken(
             f"exit code {code}, {len(wrong)} verdicts wrong of {len(watch.finished)}\n{told}\n{tail(place / 'output')}"
         )
-    return seconds, watch.times
+    return seconds, [end - began for end in watch.times]
 
 
 def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
@@ -171,20 +173,31 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
         write_by_hand(root / BACKEND / "by-hand", plain, BACKEND)
         place = folder(root / "scripts")
         work = Work(root, file, plain, arguments.seed, 1, arguments.scripts_sample, lambda text: None)
-        seconds, ran = run_scripts(work, BACKEND, place)
+        with cores(arguments.cores):
+            seconds, ran = run_scripts(work, BACKEND, place)
         add(Measurement("scripts", 1, "cold", 1, count, 0, ran, seconds * count / len(plain)))
     for turn in range(arguments.rounds):
         for gpus in arguments.gpus:
             slots = arguments.per_gpu * gpus
             place = folder(root / f"runner-{turn}-{gpus}")
             for caches in ("cold", "warm"):
-                whole, times = run_runner(file, place, gpus, slots, arguments.seed)
-                add(
-                    Measurement(
-                        "runner", gpus, caches, slots, count, asserting, len(times), whole, steady(times, slots)
-                    )
-                )
+                with cores(arguments.cores * gpus):
+                    whole, ends = run_runner(file, place, gpus, slots, arguments.seed)
+                calm = steady(ends, slots)
+                add(Measurement("runner", gpus, caches, slots, count, asserting, len(ends), whole, calm, ends))
     return done
+
+
+@contextlib.contextmanager
+def cores(count: int) -> Iterator[None]:
+    """What is started meanwhile may use so many processor cores; 0: all."""
+    before = os.sched_getaffinity(0)
+    if count:
+        os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def folder(place: Path) -> Path:
@@ -269,6 +282,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--asserting", type=int, default=5, help="how many spoil their process (default: 5)")
     made.add_argument("--gpus", type=_numbers, default=[1], help="numbers of GPUs to use, such as 1,2 (default: 1)")
     made.add_argument("--per-gpu", type=int, default=16, help="processes for each GPU (default: 16)")
+    made.add_argument("--cores", type=int, default=0, help="processor cores for each GPU (default: all there are)")
     made.add_argument("--scripts-sample", type=int, default=8, metavar="N", help="run N scripts and scale (default: 8)")
     made.add_argument("--rounds", type=int, default=1, help="take medians of so many (default: 1)")
     made.add_argument("--seed", type=int, default=SEED, help=f"of the cases (default: {SEED})")

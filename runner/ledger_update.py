@@ -201,7 +201,12 @@ def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
     """Entries that speak of these failures and of nothing that passes."""
     away = [j.torch for j in group if j.answer != "none" and j.torch not in signature.torches]
     for selectors in ({}, *_selectors(signature.judged)):
-        values = {"torch": seen(signature.torches, away), **signature.pinned, **_elsewhere(signature.judged), **selectors}
+        values = {
+            "torch": seen(signature.torches, away),
+            **signature.pinned,
+            **_elsewhere(signature.judged),
+            **selectors,
+        }
         if not _speaks_of_passing(values, signature, group):
             return [values]
     entries = []

@@ -18,7 +18,7 @@ from runner.worker.judge import Evidence, Finding, judge
 from runner.worker.load import Loaded, Source, environment
 from runner.worker.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.reference import Reference
-from runner.worker.trust import VALUE_ORACLES, unsteady, vacuous
+from runner.worker.trust import VALUE_ORACLES, VARIES, Agreement, unsteady, vacuous
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -172,7 +172,8 @@ class _Run:
             self.phases.begin("eager-again")
             loaded = self._load()
             again = observe(loaded, loaded.model, self.settings)
-            place = unsteady(eager, again, compare_elements="value" not in (self.job.get("ignore") or ()))
+            agree = Agreement(self.settings.device, self.job.get("tolerance"))
+            place = unsteady(eager, again, "value" not in (self.job.get("ignore") or ()), agree)
             del again  # so that its tensors are gone before the backend's run
 
             self.phases.begin("backend")
@@ -194,6 +195,8 @@ class _Run:
 
             self.phases.begin("judge")
             self._judge(eager, compiled, place)
+            if agree.varied:
+                self.record["labels"].append(VARIES)
         finally:
             self.source.close()
 

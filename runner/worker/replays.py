@@ -48,4 +48,6 @@ def missing(mode: str, calls: int) -> str:
 
 def wanted(backend: Mapping[str, Any], device: str) -> bool:
     """Whether a backend is to make CUDA graphs of what it compiles for ``device``."""
-    return backend["backend"] == "inductor" and backend.get("mode") in GRAPH_MODES and device.partition(":")[0] == "cuda"
+    return (
+        backend["backend"] == "inductor" and backend.get("mode") in GRAPH_MODES and device.partition(":")[0] == "cuda"
+    )

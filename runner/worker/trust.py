@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from runner.worker.compare import equal_bits
+from runner.worker.compare import compare_values, equal_bits, tolerance_for
 from runner.worker.judge import Evidence, same_python
 from runner.worker.load import Source
 from runner.worker.observe import CallRecord, Observation, Settings, observe
@@ -23,10 +23,44 @@ FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)
 that are NaN."""
 
 
-def unsteady(first: Observation, second: Observation, compare_elements: bool = True) -> str | None:
-    """Where two eager runs, made alike, disagree by as much as one bit; None if nowhere.
+VARIES = "eager-varies"
 
-    ``compare_elements`` False leaves out the values of tensors (the case ignores them, being random).
+
+class Agreement:
+    """Whether a tensor of one eager run agrees with the same of another.
+
+    On the CPU, bit for bit. Other devices may add in another order each time
+    (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward do:
+    there it may be off by the tolerance that the backend is allowed, unless that is none.
+    """
+
+    def __init__(self, device: str, wanted: Mapping[str, Any] | None) -> None:
+        """``wanted`` is the job's tolerance, see ``tolerance_for``."""
+        self.varied = False
+        """Whether it was off anywhere by no more than that."""
+        self._strict = device in ("cpu", "meta")
+        self._wanted = wanted
+
+    def __call__(self, one: torch.Tensor, two: torch.Tensor) -> bool:
+        """Two dense CPU tensors of one shape and dtype."""
+        if equal_bits(one, two):
+            return True
+        if self._strict or compare_values(one, two, tolerance_for(one.dtype, self._wanted)).differences:
+            return False
+        self.varied = True
+        return True
+
+
+def unsteady(
+    first: Observation,
+    second: Observation,
+    compare_elements: bool = True,
+    agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits,
+) -> str | None:
+    """Where two eager runs, made alike, disagree; None if nowhere.
+
+    ``compare_elements`` False leaves out the values of tensors (the case ignores them, being random); ``agree`` says whether
+    two tensors are the same.
     """
     if len(first.calls) != len(second.calls):
         return "the number of calls before the first error"
@@ -42,7 +76,7 @@ def unsteady(first: Observation, second: Observation, compare_elements: bool = T
         trees = ((one.outputs, two.outputs), (one.inputs, two.inputs), (one.state, two.state))
         graded = _gradient_tree(one), _gradient_tree(two)
         for mine, other in (*trees, graded):
-            place = _unsteady_tree(mine, other, compare_elements)
+            place = _unsteady_tree(mine, other, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
@@ -53,7 +87,9 @@ def _gradient_tree(record: CallRecord) -> Tree:
     return Tree(", ".join(present), tuple(present.values()))
 
 
-def _unsteady_tree(mine: Tree, other: Tree, compare_elements: bool) -> str | None:
+def _unsteady_tree(
+    mine: Tree, other: Tree, compare_elements: bool, agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits
+) -> str | None:
     if mine.structure != other.structure:
         return "the structure of what it gives"
     for one, two in zip(mine.leaves, other.leaves, strict=True):
@@ -62,7 +98,7 @@ def _unsteady_tree(mine: Tree, other: Tree, compare_elements: bool) -> str | Non
         if not compare_elements or one.problem is not None:
             continue
         if one.kind == "tensor":
-            if not equal_bits(one.value, two.value):
+            if not agree(one.value, two.value):
                 return one.path
         elif not same_python(one.value, two.value):
             return one.path

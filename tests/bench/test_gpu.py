@@ -122,6 +122,15 @@ def test_a_wrong_verdict_stops_the_bench(gpu: ModuleType, tmp_path: Path, monkey
     assert seen["gpus"] == "5,3" and os.environ["CUDA_VISIBLE_DEVICES"] == "5,3,1"
 
 
+def test_cores_are_given_back(gpu: ModuleType) -> None:
+    every = os.sched_getaffinity(0)
+    with gpu.cores(1):
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == every
+    with gpu.cores(0):
+        assert os.sched_getaffinity(0) == every
+
+
 def test_the_command_line(gpu: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     parsed: SimpleNamespace = gpu.parser().parse_args(["--gpus", "1,2"])
     assert parsed.gpus == [1, 2] and parsed.count == 256 and parsed.asserting == 5

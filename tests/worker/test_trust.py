@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from worker_jobs import oracles, passes, run, source
+
+from runner.worker import job, trust
 
 UNSTEADY_INPUTS = source(
     "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os"
@@ -38,6 +41,54 @@ def test_flaky_keeps_behaviour_and_structure():
     assert verdict(record) == "FLAKY" and oracles(record) == ["runtime-error"]
     record = run(UNSTEADY_INPUTS, "planted:to_double")
     assert verdict(record) == "FLAKY" and oracles(record) == ["dtype"]
+
+
+# Off by so much of a float32 in every further run of the process.
+VARYING = """import sys
+sys.runner_test_turns = getattr(sys, 'runner_test_turns', 0) + 1
+def off():
+    return 1 + {step} * (sys.runner_test_turns % 2)
+"""
+
+
+def varying(step, body="return x * off()"):
+    return source(body, more=VARYING.format(step=step))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Jobs believe that eager ran on a GPU."""
+    monkeypatch.setattr(job, "Agreement", lambda device, wanted: trust.Agreement("cuda", wanted))
+
+
+def test_on_the_cpu_one_bit_is_too_much():
+    assert verdict(run(varying(1e-7), "eager")) == "FLAKY"
+
+
+def test_a_device_may_add_in_another_order(elsewhere):
+    record = run(varying(1e-7), "eager")
+    assert passes(record) and record["labels"] == ["eager-varies"]
+    assert run(source("return x * 2"), "eager")["labels"] == []
+
+
+def test_a_device_may_not_be_off_by_more_than_the_tolerance(elsewhere):
+    record = run(varying(1e-3), "eager")
+    assert verdict(record) == "FLAKY" and "output" in record["trust"]["reason"]
+    assert verdict(run(varying(1e-7), "eager", tolerance={"exact": True})) == "FLAKY"
+    assert verdict(run(varying(1, "return (x * 8).int() * off()"), "eager")) == "FLAKY"
+
+
+def test_a_wrong_backend_is_seen_where_eager_varies(elsewhere):
+    assert oracles(run(varying(1e-7), "planted:tiny_noise")) == ["value"]
+
+
+def test_where_bits_count():
+    one, near = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000002])
+    for device, agreed in (("cpu", False), ("meta", False), ("cuda", True), ("xpu", True)):
+        agreement = trust.Agreement(device, None)
+        assert agreement(one, one.clone()) and not agreement.varied
+        assert (agreement(one, near), agreement.varied) == (agreed, agreed)
+    assert not trust.Agreement("cuda", None)(one, torch.tensor([1.0, float("nan")]))
 
 
 def test_nothing_compiled_is_vacuous():
