@@ -49,6 +49,12 @@ def machine_made(outcome: Outcome) -> bool:
     return outcome.ended in ("timeout", "memory") or outcome.signal == "SIGKILL"
 
 
+def own_fault(first: Outcome) -> bool:
+    """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended it."""
+    failed = first.ended != "result" or bool(first.result.get("findings"))
+    return failed and not first.before and not machine_made(first)
+
+
 def alike(one: Outcome, other: Outcome) -> bool:
     """Whether two outcomes say the same: how they ended, the kinds of findings with their exceptions, the doubt."""
     return _signature(one) == _signature(other)

@@ -213,8 +213,12 @@ class Session:
         if follow.first is not None and not attempts.alike(follow.first, outcome):
             follow.labels.append(attempts.ORDER_DEPENDENT)
             follow.notes.append(attempts.order_note(follow.first, outcome))
+            if attempts.own_fault(follow.first):
+                at_first = attempts.told(follow.first)
+                follow.wavered = f"run again in a fresh process: {attempts.told(outcome)}; at first: {at_first}"
+                findings = findings or interpret.read(follow.first, follow.source)[0]
         follow.main, follow.findings, follow.trust = outcome, findings, trust
-        if not findings or doubt == "INVALID":
+        if not findings or doubt == "INVALID" or follow.wavered:
             return
         variant = follow.planned.variant
         isolation = outcome.job.isolation
@@ -237,6 +241,9 @@ class Session:
                 Notice(f"{follow.planned.variant.id}: the harness failed, not the case:\n{trust['reason']}", "error")
             )
             self._finish(follow, Verdict("ERROR", "the harness failed; this says nothing about the backend"))
+            return
+        if follow.wavered:
+            self._finish(follow, Verdict("FLAKY", follow.wavered))
             return
         variant = follow.planned.variant
         follow.findings = ranked(locate(follow.findings, variant.backend.backend, follow.seen))

@@ -407,6 +407,27 @@ def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Var
     assert event.notes == ("order-dependent: in one process after x, y: value; alone in a fresh process: passes",)
 
 
+@pytest.mark.parametrize(
+    ("first", "verdict"),
+    [
+        (wrong(), "FLAKY"),
+        ({"ended": "signal", "signal": "SIGSEGV", "phase": "backend"}, "FLAKY"),
+        ({"ended": "timeout", "phase": "backend"}, "PASS"),
+        ({"trust": {"verdict": "FLAKY", "reason": "two eager runs disagree"}}, "PASS"),
+    ],
+)
+def test_a_living_process_that_nothing_had_run_in_is_one_of_its_own(
+    one: list[Variant], first: dict[str, Any], verdict: str
+) -> None:
+    code, _, events = run(
+        one, lambda job, what: first if job.isolation == "living" else {}, isolation="living", confirm=True
+    )
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (int(verdict == "FLAKY"), verdict, ("order-dependent",))
+    if verdict == "FLAKY":
+        assert event.findings and event.reason.startswith("run again in a fresh process: passes; at first: ")
+
+
 def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant]) -> None:
     code, engine, events = run(one, only("main", **wrong()), isolation="living", confirm=True)
     (event,) = verdicts(events)
