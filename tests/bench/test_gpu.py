@@ -90,7 +90,7 @@ def test_warm_runs_are_no_target_and_rounds_are_medians(gpu: ModuleType) -> None
     assert not missed and "0.0600" in text and "256 variants, of which 5 assert" in text
 
 
-def test_a_wrong_verdict_stops_the_bench(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_verdict_is_told(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = gpu.folder(tmp_path / "place")
     journal = place / "run" / ".runner" / "latest" / "events.jsonl"
     seen: dict[str, Any] = {}
@@ -109,17 +109,35 @@ def test_a_wrong_verdict_stops_the_bench(gpu: ModuleType, tmp_path: Path, monkey
             }
             (real / "events.jsonl").write_text(json.dumps({**event, "seconds": 1.0}) + "\n")
             journal.parent.symlink_to(real)
-            return 0
+            return seen.get("code", 0)
 
         monkeypatch.setattr(gpu, "run_command", command)
 
     ran("PASS")
-    assert len(gpu.run_runner(tmp_path / "x", place, 2, 4, 0)[1]) == 1 and seen["gpus"] == "0,1"
+    _, ends, wrong = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+    assert (len(ends), wrong, seen["gpus"]) == (1, [], "0,1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3,1")
     ran("FLAKY")
-    with pytest.raises(gpu.Broken, match=r"1 verdicts wrong of 1(?s:.*)FLAKY(?s:.*)its output"):
-        gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+    _, _, wrong = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+    assert wrong == ["FLAKY gpu.spec.yaml::a[cuda]@inductor: r"]
+    assert "not as they should be:\n1 GPUs, cold: FLAKY" in gpu.render([one(gpu, wrong=wrong)])[0]
     assert seen["gpus"] == "5,3" and os.environ["CUDA_VISIBLE_DEVICES"] == "5,3,1"
+    seen["code"] = 2
+    with pytest.raises(gpu.Broken, match=r"exit code 2(?s:.*)its output"):
+        gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+
+
+def test_scripts_run_at_once_and_must_pass(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, plain = gpu.write_cases(tmp_path, 4, 1, 20)
+    monkeypatch.setattr(gpu, "write_by_hand", lambda place, variants, backend: None)
+    scripts = tmp_path / "inductor" / "by-hand" / "scripts"
+    scripts.mkdir(parents=True)
+    for variant in plain:
+        (scripts / f"{variant.case.name}.py").write_text("print(1)")
+    assert gpu.run_by_hand(tmp_path, plain, 2) > 0
+    (scripts / f"{plain[1].case.name}.py").write_text("raise SystemExit('wrong here')")
+    with pytest.raises(gpu.Broken, match=r"gave exit code 1(?s:.*)wrong here"):
+        gpu.run_by_hand(tmp_path, plain, 2)
 
 
 def test_cores_are_given_back(gpu: ModuleType) -> None:

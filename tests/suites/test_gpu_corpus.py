@@ -129,8 +129,10 @@ def test_a_few_cases_run_under_every_mode(suite: Loaded) -> None:
         modes.setdefault(variant.case.name, set()).add(variant.backend.mode)
     tagged = {variant.case.name for variant in found().variants if "modes" in variant.case.tags}
     every = {None, "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}
-    assert 5 <= len(tagged) <= 15
-    assert modes == {name: every if name in tagged else {None} for name in modes}
+    wrong = {variant.case.name for variant in found().variants if "autotuned-wrong" in variant.case.tags}
+    assert 5 <= len(tagged) <= 15 and wrong == {"cumsum_of_an_input"} <= tagged
+    expected = {name: every if name in tagged else {None} for name in modes}
+    assert modes == expected | dict.fromkeys(wrong, {None, "reduce-overhead"})
 
 
 def test_nothing_is_expected_of_a_mode() -> None:
