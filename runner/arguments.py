@@ -33,17 +33,17 @@ def selection(parser: argparse.ArgumentParser) -> None:
                         help='words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"')  # fmt: skip
 
 
-def environment(parser: argparse.ArgumentParser) -> None:
-    """Under which Pythons they run, and how."""
-    parser.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="a Python that has torch; repeat for a column each",
-    )
+def pythons(parser: argparse.ArgumentParser, each: str) -> None:
+    """Under which Pythons they run, ``each`` of which the report gives a column or a row."""
+    parser.add_argument("--python", action="append", default=[], metavar="PATH",
+                        help=f"a Python that has torch; repeat for a {each} each")  # fmt: skip
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
                         help="import this in every worker first (registers operators and backends)")  # fmt: skip
+
+
+def environment(parser: argparse.ArgumentParser) -> None:
+    """Under which Pythons they run, and how."""
+    pythons(parser, "column")
     parser.add_argument(
         "-j",
         "--jobs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from runner.arguments import paths, positive, selection
+from runner.arguments import paths, positive, pythons, selection
 
 _EPILOG = """\
 One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
@@ -25,10 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     paths(parser)
     selection(parser)
-    parser.add_argument("--python", action="append", default=[], metavar="PATH",
-                        help="a Python that has torch; repeat for a row each")  # fmt: skip
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
-                        help="import this in every worker first (registers operators and backends)")  # fmt: skip
+    pythons(parser, "row")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of models and inputs (default: 0)")
     parser.add_argument("-n", "--repeat", type=positive, default=10, metavar="N",
                         help="measure each run time at least N times (default: 10; short ones are measured far more often)")  # fmt: skip

@@ -111,7 +111,7 @@ def job(
         grad=dataclasses.asdict(variant.grad),
         autocast=variant.autocast,
         threads=variant.threads or THREADS,
-        config={**pinned(variant.device), **case.config, **variant.backend.config, **(config or {})},
+        config={**pinned(variant.device), **variant.config, **(config or {})},
         expect={
             "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
             "graphs": expect.graphs,

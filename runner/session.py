@@ -224,7 +224,7 @@ class Session:
         isolation = outcome.job.isolation
         for stage, backend in below(variant.backend.backend):
             self._submit(follow, stage, isolation, backend=backend)
-        config = {**variant.case.config, **variant.backend.config}
+        config = variant.config
         stage = stage_of(variant.backend.backend)
         for flag in policies.candidates(findings, stage, follow.source.text, variant.dtype, config):
             self._submit(follow, flag, isolation, config={flag: True})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.diagnose.policies import PRECISION
+from runner.diagnose.policies import EMULATE_CASTS
 from runner.engine.events import Event, Notice, VariantFinished, VariantPlanned, VariantStarted
 from runner.engine.messages import Job, Outcome
 from runner.follow import planned_event
@@ -242,11 +242,11 @@ SMALL = wrong(abs_error_max=0.001, scale=1.0)
 def test_a_difference_that_a_policy_explains_passes_with_a_label(tmp_path: Path) -> None:
     code, engine, events = run(half(tmp_path), only("main", **SMALL))
     assert code == 0
-    assert [purpose(job) for job in engine.jobs] == ["main", "dynamo", "aot", "decomposition", PRECISION]
-    assert engine.jobs[-1].config == {PRECISION: True} and engine.jobs[-1].backend["backend"] == "inductor"
+    assert [purpose(job) for job in engine.jobs] == ["main", "dynamo", "aot", "decomposition", EMULATE_CASTS]
+    assert engine.jobs[-1].config == {EMULATE_CASTS: True} and engine.jobs[-1].backend["backend"] == "inductor"
     (event,) = verdicts(events)
     assert (event.verdict, event.findings, event.labels) == ("PASS", (), ("explained-by-emulate_precision_casts",))
-    assert event.notes == (f"value at call 0, output: it differs (passes under {PRECISION})",)
+    assert event.notes == (f"value at call 0, output: it differs (passes under {EMULATE_CASTS})",)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_difference_that_a_policy_explains_passes_with_a_label(tmp_path: Path)
     ],
 )
 def test_a_probe_that_does_not_pass_explains_nothing(tmp_path: Path, probe: dict[str, Any]) -> None:
-    script: Script = lambda job, what: SMALL if what == "main" else probe if what == PRECISION else {}  # noqa: E731
+    script: Script = lambda job, what: SMALL if what == "main" else probe if what == EMULATE_CASTS else {}  # noqa: E731
     code, _, events = run(half(tmp_path), script)
     assert (code, verdicts(events)[0].verdict, verdicts(events)[0].labels) == (1, "FAIL", ())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from runner.builder import kernels, operators
 from runner.builder.render import Renderer, call
-from runner.builder.scope import Scope
+from runner.builder.scope import Scope, python_name
 from runner.diagnostics import Span, nearest
 from runner.spec import expr
 from runner.spec.model import Arithmetic, Function, If, Index, Items, Node, Ref, Step, Table, TensorLiteral, Value, With
@@ -354,6 +354,11 @@ def places_made(chain: Iterable[Node]) -> Iterator[tuple[str, Span]]:
             yield from places_made(node.chain)
         elif isinstance(node, If):
             yield from places_made((*node.do, *node.otherwise))
+
+
+def names_made(chain: Iterable[Node]) -> set[str]:
+    """Those names as Python's."""
+    return {python_name(name) for name, _ in places_made(chain)}
 
 
 def _receiver(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.builder.chain import ChainWriter, Line, places_made
+from runner.builder.chain import ChainWriter, Line, names_made
 from runner.builder.kernels import launcher, reference
 from runner.builder.render import literal
 from runner.builder.scope import Scope, python_name, temporary
@@ -116,7 +116,7 @@ class _Writer:
         scope = Scope(self.problems, self.plain, set(names))
         for name in kernel.inputs:
             scope.define(name)
-        scope.temporary = temporary(scope.taken | _made_names(kernel))
+        scope.temporary = temporary(scope.taken | names_made(kernel.reference))
         if kernel.inputs:
             scope.previous, scope.previous_name = names[0], kernel.inputs[0]
         writer = ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
@@ -152,7 +152,3 @@ class _Writer:
             return f"torch.{word}_like({like}{fill}{options})"
         sizes = ", ".join(map(self._text, output.shape)) + ("," if len(output.shape) == 1 else "")
         return f"{like}.new_{word}(({sizes}){fill}{options})"
-
-
-def _made_names(kernel: Kernel) -> set[str]:
-    return {python_name(name) for name, _ in places_made(kernel.reference)}

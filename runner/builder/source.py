@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder import kernels, launchers
-from runner.builder.chain import ChainWriter, Line, Modules, places_made
+from runner.builder.chain import ChainWriter, Line, Modules, names_made, places_made
 from runner.builder.render import call, literal
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.diagnostics import Diagnostic, Span, shown_path
 from runner.spec.expr import LAUNCH_FUNCTIONS
 from runner.spec.limits import Limits
-from runner.spec.model import Case, Input, Literal, Node, Variant
+from runner.spec.model import Case, Input, Literal, Variant
 from runner.spec.problems import Problems
 
 
@@ -139,7 +139,7 @@ class _Builder:
         """The chain as a method, which launches the kernels or calls what they are held against."""
         case, variant = self.case, self.variant
         passed = [i for i in case.inputs if not i.hidden]
-        taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *_names_made(case.chain)}
+        taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *names_made(case.chain)}
         scope = self._scope(taken)
         scope.kernels, scope.launches = {kernel.name: kernel for kernel in case.kernels}, launches
         scope.state = {item.name: item.span for item in case.state}
@@ -304,10 +304,6 @@ def _without_grad(item: Input) -> Input:
     from dataclasses import replace
 
     return replace(item, requires_grad=False)
-
-
-def _names_made(chain: Iterable[Node]) -> set[str]:
-    return {python_name(name) for name, _ in places_made(chain)}
 
 
 def _prose(text: str) -> str:

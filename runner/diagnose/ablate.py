@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.lab import Answer, Lab
-from runner.diagnose.policies import PRECISION, RANDOM
+from runner.diagnose.policies import EMULATE_CASTS, RANDOM
 from runner.diagnose.signature import Signature, shows
 from runner.engine.messages import Job
 from runner.plan import THREADS, Planned, skip_reason
@@ -46,7 +46,7 @@ class Change:
 
 def changes(variant: Variant, signature: Signature, source: str) -> list[Change]:
     """What is worth a try for a failure of that signature; ``source`` is the case's text."""
-    config = {**variant.case.config, **variant.backend.config}
+    config = variant.config
     made: list[Change] = []
     if signature.stage == "inductor":
         made += _of_inductor(variant, signature, source, config)
@@ -73,7 +73,7 @@ def _of_inductor(variant: Variant, signature: Signature, source: str, config: Ma
     numeric, runs = signature.oracle in NUMERIC, signature.oracle not in COMPILING
     made = []
     if numeric:
-        made.append(_flags("with eager's roundings", {PRECISION: True}))
+        made.append(_flags("with eager's roundings", {EMULATE_CASTS: True}))
     if numeric and _DRAWS.search(_model_of(source)):
         own = config.get(RANDOM) is False
         name = "with eager's random numbers" if own else "with inductor's own random numbers"

@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.engine.events import Finding
 
-PRECISION = "torch._inductor.config.emulate_precision_casts"
+EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = "torch._inductor.config.fallback_random"
 
 ULPS = 16
@@ -30,9 +30,9 @@ def candidates(
     flags = []
     oracles = {f.oracle for f in findings}
     epsilon = low_precision(source, dtype)
-    fused = stage == "inductor" and oracles <= VALUE_ORACLES and PRECISION not in config
+    fused = stage == "inductor" and oracles <= VALUE_ORACLES and EMULATE_CASTS not in config
     if fused and epsilon and all(is_small(f, epsilon) for f in findings):
-        flags.append(PRECISION)
+        flags.append(EMULATE_CASTS)
     if config.get(RANDOM) is False and oracles <= VALUE_ORACLES | {"rng", "nonfinite", "mutation"}:
         flags.append(RANDOM)
     return flags

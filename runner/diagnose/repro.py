@@ -17,7 +17,7 @@ from typing import Any
 from runner.builder.launchers import FUTURE
 from runner.builder.render import literal
 from runner.builder.source import Source, build
-from runner.diagnose.policies import PRECISION, low_precision
+from runner.diagnose.policies import EMULATE_CASTS, low_precision
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
 from runner.plan import TIMEOUT, Environment, Planned, job, variables_of
@@ -130,7 +130,7 @@ def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
         and not exact
         and stage_of(variant.backend.backend) == "inductor"
         and low_precision(text, made.dtype) > 0
-        and PRECISION not in made.config,
+        and EMULATE_CASTS not in made.config,
     }
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.policies import PRECISION, RANDOM, ULPS, is_small, low_precision
+from runner.diagnose.policies import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
 from runner.diagnose.signature import shows
 from runner.diagnose.similar import plain
 from runner.engine.events import Finding
@@ -205,7 +205,7 @@ def not_explained(facts: Facts) -> Check:
     finding = facts.speaking
     if finding is not None and facts.values:
         small = is_small(finding, low_precision(facts.source, facts.variant.dtype))
-        flags = [f"{RANDOM} = True", *([f"{PRECISION} = True"] if small else [])]  # a gross difference stays a bug
+        flags = [f"{RANDOM} = True", *([f"{EMULATE_CASTS} = True"] if small else [])]  # a gross difference stays a bug
         gone = (row.setting for row in facts.diagnosis.ablations if row.outcome == "gone")
         told += [f"gone with {setting}" for setting in gone if setting in flags]
     fact = "; ".join(told) if told else "neither makes it go away"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from runner.builder.source import Source, build
 from runner.diagnose import interpret, policies
@@ -183,9 +182,8 @@ class LabJudge:
         self._ask(trial)
 
     def _policies(self, trial: _Trial) -> Sequence[str]:
-        config: dict[str, Any] = {**trial.variant.case.config, **trial.variant.backend.config}
-        stage = stage_of(self.backend)
-        return policies.candidates(trial.findings, stage, trial.source.text, trial.variant.dtype, config)
+        stage, variant = stage_of(self.backend), trial.variant
+        return policies.candidates(trial.findings, stage, trial.source.text, variant.dtype, variant.config)
 
 
 def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.engine.events import Finding
@@ -13,9 +13,6 @@ from runner.report.failure import layout, number
 from runner.report.picture import bars, heat_map
 from runner.report.templates import template
 from runner.report.text import cap, clean, duration, in_line, one_line, visible
-
-if TYPE_CHECKING:
-    pass
 
 _TRACE = 16 * 1024  # bytes of a trace that a page shows
 

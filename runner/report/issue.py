@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.repro import script
@@ -22,9 +21,6 @@ from runner.report.text import cap, clean, one_line
 from runner.spec.model import Variant
 from runner.spec.walk import all_steps
 from runner.verdict import ranked
-
-if TYPE_CHECKING:
-    pass
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
 
@@ -97,7 +93,7 @@ def _shown(facts: Facts) -> str:
         "mode": one.case.compile.mode or one.backend.mode,
     }
     words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
-    flags = {**pinned(one.device), **one.case.config, **one.backend.config}
+    flags = {**pinned(one.device), **one.config}
     lines = [f"import {name.partition('config.')[0]}config" for name in flags if "config." in name]
     lines = [*dict.fromkeys(lines), *(f"{name} = {value!r}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from runner.report.table import wrap_id
 from runner.report.templates import template
 from runner.report.text import clean, in_line, one_line, plural, visible
 from runner.timing.model import BUSY, Copy, Report, Row, Side, Spread
-
-if TYPE_CHECKING:
-    pass
 
 HEADERS = (
     "variant", "compile\ncold", "compile\nwarm", "eager", "compiled", "speed-up", "peak\neager", "peak\ncompiled",

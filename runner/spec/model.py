@@ -402,6 +402,11 @@ class Variant:
         return f"{self.where}::{self.case.name}"
 
     @property
+    def config(self) -> dict[str, Any]:
+        """torch's flags by full name: the case's, and over them the backend's."""
+        return {**self.case.config, **self.backend.config}
+
+    @property
     def label(self) -> str:
         """The id without its backend: one row of the table."""
         return self.id.rpartition("@")[0]

@@ -53,7 +53,7 @@ def pinned(variant: Variant) -> Case:
         autocast=(variant.autocast,),
         threads=(variant.threads,),
         compile=compiling,
-        config={**case.config, **backend.config},
+        config=variant.config,
         known=(),
         axes=(*params, "devices") if variant.device != "cpu" else tuple(params),
     )

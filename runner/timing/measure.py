@@ -133,7 +133,7 @@ class Measurer:
             made,
             task="bench",
             arguments={"part": part, "repeat": options.repeat, **more},
-            config={**USERS_FLAGS, **planned.variant.case.config, **planned.variant.backend.config},
+            config={**USERS_FLAGS, **planned.variant.config},
             threads=self._of(planned),
             isolation="fork",
             cacheable=False,

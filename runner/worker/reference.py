@@ -103,7 +103,7 @@ class Reference:
                 self._leaves = self._run()
             except Dropped as reason:
                 self.notes.append(f"no float64 reference: {reason}")
-        return self._leaves[call].get(path) if call < len(self._leaves) else None
+        return _leaf_at(self._leaves, call, path)
 
     def tensor(self, call: int, path: str) -> torch.Tensor | None:
         """Its elements, float64 or complex128; None where the run did not compute in float64."""
@@ -129,7 +129,8 @@ class Reference:
                 self._nudged = [[self._observed(Nudge(n, sign)) for sign in (1, -1)] for n in range(rounding.PAIRS)]
             except Dropped as reason:
                 self.notes.append(f"rounding was not measured: {reason}")
-        pairs = [tuple(_value_at(run, call, path) for run in pair) for pair in self._nudged]
+        found = [[_leaf_at(run, call, path) for run in pair] for pair in self._nudged]
+        pairs = [tuple(leaf.value if leaf is not None else None for leaf in pair) for pair in found]
         if not pairs or any(value is None or value.shape != exact.shape for pair in pairs for value in pair):
             return None
         return rounding.movement(exact, pairs)  # type: ignore[arg-type]
@@ -223,9 +224,8 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(dtype)
 
 
-def _value_at(run: list[dict[str, Leaf]], call: int, path: str) -> torch.Tensor | None:
-    leaf = run[call].get(path) if call < len(run) else None
-    return leaf.value if leaf is not None else None
+def _leaf_at(run: list[dict[str, Leaf]], call: int, path: str) -> Leaf | None:
+    return run[call].get(path) if call < len(run) else None
 
 
 def _tensors(values: list[Any]) -> list[torch.Tensor]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from runner.worker.errors import Raised, describe
 from runner.worker.job import validate_distributions
 from runner.worker.load import Source
 from runner.worker.observe import Observation, Settings, read_counts, start_counting
-from runner.worker.prepare import with_source
+from runner.worker.prepare import variable, with_source
 from runner.worker.repeated import Repeated
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -67,7 +66,8 @@ def _part(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
     if wanted["part"] == "copy":
         send({"phase": "timing"})
         return {**facts, **stopwatch.copy(device, int(wanted["bytes"]), int(wanted["repeat"]))}
-    with _caches(wanted["folder"]):
+    folder = wanted["folder"]
+    with variable(CACHES[0], folder), variable(CACHES[1], str(Path(folder) / "triton")):
         try:
             return {**facts, **_Bench(job, source, send).record()}
         except Failed as failed:
@@ -123,9 +123,8 @@ class _Bench:
         launched = self._job["backend"]["backend"] == backends.LAUNCH  # as they are: no guarded copies here
         target = loaded.model if launched else backends.build(self._job["backend"])(loaded.model)
         compiled = Repeated(loaded, target, self._settings)
-        start_counting()
         metrics: Any = importlib.import_module("torch._inductor.metrics")
-        metrics.reset()
+        start_counting()
         with self._failing_as("compile", compiled), _counting_bytes() if cold else contextlib.nullcontext():
             begun = time.perf_counter()
             compiled.first()
@@ -213,18 +212,3 @@ def _cache_counts() -> dict[str, int]:
         "autograd_hits": int(autograd["autograd_cache_hit"]),
         "autograd_misses": int(autograd["autograd_cache_miss"]),
     }
-
-
-@contextlib.contextmanager
-def _caches(folder: str) -> Iterator[None]:
-    """Kernels in ``folder`` and nowhere else."""
-    before = {name: os.environ.get(name) for name in CACHES}
-    os.environ.update(zip(CACHES, (folder, str(Path(folder) / "triton"))))  # noqa: B905
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

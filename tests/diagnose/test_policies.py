@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.diagnose.policies import EPSILON, PRECISION, RANDOM, ULPS, candidates, is_small, label, low_precision
+from runner.diagnose.policies import EMULATE_CASTS, EPSILON, RANDOM, ULPS, candidates, is_small, label, low_precision
 from runner.engine.events import Finding
 from tests.handmade import finding
 
@@ -24,9 +24,9 @@ def flags(
 
 
 def test_a_few_units_of_a_low_precision_are_worth_a_try() -> None:
-    assert flags([small()]) == [PRECISION]
-    assert flags([small("grad")]) == [PRECISION]
-    assert flags([small(ulps=ULPS)]) == [PRECISION]
+    assert flags([small()]) == [EMULATE_CASTS]
+    assert flags([small("grad")]) == [EMULATE_CASTS]
+    assert flags([small(ulps=ULPS)]) == [EMULATE_CASTS]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_only_inductor_fuses_and_only_low_precision_rounds() -> None:
     assert flags([small()], stage="aot") == []
     assert flags([small()], stage="backend") == []
     assert flags([small()], dtype="float32") == []
-    assert flags([small()], dtype="float32", source="h = x.half()") == [PRECISION]
-    assert flags([small()], **{PRECISION: False}) == []  # the case says itself what it wants
+    assert flags([small()], dtype="float32", source="h = x.half()") == [EMULATE_CASTS]
+    assert flags([small()], **{EMULATE_CASTS: False}) == []  # the case says itself what it wants
 
 
 def test_the_coarsest_dtype_counts() -> None:
@@ -74,5 +74,5 @@ def test_zero_is_small() -> None:
 
 
 def test_labels() -> None:
-    assert label(PRECISION) == "explained-by-emulate_precision_casts"
+    assert label(EMULATE_CASTS) == "explained-by-emulate_precision_casts"
     assert label(RANDOM) == "explained-by-fallback_random"
