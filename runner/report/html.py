@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.engine.events import Finding
-from runner.report.diagnosis import serving
+from runner.report.diagnosis import ordinal, serving
 from runner.report.failure import layout, number
 from runner.report.picture import bars, heat_map
 from runner.report.templates import template
@@ -83,7 +83,7 @@ def _culprit(culprit: Culprit | None) -> list[tuple[str, str]]:
     facts = (
         ("backend", culprit.backend),
         ("subsystem", culprit.subsystem or ""),
-        ("application", "" if culprit.number is None else f"number {culprit.number}"),
+        ("application", "" if culprit.number is None else f"the {ordinal(culprit.number + 1)}"),
         ("operator or pass", culprit.name or ""),
     )
     return [(name, one_line(value)) for name, value in facts if value]
