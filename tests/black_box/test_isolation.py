@@ -29,14 +29,15 @@ LEAKY = """
 
 
 def smoke(folder: Path, *flags: str) -> dict[str, str]:
-    done = run_in(folder, "run", SMOKE, *flags, limit=900)
+    """Verdicts of half of the smoke suite, always the same half: all of it takes CI a minute and a half more."""
+    done = run_in(folder, "run", SMOKE, "--shard", "1/2", *flags, limit=900)
     return {name: event["verdict"] for name, event in done.finished.items()}
 
 
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     verdicts = smoke(tmp_path_factory.mktemp("forked"), "--isolation", "fork")
-    assert len(verdicts) > 70 and "PASS" in verdicts.values()
+    assert len(verdicts) > 30 and {"PASS", "XFAIL"} <= {*verdicts.values()}
     return verdicts
 
 
