@@ -6,9 +6,10 @@
 
 The variants are those of ``throughput.py``, on ``cuda``. Those that assert index out of range where they are compiled, and
 nowhere else: the kernel's assertion leaves their process unable to do anything on the GPU, and their verdict must be ERROR;
-that of all others PASS. Other verdicts are listed: where Inductor measures before it chooses, it may choose wrongly. "cold"
-begins without any cache, "warm" is a second run over what the first left. "steady" leaves out the first and the last variant of each process: start, and the tail in which
-failures are confirmed alone and localized; "whole" is the command's time by the number of variants. Scripts check nothing but
+that of all others PASS. Other verdicts are listed: where Inductor measures before it chooses, it may choose wrongly.
+"cold" begins without any cache, "warm" is a second run over what the first left. "steady" leaves out the first and the last
+variant of each process: start, and the tail in which failures are confirmed alone and localized; "whole" is the command's
+time, "a variant" that by the number of variants. Scripts check nothing but
 values, as many at once as there are processes; of those that would assert there are none. Exits with 1 when a target is missed.
 """
 
@@ -20,7 +21,6 @@ import dataclasses
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +32,7 @@ from pathlib import Path
 import yaml
 from tabulate import tabulate
 from throughput_cases import SEED, make_cases
-from throughput_ways import Broken, Watch, environment, run_command, tail, write_by_hand
+from throughput_ways import Broken, Watch, make_folders, run_command, run_script, tail, write_by_hand
 
 from runner.load import load
 from runner.spec.model import Variant
@@ -133,15 +133,10 @@ def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tup
     latest = place / "run" / ".runner" / "latest"
     latest.unlink(missing_ok=True)
     watch = Watch(latest / "events.jsonl")
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join((before or ",".join(map(str, range(gpus)))).split(",")[:gpus])
+    ours = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
     began = time.monotonic()
-    try:
-        code = run_command(command, place / "run", place, watch.look)
-    finally:
-        os.environ.pop("CUDA_VISIBLE_DEVICES")
-        if before is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = before
+    shown = {"CUDA_VISIBLE_DEVICES": ",".join(ours.split(",")[:gpus])}
+    code = run_command(command, place / "run", place, watch.look, shown)
     seconds = time.monotonic() - began
     watch.look()
     if code not in (0, 1) or not watch.finished:
@@ -158,24 +153,10 @@ def run_by_hand(root: Path, variants: Sequence[Variant], slots: int) -> float:
         Broken: one failed.
     """
     write_by_hand(root / BACKEND / "by-hand", variants, BACKEND)
-    place = folder(root / "scripts")
-
-    def run(variant: Variant) -> tuple[Variant, int, bytes]:
-        script = root / BACKEND / "by-hand" / "scripts" / f"{variant.case.name}.py"
-        done = subprocess.run(
-            [sys.executable, str(script)],
-            cwd=place / "run",
-            env=environment(place),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-        )
-        return variant, done.returncode, done.stderr[-1500:]
-
+    place = make_folders(root / "scripts")
     began = time.monotonic()
     with ThreadPoolExecutor(slots) as pool:
-        for variant, code, said in pool.map(run, variants):
-            if code:
-                raise Broken(f"the script of {variant.id} gave exit code {code}\n{said.decode(errors='replace')}")
+        list(pool.map(lambda variant: run_script(root / BACKEND, variant.case.name, place), variants))
     return time.monotonic() - began
 
 
@@ -208,7 +189,7 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
     for turn in range(arguments.rounds):
         for gpus in arguments.gpus:
             slots = arguments.per_gpu * gpus
-            place = folder(root / f"runner-{turn}-{gpus}")
+            place = make_folders(root / f"runner-{turn}-{gpus}")
             for caches in ("cold", "warm"):
                 with cores(arguments.cores * gpus):
                     whole, ends, wrong = run_runner(file, place, gpus, slots, arguments.seed)
@@ -227,13 +208,6 @@ def cores(count: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def folder(place: Path) -> Path:
-    """A place to run in, with caches of its own."""
-    for name in ("inductor", "xdg", "tmp", "run"):
-        (place / name).mkdir(parents=True, exist_ok=True)
-    return place
 
 
 def medians(found: Sequence[Measurement]) -> dict[tuple[str, int, str], Measurement]:

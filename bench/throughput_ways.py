@@ -147,13 +147,12 @@ def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
     elif not filled.is_file() or filled.read_text(encoding="utf-8") != key:
         work.say(f"{backend} {way}: no caches yet, filling them (not measured)")
         measure(work, way, backend, warm=False)
-    for name in ("inductor", "xdg", "tmp", "run"):
-        (place / name).mkdir(parents=True, exist_ok=True)
+    make_folders(place)
     filled.unlink(missing_ok=True)
     before = _cpu_seconds()
     began = time.monotonic()
     if way == "scripts":
-        seconds, ran = run_scripts(work, backend, place)
+        seconds, ran = _scripts(work, backend, place)
         done = Pass(seconds, _cpu_seconds() - before, ran)
     elif way in ("pytest", "xdist"):
         _pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
@@ -171,6 +170,13 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def make_folders(place: Path) -> Path:
+    """Make ``place`` one to run in, with caches of its own; ``place`` itself."""
+    for name in ("inductor", "xdg", "tmp", "run"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    return place
+
+
 def environment(place: Path) -> dict[str, str]:
     """Ours, without settings of torch, with caches in ``place``. The precompiled header goes to the temporary folder."""
     ours = ("TORCH", "PYTORCH", "PYTEST", "TRITON", "RUNNER_", "OMP_")
@@ -184,7 +190,24 @@ def environment(place: Path) -> dict[str, str]:
     }
 
 
-def run_scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
+def run_script(written: Path, name: str, place: Path) -> None:
+    """Run one of the scripts that ``write_by_hand`` left in ``written/by-hand``.
+
+    Raises:
+        Broken: its exit code is not 0.
+    """
+    script = written / "by-hand" / "scripts" / f"{name}.py"
+    output = place / f"{name}.output"
+    with output.open("wb") as file:
+        code = subprocess.run(
+            [sys.executable, str(script)], cwd=place / "run", env=environment(place), stdin=subprocess.DEVNULL,
+            stdout=file, stderr=subprocess.STDOUT,
+        ).returncode  # fmt: skip
+    if code != 0:
+        raise Broken(f"{script} gave exit code {code}\n{tail(output)}")
+
+
+def _scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
     """One process after the other. With a sample the rest is taken to last as long as the sample's, its first left out:
 
     that one alone probes the compiler and builds its precompiled header.
@@ -193,14 +216,7 @@ def run_scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
     taken: list[float] = []
     for number, name in enumerate(names, 1):
         began = time.monotonic()
-        script = work.root / backend / "by-hand" / "scripts" / f"{name}.py"
-        with (place / "output").open("w+b") as output:
-            code = subprocess.run(
-                [sys.executable, str(script)], cwd=place / "run", env=environment(place), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT,
-            ).returncode  # fmt: skip
-        if code != 0:
-            raise Broken(f"{script} gave exit code {code}\n{tail(place / 'output')}")
+        run_script(work.root / backend, name, place)
         taken.append(time.monotonic() - began)
         if number % 10 == 0:
             work.say(f"{backend} scripts: {number}/{len(names)}, {sum(taken):.0f} s")
@@ -286,11 +302,22 @@ class Watch:
                 self.times += [self.last] * len(new)
 
 
-def run_command(command: Sequence[str], cwd: Path, place: Path, look: Callable[[], None] | None = None) -> int:
-    """Run a command to its end, looking ten times a second; its exit code."""
+def run_command(
+    command: Sequence[str],
+    cwd: Path,
+    place: Path,
+    look: Callable[[], None] | None = None,
+    changes: Mapping[str, str] | None = None,
+) -> int:
+    """Run a command to its end, with ``changes`` to its environment, looking ten times a second; its exit code."""
     with (place / "output").open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=cwd, env=environment(place), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=cwd,
+            env={**environment(place), **(changes or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
         try:
             while look is not None and process.poll() is None:

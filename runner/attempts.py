@@ -55,6 +55,11 @@ def own_fault(first: Outcome) -> bool:
     return failed and not first.before and not machine_made(first)
 
 
+def disagreement(at_first: str, alone: Outcome) -> str:
+    """Why a variant is FLAKY of which a process of its own says something else than before."""
+    return f"run again in a fresh process: {told(alone)}; at first: {at_first}"
+
+
 def alike(one: Outcome, other: Outcome) -> bool:
     """Whether two outcomes say the same: how they ended, the kinds of findings with their exceptions, the doubt."""
     return _signature(one) == _signature(other)

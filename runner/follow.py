@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from runner import attempts
 from runner.builder.source import Source
 from runner.diagnose import interpret, policies
 from runner.diagnose.stages import in_order, stage_of
@@ -63,6 +64,11 @@ class Follow:
         }
         for name, seconds in parts.items():
             self.spent[name] = round(self.spent.get(name, 0.0) + seconds, 6)
+
+    def differs(self, shared: Outcome, alone: Outcome) -> None:
+        """Say that a process of its own answered otherwise than the one before."""
+        self.labels.append(attempts.ORDER_DEPENDENT)
+        self.notes.append(attempts.order_note(shared, alone))
 
     def event(self, verdict: Verdict, options: Options) -> VariantFinished:
         """What is reported."""

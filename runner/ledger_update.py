@@ -225,10 +225,16 @@ def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
 
 def _elsewhere(failures: Sequence[Judged]) -> dict[str, Any]:
     """The devices, where the case names none of them and a command line did: of its own devices nothing is known then."""
-    devices = list(dict.fromkeys(j.variant.device for j in failures))
+    devices = [j.variant.device for j in failures]
     if any(device in failures[0].variant.case.devices for device in devices):
         return {}
-    return {"device": devices if len(devices) > 1 else devices[0]}
+    return {"device": _one_or_all(devices)}
+
+
+def _one_or_all(values: Iterable[str]) -> str | list[str]:
+    """As a ledger writes it: a list only where there are several."""
+    several = list(dict.fromkeys(values))
+    return several if len(several) > 1 else several[0]
 
 
 def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -240,8 +246,7 @@ def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
         ("backend", [v.backend.name for v in variants]),
         ("device", [v.device for v in variants]),
     ):
-        several = list(dict.fromkeys(values))
-        found.append({key: several if len(several) > 1 else several[0]})
+        found.append({key: _one_or_all(values)})
     for name in variants[0].params:
         common = [v.params[name] for v in variants]
         if all(value == common[0] for value in common):

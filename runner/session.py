@@ -211,11 +211,9 @@ class Session:
             self._submit(follow, "main", self._apart(follow.planned), alone=attempts.machine_made(outcome))
             return
         if follow.first is not None and not attempts.alike(follow.first, outcome):
-            follow.labels.append(attempts.ORDER_DEPENDENT)
-            follow.notes.append(attempts.order_note(follow.first, outcome))
+            follow.differs(follow.first, outcome)
             if attempts.own_fault(follow.first):
-                at_first = attempts.told(follow.first)
-                follow.wavered = f"run again in a fresh process: {attempts.told(outcome)}; at first: {at_first}"
+                follow.wavered = attempts.disagreement(attempts.told(follow.first), outcome)
                 findings = findings or interpret.read(follow.first, follow.source)[0]
         follow.main, follow.findings, follow.trust = outcome, findings, trust
         if not findings or doubt == "INVALID" or follow.wavered:
@@ -276,9 +274,8 @@ class Session:
             if not follow.waiting:
                 self._conclude(follow)
         else:
-            follow.notes.append(attempts.order_note(main, alone))
-            follow.labels.append(attempts.ORDER_DEPENDENT)
-            reason = f"run again in a fresh process: {attempts.told(alone)}; at first: {verdict.reason}"
+            follow.differs(main, alone)
+            reason = attempts.disagreement(verdict.reason, alone)
             self._finish(follow, replace(verdict, word="FLAKY", reason=reason))
 
     def _finish(self, follow: Follow, verdict: Verdict) -> None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-NAMES = ("gpu", "throughput_cases", "throughput_ways")
-
 
 @pytest.fixture(scope="module")
-def gpu() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCH))
-        yield importlib.import_module("gpu")
-        for name in NAMES:
-            sys.modules.pop(name, None)
+def gpu(bench_module: Callable[[str], ModuleType]) -> ModuleType:
+    return bench_module("gpu")
 
 
 def test_cases_that_assert_stand_among_the_others(gpu: ModuleType, tmp_path: Path) -> None:
@@ -91,13 +82,13 @@ def test_warm_runs_are_no_target_and_rounds_are_medians(gpu: ModuleType) -> None
 
 
 def test_a_wrong_verdict_is_told(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = gpu.folder(tmp_path / "place")
+    place = gpu.make_folders(tmp_path / "place")
     journal = place / "run" / ".runner" / "latest" / "events.jsonl"
     seen: dict[str, Any] = {}
 
     def ran(verdict: str) -> None:
-        def command(words: list[str], cwd: Path, where: Path, look: Any) -> int:
-            seen["gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
+        def command(words: list[str], cwd: Path, where: Path, look: Any, changes: dict[str, str]) -> int:
+            seen["gpus"] = changes["CUDA_VISIBLE_DEVICES"]
             real = place / "run" / ".runner" / "one"
             real.mkdir(parents=True, exist_ok=True)
             (place / "output").write_text("its output")

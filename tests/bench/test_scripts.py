@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-
 
 @pytest.fixture(scope="module")
-def scripts() -> Iterator[ModuleType]:
-    before = [*sys.path]
-    sys.path.insert(0, str(BENCH))
-    yield importlib.import_module("scripts")
-    sys.path[:] = before
-    for name in ("scripts", "corpus"):
-        sys.modules.pop(name, None)
+def scripts(bench_module: Callable[[str], ModuleType]) -> ModuleType:
+    return bench_module("scripts")
 
 
 def event(verdict: str, *findings: tuple[str, str | None], signal: str | None = None) -> dict[str, Any]:

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
 NAMES = ("throughput", "throughput_cases", "throughput_ways")
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[SimpleNamespace]:
+def bench(bench_module: Callable[[str], ModuleType]) -> SimpleNamespace:
     """The bench's modules as ``main``, ``cases`` and ``ways``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCH))
-        main, cases, ways = (importlib.import_module(name) for name in NAMES)
-        yield SimpleNamespace(main=main, cases=cases, ways=ways)
-        for name in NAMES:
-            del sys.modules[name]
+    main, cases, ways = (bench_module(name) for name in NAMES)
+    return SimpleNamespace(main=main, cases=cases, ways=ways)
 
 
 def test_cases_are_valid_and_all_different(bench: SimpleNamespace, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ from engine_jobs import ENTRY, finish, job
 
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
+from tests.gpus import count as gpus_here
 
-COUNT = "import torch; print(torch.cuda.device_count())"  # asked elsewhere: CUDA must stay closed here
 CASE = """import torch
 class Model(torch.nn.Module):
     def forward(self, x):
@@ -29,11 +28,7 @@ POISON = CASE.format(tail="[torch.tensor([99], device='cuda')]", device="cuda", 
 
 @pytest.fixture(scope="module")
 def gpus() -> int:
-    try:
-        done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, timeout=120)
-        count = int(done.stdout or 0)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        count = 0
+    count = gpus_here()
     if not count:
         pytest.skip("no GPU here")
     return count
