@@ -9,7 +9,7 @@ nowhere else: the kernel's assertion leaves their process unable to do anything 
 that of all others PASS. Other verdicts are listed: where Inductor measures before it chooses, it may choose wrongly.
 "cold" begins without any cache, "warm" is a second run over what the first left. "steady" leaves out the first and the last
 variant of each process: start, and the tail in which failures are confirmed alone and localized; "whole" is the command's
-time, "a variant" that by the number of variants. Scripts check nothing but
+time, "a variant" that by the number of variants. "CPU s" is the processor time of all processes, their own and the kernel's. Scripts check nothing but
 values, as many at once as there are processes; of those that would assert there are none. Exits with 1 when a target is missed.
 """
 
@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import resource
 import statistics
 import sys
 import tempfile
@@ -80,6 +81,8 @@ class Measurement:
     steady: float | None = None  # a variant
     ends: Sequence[float] = ()  # when each variant ended, after the command's begin
     wrong: Sequence[str] = ()  # verdicts other than the right ones
+    user: float = 0.0  # processor seconds of all its processes
+    system: float = 0.0
 
     @property
     def each(self) -> float:
@@ -184,18 +187,30 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
     if arguments.scripts_sample:
         some, slots = plain[: arguments.scripts_sample], arguments.per_gpu
         with cores(arguments.cores):
-            seconds = run_by_hand(root, some, slots)
-        add(Measurement("scripts", 1, "cold", slots, count, 0, len(some), seconds * count / len(some)))
+            before, seconds = used(), run_by_hand(root, some, slots)
+        scale = count / len(some)
+        user, system = ((now - then) * scale for now, then in zip(used(), before, strict=True))
+        whole = seconds * scale
+        add(Measurement("scripts", 1, "cold", slots, count, 0, len(some), whole, user=user, system=system))
     for turn in range(arguments.rounds):
         for gpus in arguments.gpus:
             slots = arguments.per_gpu * gpus
             place = make_folders(root / f"runner-{turn}-{gpus}")
             for caches in ("cold", "warm"):
+                before = used()
                 with cores(arguments.cores * gpus):
                     whole, ends, wrong = run_runner(file, place, gpus, slots, arguments.seed)
+                took = (now - then for now, then in zip(used(), before, strict=True))
                 calm = steady(ends, slots)
-                add(Measurement("runner", gpus, caches, slots, count, asserting, len(ends), whole, calm, ends, wrong))
+                made = (slots, count, asserting, len(ends), whole, calm, ends, wrong)
+                add(Measurement("runner", gpus, caches, *made, *took))
     return done
+
+
+def used() -> tuple[float, float]:
+    """Processor seconds of all processes that this one has started and waited for: theirs, and the kernel's for them."""
+    told = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return told.ru_utime, told.ru_stime
 
 
 @contextlib.contextmanager
@@ -254,12 +269,13 @@ def render(found: Sequence[Measurement]) -> tuple[str, bool]:
             f"{m.whole:.1f}",
             f"{m.each:.4f}",
             f"{m.steady:.4f}" if m.steady else "",
+            f"{m.user:.0f} + {m.system:.0f}",
             m.ran,
             len(m.wrong),
         ]
         for m in medians(found).values()
     ]
-    headers = ["way", "GPUs", "slots", "caches", "whole s", "a variant", "steady", "ran", "wrong"]
+    headers = ["way", "GPUs", "slots", "caches", "whole s", "a variant", "steady", "CPU s", "ran", "wrong"]
     rows = targets(medians(found))
     first = found[0]
     wrong = "".join(f"\n{m.gpus} GPUs, {m.caches}: {told}" for m in found for told in m.wrong)

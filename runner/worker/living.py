@@ -96,9 +96,11 @@ class Base:
             self._warnings = warnings.catch_warnings()
             self._warnings.__enter__()
             reason = self._torch.restore() if self._torch else ""
+            gc.collect()  # once: it takes 40 ms. What is compiled lies in cycles and holds some of the device's memory
+            if self._torch:
+                reason = reason or self._torch.clear_device()
         except Exception as error:  # noqa: BLE001 (whatever it is, a new process has not got it)
             return f"{type(error).__name__}: {error}"
-        gc.collect()
         if self._resident is None:
             self._resident = resident()
         grown = resident() - self._resident
@@ -165,7 +167,7 @@ class _Torch:
         )
 
     def restore(self) -> str:
-        """Go back; why that is not enough, or nothing."""
+        """Go back, all but the device's memory; why that is not enough, or nothing."""
         torch = self._torch
         forget(torch)
         torch.set_default_device(None)
@@ -181,9 +183,24 @@ class _Torch:
                     setattr(module, name, values[name])
         torch.clear_autocast_cache()
         torch.set_rng_state(self._random)
-        if self._depths() != self._modes:
-            return "a mode was entered and not left"
-        return _clear_device(torch, self._share)
+        return "a mode was entered and not left" if self._depths() != self._modes else ""
+
+    def clear_device(self) -> str:
+        """Give cached memory back to the GPU. An error there (a poisoned process) goes to the caller.
+
+        Returns:
+            Why the process should end: a quarter of the memory that it may use is still taken.
+        """
+        cuda = self._torch.cuda
+        if not cuda.is_initialized():
+            return ""
+        cuda.synchronize()
+        cuda.empty_cache()
+        for device in range(cuda.device_count()):
+            taken = cuda.memory_reserved(device)
+            if taken > cuda.get_device_properties(device).total_memory * self._share / 4:
+                return f"{taken >> 20} MiB of GPU memory stay taken"
+        return ""
 
 
 def _attribute(torch: Any, path: str) -> Any:
@@ -204,21 +221,3 @@ def _same(one: Any, other: Any) -> bool:
         return one is other or bool(one == other)
     except Exception:  # noqa: BLE001  a flag may hold anything, a tensor too
         return False
-
-
-def _clear_device(torch: Any, share: float) -> str:
-    """Give cached memory back to the GPU. An error there (a poisoned process) goes to the caller.
-
-    Returns:
-        Why the process should end: a quarter of the memory that it may use is still taken.
-    """
-    if not torch.cuda.is_initialized():
-        return ""
-    torch.cuda.synchronize()
-    gc.collect()
-    torch.cuda.empty_cache()
-    for device in range(torch.cuda.device_count()):
-        taken = torch.cuda.memory_reserved(device)
-        if taken > torch.cuda.get_device_properties(device).total_memory * share / 4:
-            return f"{taken >> 20} MiB of GPU memory stay taken"
-    return ""

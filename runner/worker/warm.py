@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from runner.worker.toolchain import prepare
@@ -30,6 +31,25 @@ _LAZY = (
     "torch.fx.experimental.validator",
 )
 """What torch imports in the course of a compilation, as far as a version has it."""
+
+_LAZY_FOR_DEVICES = (
+    "sympy.tensor.tensor",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.cpp_wrapper_mps",
+    "torch._inductor.codegen.cuda_combined_scheduling",
+    "torch._inductor.codegen.halide",
+    "torch._inductor.codegen.pallas",
+    "torch._inductor.codegen.wrapper_fxir",
+    "torch._inductor.cudagraph_trees",
+    "torch._inductor.fx_passes.efficient_conv_bn_eval",
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.fx_passes.quantization",
+    "triton.compiler.code_generator",
+    "triton.language.semantic",
+)
+"""The same for accelerators, where nothing may be compiled before a fork. None of them opens one."""
 
 _SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -63,13 +83,13 @@ def warm_up(level: str) -> None:
     importlib.import_module("torch._dynamo")
     importlib.import_module("torch._inductor.compile_fx")
     run_job = load_entry()
-    for name in _LAZY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    _load(_LAZY)
     importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
     skip_guard_timing()
     stop_progress_bars()
     torch = importlib.import_module("torch")
+    if _has_accelerator(torch):
+        load_for_devices()
     if level == "import" or _has_accelerator(torch):
         return  # compiling would open the accelerator, and every child would fail to open it again
     threads, random = _threads(), torch.get_rng_state()
@@ -92,6 +112,20 @@ def warm_up(level: str) -> None:
         torch.set_rng_state(random)
     if _threads() > threads:
         raise ThreadsLeft(f"the rehearsal left {_threads() - threads} threads")
+
+
+def _load(names: Iterable[str]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def load_for_devices() -> None:
+    """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process there."""
+    _load(_LAZY_FOR_DEVICES)
+    key = getattr(sys.modules.get("triton.runtime.cache"), "triton_key", None)
+    if key is not None:
+        key()  # it remembers the answer
 
 
 def forget(torch: Any) -> None:

@@ -74,6 +74,41 @@ def test_a_warm_server_has_no_trace_of_its_rehearsal(level: str) -> None:
     }
 
 
+DEVICES = """
+import json, os, sys
+import torch
+from runner.worker import warm
+warm.warm_up("import")
+threads = len(os.listdir("/proc/self/task"))
+warm.load_for_devices()
+from triton.runtime.cache import triton_key
+print(json.dumps({
+    "missing": [name for name in warm._LAZY_FOR_DEVICES if name not in sys.modules],
+    "hashed": triton_key.cache_info().currsize,
+    "open": torch.cuda.is_initialized(),
+    "threads": len(os.listdir("/proc/self/task")) - threads,
+}))
+"""
+
+
+def test_what_accelerators_need_is_loaded_and_none_is_opened() -> None:
+    pytest.importorskip("triton")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"missing": [], "hashed": 1, "open": False, "threads": 0}
+
+
+@pytest.mark.parametrize("level", ["import", "aot", "inductor"])
+def test_nothing_is_compiled_where_an_accelerator_is_in_sight(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(warm, "_has_accelerator", lambda torch: True)
+    monkeypatch.setattr(warm, "load_for_devices", lambda: did.append("loaded"))
+    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: did.append("compiled") or {})
+    warm.warm_up(level)
+    assert did == ["loaded"]
+
+
 def test_a_cold_server_has_imported_nothing() -> None:
     found = warmed("none")
     assert found["cold"] and found["loaded"] == [] and found["threads"] == 0
