@@ -6,11 +6,12 @@
 
 The variants are those of ``throughput.py``, on ``cuda``. Those that assert index out of range where they are compiled, and
 nowhere else: the kernel's assertion leaves their process unable to do anything on the GPU, and their verdict must be ERROR;
-that of all others PASS. Other verdicts are listed: where Inductor measures before it chooses, it may choose wrongly.
-"cold" begins without any cache, "warm" is a second run over what the first left. "steady" leaves out the first and the last
-variant of each process: start, and the tail in which failures are confirmed alone and localized; "whole" is the command's
-time, "a variant" that by the number of variants. "CPU s" is the processor time of all processes, their own and the kernel's. Scripts check nothing but
-values, as many at once as there are processes; of those that would assert there are none. Exits with 1 when a target is missed.
+that of all others PASS. Other verdicts are listed, since where Inductor measures before it chooses it may choose wrongly, and
+so is what took over a minute. "cold" begins without any cache, "warm" is a second run over what the first left. "steady"
+leaves out the first and the last variant of each process: start, and the tail in which failures are confirmed alone and
+localized; "whole" is the command's time, "a variant" that by the number of variants, "CPU s" the processor time of all its
+processes, their own and the kernel's. Scripts check nothing but values, as many at once as there are processes; of those
+that would assert there are none. Exits with 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pathlib import Path
 import yaml
 from tabulate import tabulate
 from throughput_cases import SEED, make_cases
-from throughput_ways import Broken, Watch, make_folders, run_command, run_script, tail, write_by_hand
+from throughput_ways import Broken, Watch, busy, make_folders, run_command, run_script, tail, write_by_hand
 
 from runner.load import load
 from runner.spec.model import Variant
@@ -41,6 +42,8 @@ from runner.spec.model import Variant
 BACKEND = "inductor"
 STEADY = 0.060
 """Seconds of wall time that a variant may take in steady state, on one GPU with 16 processes."""
+SLOW = 60.0
+"""Seconds after which a variant is named: none of them has a reason to take so long."""
 SCRIPTS = 10.0
 """How many times as fast as one script each the runner is to be."""
 TWO = 1.8
@@ -80,7 +83,7 @@ class Measurement:
     whole: float
     steady: float | None = None  # a variant
     ends: Sequence[float] = ()  # when each variant ended, after the command's begin
-    wrong: Sequence[str] = ()  # verdicts other than the right ones
+    wrong: Sequence[str] = ()  # verdicts other than the right ones, and what took longer than SLOW
     user: float = 0.0  # processor seconds of all its processes
     system: float = 0.0
 
@@ -126,7 +129,7 @@ def expected(key: str, verdict: str) -> bool:
 def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tuple[float, list[float], list[str]]:
     """Run them all on the first ``gpus`` GPUs.
 
-    Gives wall seconds, after how many of them each variant ended, and the verdicts that are not the right ones.
+    Gives wall seconds, after how many of them each variant ended, and what is not as it should be: a wrong verdict, or the right one after too long.
 
     Raises:
         Broken: the command did not come to its end.
@@ -146,6 +149,8 @@ def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tup
         raise Broken(f"exit code {code} after {len(watch.finished)} variants\n{tail(place / 'output')}")
     wrong = [one for one in watch.finished if not expected(one["id"], one["verdict"])]
     told = [f"{one['verdict']} {one['id']}: {one['reason']}" for one in wrong]
+    slow = [one for one in watch.finished if one not in wrong and busy(one) > SLOW]
+    told += [f"{busy(one):.0f} s {one['id']}: {'; '.join([one['reason'], *one['notes']])}" for one in slow]
     return seconds, [end - began for end in watch.times], told
 
 

@@ -261,14 +261,14 @@ def _runner(work: Work, backend: str, place: Path, engine: str) -> tuple[float, 
 def _parts(finished: list[dict[str, Any]], watch: Watch, began: float, seconds: float) -> dict[str, float]:
     """Where a runner's time went. ``jobs`` is from the begin of the first job to the end of the last."""
     parts = {"start": watch.first - began, "jobs": watch.last - watch.first, "end": began + seconds - watch.last}
-    parts["busy"] = sum(_busy(event) for event in finished)
+    parts["busy"] = sum(busy(event) for event in finished)
     for name in ("torch", "load", "judge"):
         if all(name in (event.get("spent") or {}) for event in finished):
             parts[name] = sum(event["spent"][name] for event in finished)
     return parts
 
 
-def _busy(event: Mapping[str, Any]) -> float:
+def busy(event: Mapping[str, Any]) -> float:
     """Slot seconds of a variant; those of its first job alone where the journal knows no more."""
     return float((event.get("spent") or {}).get("busy", event["seconds"]))
 
@@ -297,7 +297,7 @@ class Watch:
             new = [json.loads(line) for line in data.splitlines() if b'"variant-finished"' in line]
             if new:
                 self.last = time.monotonic()
-                self.first = min([self.first, *(self.last - _busy(event) for event in new)])
+                self.first = min([self.first, *(self.last - busy(event) for event in new)])
                 self.finished += new
                 self.times += [self.last] * len(new)
 

@@ -98,7 +98,8 @@ def test_a_wrong_verdict_is_told(gpu: ModuleType, tmp_path: Path, monkeypatch: p
                 "verdict": verdict,
                 "reason": "r",
             }
-            (real / "events.jsonl").write_text(json.dumps({**event, "seconds": 1.0}) + "\n")
+            event |= {"seconds": 1.0, "spent": {"busy": seen.get("busy", 1.0)}, "notes": ["a note"]}
+            (real / "events.jsonl").write_text(json.dumps(event) + "\n")
             journal.parent.symlink_to(real)
             return seen.get("code", 0)
 
@@ -113,6 +114,12 @@ def test_a_wrong_verdict_is_told(gpu: ModuleType, tmp_path: Path, monkeypatch: p
     assert wrong == ["FLAKY gpu.spec.yaml::a[cuda]@inductor: r"]
     assert "not as they should be:\n1 GPUs, cold: FLAKY" in gpu.render([one(gpu, wrong=wrong)])[0]
     assert seen["gpus"] == "5,3" and os.environ["CUDA_VISIBLE_DEVICES"] == "5,3,1"
+    seen["busy"] = 122.4
+    _, _, slow = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+    assert slow == ["FLAKY gpu.spec.yaml::a[cuda]@inductor: r"], "named once"
+    ran("PASS")
+    _, _, slow = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
+    assert slow == ["122 s gpu.spec.yaml::a[cuda]@inductor: r; a note"]
     seen["code"] = 2
     with pytest.raises(gpu.Broken, match=r"exit code 2(?s:.*)its output"):
         gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
