@@ -14,6 +14,10 @@ from runner.engine.messages import Outcome
 ORDER_DEPENDENT = "order-dependent"
 """Label of a variant that did otherwise once nothing had run before it, or nothing ran beside it."""
 
+OPINIONS = 3
+"""Processes of its own in which a variant has to pass before what ran before it is to blame for its failure. A compiler
+that goes wrong every other time, as one that chooses kernels by their times may, gets through once in eight times."""
+
 _CONFIRMED = ("FAIL", "ERROR")
 
 
@@ -51,13 +55,26 @@ def machine_made(outcome: Outcome) -> bool:
 
 def own_fault(first: Outcome) -> bool:
     """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended it."""
-    failed = first.ended != "result" or bool(first.result.get("findings"))
-    return failed and not first.before and not machine_made(first)
+    return _failed(first) and not first.before
+
+
+def others_fault(first: Outcome) -> bool:
+    """Whether what ran before in its process may be behind a failure, and no busy machine is."""
+    return _failed(first) and bool(first.before)
+
+
+def _failed(outcome: Outcome) -> bool:
+    return (outcome.ended != "result" or bool(outcome.result.get("findings"))) and not machine_made(outcome)
 
 
 def disagreement(at_first: str, alone: Outcome) -> str:
     """Why a variant is FLAKY of which a process of its own says something else than before."""
     return f"run again in a fresh process: {told(alone)}; at first: {at_first}"
+
+
+def wavering(first: Outcome, passed: int, last: Outcome) -> str:
+    """Why a variant is FLAKY that passed in ``passed`` processes of its own, and not in the last."""
+    return f"in {passed} of {passed + 1} fresh processes it passes, in the last: {told(last)}; at first, after others: {told(first)}"
 
 
 def alike(one: Outcome, other: Outcome) -> bool:

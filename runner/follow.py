@@ -46,6 +46,7 @@ class Follow:
     labels: list[str] = field(default_factory=list)
     float64: bool = True  # until a process dies of it; then no further one is asked for it
     afresh: bool = False  # no stored result will do
+    passed: int = 0  # processes of its own that found nothing where one that others had used did
     wavered: str = ""  # how two processes of its own disagreed
     earlier: tuple[VariantFinished, ...] = ()  # results of runs before this one
     spent: dict[str, float] = field(default_factory=dict)

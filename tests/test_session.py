@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.diagnose.policies import EMULATE_CASTS
-from runner.engine.events import Event, Notice, VariantFinished, VariantPlanned, VariantStarted
-from runner.engine.messages import Job, Outcome
-from runner.follow import planned_event
+from runner.engine.events import Notice, VariantFinished, VariantPlanned, VariantStarted
+from runner.engine.messages import Job
 from runner.plan import plan
 from runner.session import Options, Session
 from runner.spec.model import Variant
 from tests.handmade import environment, loaded, variants, written
-
-Script = Callable[[Job, str], dict[str, Any]]
-"""A job and what it is for, to fields of its outcome; ``findings`` and ``trust`` make a result."""
-
-
-class FakeEngine:
-    """Ends jobs as scripted, one at a time."""
-
-    def __init__(self, script: Script, place: int = 0) -> None:
-        self.script, self.jobs, self.queue = script, [], []  # type: ignore[var-annotated]
-        self.place = place  # of the job in the queue that ends next
-
-    def submit(self, job: Job) -> None:
-        assert job.key not in [queued.key for queued in self.queue]
-        self.jobs.append(job)
-        self.queue.append(job)
-
-    def wait(self, timeout: float | None = None) -> list[Outcome]:
-        assert self.queue, "the session waits for nothing"
-        job = self.queue.pop(self.place)
-        said = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
-        record = {key: said.pop(key) for key in ("findings", "trust", "labels", "notes") if key in said}
-        return [Outcome(job, result=record, **said)]
-
-    def running(self) -> list[tuple[Job, float, str]]:
-        return [(job, 1.0, "eager") for job in self.queue[:1]]
-
-    def asked(self) -> list[tuple[str, str]]:
-        return [(purpose(job), job.backend["backend"]) for job in self.jobs]
-
-
-def purpose(job: Job) -> str:
-    return job.key.rpartition(" ")[2]
-
-
-def run(
-    chosen: list[Variant], script: Script, torches: tuple[str, ...] = ("2.13.0",), **options: Any
-) -> tuple[int, FakeEngine, list[Event]]:
-    engine, events = FakeEngine(script), []  # type: ignore[var-annotated]
-    planned = plan(chosen, [environment(t) for t in torches])
-    events.extend(planned_event(one) for one in planned)
-    return Session(planned, engine, [events.append], Options(**options)).run(), engine, events
-
-
-def verdicts(events: list[Event]) -> list[VariantFinished]:
-    return [event for event in events if isinstance(event, VariantFinished)]
-
-
-def passes(job: Job, purpose: str) -> dict[str, Any]:
-    return {}
-
-
-def wrong(oracle: str = "value", **numbers: Any) -> dict[str, Any]:
-    return {"findings": [{"oracle": oracle, "message": "it differs", "path": "call 0, output", "numbers": numbers}]}
-
-
-def only(*purposes: str, **answer: Any) -> Script:
-    """That answer for these purposes, a pass for others."""
-    return lambda job, purpose: answer if purpose in purposes else {}
+from tests.scripted import FakeEngine, Script, only, passes, purpose, run, verdicts, wrong
 
 
 @pytest.fixture
@@ -316,123 +256,6 @@ def test_a_deadline_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
     session = Session(plan(chosen, [environment()]), engine, [events.append], Options(deadline=0.0))
     assert session.run() == 0 and session.late
     assert engine.jobs == [] and events == []
-
-
-# --- once more, in a fresh process ---
-
-
-def test_a_failure_is_confirmed_in_a_fresh_process(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", "confirm", **wrong()), confirm=True)
-    assert (code, engine.asked()[-1], len(engine.jobs)) == (1, ("confirm", "inductor"), 5)
-    assert [job.isolation for job in engine.jobs] == ["fork"] * 4 + ["fresh"]
-    (event,) = verdicts(events)
-    assert (event.verdict, event.labels, event.notes) == ("FAIL", (), ())
-
-
-def test_a_failure_that_a_fresh_process_does_not_show_is_flaky(one: list[Variant]) -> None:
-    code, _, events = run(one, only("main", **wrong()), confirm=True)
-    (event,) = verdicts(events)
-    assert (code, event.verdict, event.labels) == (1, "FLAKY", ("order-dependent",))
-    assert event.reason.startswith("run again in a fresh process: passes; at first: value at call 0")
-    assert event.findings and event.notes[0].startswith("order-dependent: beside other jobs: value; alone in a fresh")
-
-
-def test_another_exception_in_the_fresh_process_is_a_disagreement(one: list[Variant]) -> None:
-    def error(name: str) -> dict[str, Any]:
-        return {"findings": [{"oracle": "compile-error", "message": "m", "error": {"type": name, "message": "m"}}]}
-
-    def script(job: Job, what: str) -> dict[str, Any]:
-        return error("A") if what == "main" else error("B") if what == "confirm" else {}
-
-    assert verdicts(run(one, script, confirm=True)[2])[0].verdict == "FLAKY"
-
-
-@pytest.mark.parametrize("answer", [{}, {"trust": {"verdict": "SKIP", "reason": "why"}}])
-def test_what_does_not_fail_is_not_confirmed(one: list[Variant], answer: dict[str, Any]) -> None:
-    assert len(run(one, only("main", **answer), confirm=True)[1].jobs) == 1
-
-
-def test_a_known_failure_is_not_confirmed(tmp_path: Path) -> None:
-    chosen = variants(tmp_path, "known:\n  - {oracle: [value], reason: known}")
-    code, engine, events = run(chosen, only("main", **wrong()), confirm=True)
-    assert (code, verdicts(events)[0].verdict) == (0, "XFAIL")
-    assert "confirm" not in [purpose for purpose, _ in engine.asked()]
-
-
-@pytest.mark.parametrize("phase", ["eager", "eager-again", "backend"])
-@pytest.mark.parametrize("killed", ["main", "dynamo", "confirm"])
-def test_a_process_killed_from_outside_is_asked_again_alone(one: list[Variant], killed: str, phase: str) -> None:
-    def script(job: Job, what: str) -> dict[str, Any]:
-        if what == killed and not job.alone:
-            return {"ended": "signal", "signal": "SIGKILL", "phase": phase}
-        return wrong() if killed != "main" and what in ("main", "confirm") else {}
-
-    _, engine, events = run(one, script, confirm=True)
-    (event,) = verdicts(events)
-    assert (event.verdict, event.signal) == ("PASS" if killed == "main" else "FAIL", None)
-    assert event.labels == (("order-dependent",) if killed == "main" else ())
-    assert event.stage == (None if killed == "main" else "inductor")
-    assert [(purpose(job), job.isolation) for job in engine.jobs if job.alone] == [(killed, "fresh")]
-
-
-def test_a_process_that_is_killed_twice_was_no_accident(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", ended="signal", signal="SIGKILL", phase="backend"), confirm=True)
-    (event,) = verdicts(events)
-    assert (code, event.verdict, event.signal, event.labels) == (1, "ERROR", "SIGKILL", ())
-    assert [purpose(job) for job in engine.jobs] == ["main", "main", "dynamo", "aot", "decomposition"]
-
-
-@pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}])
-def test_what_a_busy_machine_may_have_done_counts_alone(one: list[Variant], how: dict[str, Any]) -> None:
-    code, engine, events = run(one, only("main", phase="backend", **how), confirm=True)
-    (event,) = verdicts(events)
-    assert (code, event.verdict, event.labels) == (0, "PASS", ("order-dependent",))
-    assert [job.alone for job in engine.jobs if purpose(job) == "confirm"] == [True]
-    code, engine, events = run(one, only("main", "confirm", phase="backend", **how), confirm=True)
-    assert (code, verdicts(events)[0].verdict) == (1, "ERROR")
-    assert [purpose(job) for job in engine.jobs].count("confirm") == 1
-
-
-def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
-    def script(job: Job, what: str) -> dict[str, Any]:
-        return {**wrong(), "before": ("x", "y")} if job.isolation == "living" else {}
-
-    code, engine, events = run(one, script, isolation="living", confirm=True)
-    assert (code, [(purpose(job), job.isolation) for job in engine.jobs]) == (
-        0,
-        [("main", "living"), ("main", "fresh")],
-    )
-    (event,) = verdicts(events)
-    assert (event.verdict, event.labels) == ("PASS", ("order-dependent",))
-    assert event.notes == ("order-dependent: in one process after x, y: value; alone in a fresh process: passes",)
-
-
-@pytest.mark.parametrize(
-    ("first", "verdict"),
-    [
-        (wrong(), "FLAKY"),
-        ({"ended": "signal", "signal": "SIGSEGV", "phase": "backend"}, "FLAKY"),
-        ({"ended": "timeout", "phase": "backend"}, "PASS"),
-        ({"trust": {"verdict": "FLAKY", "reason": "two eager runs disagree"}}, "PASS"),
-    ],
-)
-def test_a_living_process_that_nothing_had_run_in_is_one_of_its_own(
-    one: list[Variant], first: dict[str, Any], verdict: str
-) -> None:
-    code, _, events = run(
-        one, lambda job, what: first if job.isolation == "living" else {}, isolation="living", confirm=True
-    )
-    (event,) = verdicts(events)
-    assert (code, event.verdict, event.labels) == (int(verdict == "FLAKY"), verdict, ("order-dependent",))
-    if verdict == "FLAKY":
-        assert event.findings and event.reason.startswith("run again in a fresh process: passes; at first: ")
-
-
-def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", **wrong()), isolation="living", confirm=True)
-    (event,) = verdicts(events)
-    assert (code, event.verdict, event.stage, event.labels) == (1, "FAIL", "inductor", ())
-    assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh", "fresh"]
 
 
 # --- more than once ---
