@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from runner.worker.compare import Tolerance, compare_values, number, tolerance_for
+from runner.worker import rounding
+from runner.worker.compare import compare_values, number, tolerance_for
 from runner.worker.errors import Raised, counts_as
 from runner.worker.observe import CallRecord, Observation
 from runner.worker.reference import Reference
-from runner.worker.snapshot import Leaf
+from runner.worker.snapshot import Leaf, elements
 
 
 @dataclass(frozen=True)
@@ -265,26 +266,29 @@ def _value_findings(evidence: Evidence, call: int, mine: Leaf, other: Leaf) -> I
     if mine.value.shape != other.value.shape:  # the parts of a nested tensor
         yield Finding("shape", f"eager {list(mine.value.shape)}, compiled {list(other.value.shape)}", where)
         return
-    wanted = tolerance_for(mine.facts.dtype, evidence.job.get("tolerance"))
-    yield from _tensor_findings(evidence, call, mine, mine.value, other.value, wanted)
+    yield from _element_findings(evidence, call, mine, other, mine.facts.dtype)
 
 
-def _tensor_findings(
-    evidence: Evidence, call: int, leaf: Leaf, mine: torch.Tensor, other: torch.Tensor, tolerance: Tolerance
+def _element_findings(
+    evidence: Evidence, call: int, leaf: Leaf, compiled: Leaf, dtype: torch.dtype
 ) -> Iterator[Finding]:
+    """What differs beyond what is allowed to numbers of that dtype. A Python number's is the one of the tensor it came from."""
+    mine, other = elements(leaf), elements(compiled)
+    assert mine is not None and other is not None
     evidence.comparisons += int(mine.numel() > 0)
+    asked = evidence.job.get("tolerance")
+    kind = mine.shape, mine.is_complex()
 
     def reference() -> torch.Tensor | None:
         found = evidence.reference.tensor(call, leaf.path)
-        return found if found is not None and found.shape == mine.shape else None
+        return found if found is not None and (found.shape, found.is_complex()) == kind else None
 
     def moved() -> torch.Tensor | None:
         # Who names a tolerance has said how much may be rounded away.
-        return (
-            None if (evidence.job.get("tolerance") or {}).get("by_dtype") else evidence.reference.moved(call, leaf.path)
-        )
+        named = (asked or {}).get("by_dtype")
+        return None if named or dtype not in rounding.DTYPES else evidence.reference.moved(call, leaf.path)
 
-    result = compare_values(mine, other, tolerance, reference, moved)
+    result = compare_values(mine, other, tolerance_for(dtype, asked), reference, moved)
     if result.label is not None and result.label not in evidence.labels:
         evidence.labels.append(result.label)
     for difference in result.differences:
@@ -306,12 +310,7 @@ def _python_findings(evidence: Evidence, call: int, mine: Leaf, other: Leaf) -> 
         yield Finding("value", message, evidence.where(call, mine.path), numbers)
         return
     dtype = getattr(torch, str(evidence.job.get("dtype", "float32")).removeprefix("torch."))
-    wanted = tolerance_for(dtype if dtype.is_floating_point else torch.float32, evidence.job.get("tolerance"))
-    yield from _tensor_findings(evidence, call, mine, _wide(mine.value), _wide(other.value), wanted)
-
-
-def _wide(value: float | complex) -> torch.Tensor:
-    return torch.tensor(value, dtype=torch.complex128 if isinstance(value, complex) else torch.float64)
+    yield from _element_findings(evidence, call, mine, other, dtype if dtype.is_floating_point else torch.float32)
 
 
 def same_python(mine: Any, other: Any) -> bool:

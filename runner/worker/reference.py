@@ -14,7 +14,7 @@ from runner.worker import rounding
 from runner.worker.errors import InvalidCase
 from runner.worker.load import Source
 from runner.worker.observe import CallRecord, Observation, Settings, observe
-from runner.worker.snapshot import Leaf, flatten, map_tensors, storage_key
+from runner.worker.snapshot import Leaf, elements, flatten, map_tensors, storage_key
 
 WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 
@@ -106,17 +106,18 @@ class Reference:
         return _leaf_at(self._leaves, call, path)
 
     def tensor(self, call: int, path: str) -> torch.Tensor | None:
-        """Its elements, float64 or complex128; None where the run did not compute in float64."""
-        found = self.leaf(call, path)
-        if found is None or found.facts is None or found.value is None:
+        """Its elements, float64 or complex128, a Python number's too; None where the run did not compute in float64."""
+        leaf = self.leaf(call, path)
+        found = elements(leaf) if leaf is not None else None
+        if found is None:
             return None
-        if found.facts.dtype not in (torch.float64, torch.complex128):
-            dtype = str(found.facts.dtype).removeprefix("torch.")
+        if found.dtype not in (torch.float64, torch.complex128):
+            dtype = str(found.dtype).removeprefix("torch.")
             note = f"no float64 reference for {path}: the float64 run gives {dtype}"
             if note not in self.notes:
                 self.notes.append(note)
             return None
-        return found.value
+        return found
 
     def moved(self, call: int, path: str) -> torch.Tensor | None:
         """How far each element moves when all inputs and parameters do by a rounding of float32; None where there is no reference."""
@@ -130,7 +131,7 @@ class Reference:
             except Dropped as reason:
                 self.notes.append(f"rounding was not measured: {reason}")
         found = [[_leaf_at(run, call, path) for run in pair] for pair in self._nudged]
-        pairs = [tuple(leaf.value if leaf is not None else None for leaf in pair) for pair in found]
+        pairs = [tuple(elements(leaf) if leaf is not None else None for leaf in pair) for pair in found]
         if not pairs or any(value is None or value.shape != exact.shape for pair in pairs for value in pair):
             return None
         return rounding.movement(exact, pairs)  # type: ignore[arg-type]

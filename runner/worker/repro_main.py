@@ -331,7 +331,7 @@ def unlike(eager, compiled, exact, far, dtype):  #: values
     beyond = ~misplaced & (size(a - b) > atol + rtol * size(a))  #: close
     if exact is not None and exact.shape == a.shape and exact.dtype == a.dtype:  #: float64
         misplaced, beyond = excused(a, b, exact, exact.to(eager.dtype), misplaced, beyond, rtol, atol)  #: float64
-        narrow = eager.dtype in (torch.float32, torch.complex64)  #: rounding
+        narrow = dtype in (torch.float32, torch.complex64)  #: rounding
         if far is not None and narrow and exact.isfinite()[beyond].all():  #: rounding
             limit = torch.minimum(atol + rtol * size(exact) + 128 * far, 2**-10 * size(exact).max())  #: rounding
             off = [(side - exact).abs() > limit for side in (a, b)]  #: rounding
@@ -371,7 +371,6 @@ def differences(mine, other, exact, far=None):  #: values
         return
     if torch.equal(eager.reshape(-1).view(torch.uint8), compiled.reshape(-1).view(torch.uint8)):
         return
-    exact = exact if "dtype" in facts else None
     for oracle, wrong in unlike(eager, compiled, exact, far, facts.get("dtype", DTYPE)).items():
         if wrong.any():
             at = tuple(wrong.nonzero()[0].tolist())

@@ -51,6 +51,15 @@ class Tree:
     leaves: tuple[Leaf, ...]
 
 
+def elements(leaf: Leaf) -> torch.Tensor | None:
+    """A tensor's copy; a Python float or complex number in float64 or complex128, without dimensions; None of anything else."""
+    if leaf.facts is not None:
+        return leaf.value
+    if not isinstance(leaf.value, (float, complex)):
+        return None
+    return torch.tensor(leaf.value, dtype=torch.complex128 if isinstance(leaf.value, complex) else torch.float64)
+
+
 def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree:
     """Copy a nest of containers, tensors and Python values.
 

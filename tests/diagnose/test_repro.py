@@ -97,6 +97,11 @@ PLANTED = {
         "planted_for_scripts:last_off_by_one",
         {"value"},
     ),
+    "value, Python's, a row left out": (
+        "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}, Tensor.tolist]",
+        "planted_for_scripts:row_left_out",
+        {"value"},
+    ),
     "value": (X + "chain: [torch.sin]", "planted:off_by_one", {"value"}),
     "value, by little": (X + "chain: [torch.sin]", "planted:tiny_noise", {"value"}),
     "value, one of many": ("inputs: {x: [1000, 100]}\nchain: [torch.sin]", "wrong_element", {"value"}),
@@ -216,6 +221,10 @@ PLANTED = {
 HARMLESS = {
     "a sum in another order": (
         "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]",
+        "planted_for_scripts:naive_sum",
+    ),
+    "another order of addition, of Python's numbers": (
+        "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}, Tensor.tolist]",
         "planted_for_scripts:naive_sum",
     ),
     "a cast left out": (

@@ -23,6 +23,38 @@ def test_a_sum_of_something_else_is_not(bug):
     assert oracles(run(SUM, f"planted:{bug}")) == ["value"]
 
 
+NUMBERS = source("return x.sum(0).tolist()", "torch.randn(4096, 8)")
+"""The same, as numbers of Python. The graph ends before that."""
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_numbers_of_python_are_rounded_no_less(seed):
+    record = run(NUMBERS, "planted:naive_sum", seed=seed)
+    assert passes(record) and record["labels"] == [LABEL]
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [(NUMBERS, {"dtype": "float64"}), (NUMBERS, {"tolerance": {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}})],
+)
+def test_numbers_of_python_of_another_dtype_or_tolerance(text, more):
+    assert set(oracles(run(text, "planted:naive_sum", seed=1, **more))) == {"value"}
+
+
+@pytest.mark.parametrize("bug", ["row_left_out", "sum_of_halves"])
+def test_numbers_of_python_of_something_else_are_wrong(bug):
+    assert set(oracles(run(NUMBERS, f"planted:{bug}", seed=1))) == {"value"}
+
+
+def test_a_number_that_is_complex_in_eager_alone():
+    """The sum of the five is -1 in float32, where 2 ** 24 + 1 is 2 ** 24, and 1 in float64."""
+    made = "torch.tensor([16777216.0, 1.0, 1.0, -16777218.0, 1.0])"
+    root = source("return (x[0] + x[1] + x[2] + x[3] + x[4]).item() ** 0.5", made)
+    record = run(root, "planted:tiny_noise")
+    assert oracles(record) == ["value"] and "1j" in record["findings"][0]["message"]
+    assert passes(run(root, "planted:clean"))
+
+
 def test_a_step_excuses_nothing():
     """One in 4000 is small, and a floor moves by one when its argument does by nothing."""
     floor = source("return torch.floor(x)", "torch.arange(4000.0)")
