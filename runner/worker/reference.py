@@ -132,7 +132,8 @@ class Reference:
                 self.notes.append(f"rounding was not measured: {reason}")
         found = [[_leaf_at(run, call, path) for run in pair] for pair in self._nudged]
         pairs = [tuple(elements(leaf) if leaf is not None else None for leaf in pair) for pair in found]
-        if not pairs or any(value is None or value.shape != exact.shape for pair in pairs for value in pair):
+        kind = exact.shape, exact.dtype
+        if not pairs or any(value is None or (value.shape, value.dtype) != kind for pair in pairs for value in pair):
             return None
         return rounding.movement(exact, pairs)  # type: ignore[arg-type]
 
