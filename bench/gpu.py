@@ -21,7 +21,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import statistics
 import sys
 import tempfile
@@ -34,7 +33,7 @@ from pathlib import Path
 import yaml
 from tabulate import tabulate
 from throughput_cases import SEED, make_cases
-from throughput_ways import Broken, Watch, busy, make_folders, run_command, run_script, tail, write_by_hand
+from throughput_ways import Broken, Watch, busy, cpu_seconds, make_folders, run_command, run_script, tail, write_by_hand
 
 from runner.load import load
 from runner.spec.model import Variant
@@ -129,7 +128,8 @@ def expected(key: str, verdict: str) -> bool:
 def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tuple[float, list[float], list[str]]:
     """Run them all on the first ``gpus`` GPUs.
 
-    Gives wall seconds, after how many of them each variant ended, and what is not as it should be: a wrong verdict, or the right one after too long.
+    Gives wall seconds, after how many of them each variant ended, and what is not as it should be: a wrong verdict, or the
+    right one after too long.
 
     Raises:
         Broken: the command did not come to its end.
@@ -192,9 +192,9 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
     if arguments.scripts_sample:
         some, slots = plain[: arguments.scripts_sample], arguments.per_gpu
         with cores(arguments.cores):
-            before, seconds = used(), run_by_hand(root, some, slots)
+            before, seconds = cpu_seconds(), run_by_hand(root, some, slots)
         scale = count / len(some)
-        user, system = ((now - then) * scale for now, then in zip(used(), before, strict=True))
+        user, system = ((now - then) * scale for now, then in zip(cpu_seconds(), before, strict=True))
         whole = seconds * scale
         add(Measurement("scripts", 1, "cold", slots, count, 0, len(some), whole, user=user, system=system))
     for turn in range(arguments.rounds):
@@ -202,20 +202,14 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
             slots = arguments.per_gpu * gpus
             place = make_folders(root / f"runner-{turn}-{gpus}")
             for caches in ("cold", "warm"):
-                before = used()
+                before = cpu_seconds()
                 with cores(arguments.cores * gpus):
                     whole, ends, wrong = run_runner(file, place, gpus, slots, arguments.seed)
-                took = (now - then for now, then in zip(used(), before, strict=True))
+                took = (now - then for now, then in zip(cpu_seconds(), before, strict=True))
                 calm = steady(ends, slots)
                 made = (slots, count, asserting, len(ends), whole, calm, ends, wrong)
                 add(Measurement("runner", gpus, caches, *made, *took))
     return done
-
-
-def used() -> tuple[float, float]:
-    """Processor seconds of all processes that this one has started and waited for: theirs, and the kernel's for them."""
-    told = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return told.ru_utime, told.ru_stime
 
 
 @contextlib.contextmanager

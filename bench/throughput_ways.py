@@ -149,25 +149,25 @@ def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
         measure(work, way, backend, warm=False)
     make_folders(place)
     filled.unlink(missing_ok=True)
-    before = _cpu_seconds()
+    before = sum(cpu_seconds())
     began = time.monotonic()
     if way == "scripts":
         seconds, ran = _scripts(work, backend, place)
-        done = Pass(seconds, _cpu_seconds() - before, ran)
+        done = Pass(seconds, sum(cpu_seconds()) - before, ran)
     elif way in ("pytest", "xdist"):
         _pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
-        done = Pass(time.monotonic() - began, _cpu_seconds() - before, work.count)
+        done = Pass(time.monotonic() - began, sum(cpu_seconds()) - before, work.count)
     else:
         seconds, parts = _runner(work, backend, place, engine="ray" if way == "runner-ray" else "")
-        done = Pass(seconds, _cpu_seconds() - before, work.count, parts)
+        done = Pass(seconds, sum(cpu_seconds()) - before, work.count, parts)
     filled.write_text(key, encoding="utf-8")
     return done
 
 
-def _cpu_seconds() -> float:
-    """Of all processes that were started from here and have ended."""
+def cpu_seconds() -> tuple[float, float]:
+    """Of all processes that were started from here and have ended: their own, and the kernel's for them."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime, used.ru_stime
 
 
 def make_folders(place: Path) -> Path:

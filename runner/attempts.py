@@ -58,12 +58,13 @@ def own_fault(first: Outcome) -> bool:
     return _failed(first) and not first.before
 
 
-def others_fault(first: Outcome) -> bool:
-    """Whether what ran before in its process may be behind a failure, and no busy machine is."""
-    return _failed(first) and bool(first.before)
+def opinions(first: Outcome) -> int:
+    """How many processes of its own must find nothing before that counts more than what one found after others."""
+    return OPINIONS if _failed(first) and first.before else 1
 
 
 def _failed(outcome: Outcome) -> bool:
+    """Found something or died, and not for want of time or memory."""
     return (outcome.ended != "result" or bool(outcome.result.get("findings"))) and not machine_made(outcome)
 
 

@@ -46,7 +46,7 @@ class Follow:
     labels: list[str] = field(default_factory=list)
     float64: bool = True  # until a process dies of it; then no further one is asked for it
     afresh: bool = False  # no stored result will do
-    passed: int = 0  # processes of its own that found nothing where one that others had used did
+    passed: int = 0  # processes of its own that found nothing, after ``first`` had
     wavered: str = ""  # how two processes of its own disagreed
     earlier: tuple[VariantFinished, ...] = ()  # results of runs before this one
     spent: dict[str, float] = field(default_factory=dict)
@@ -70,6 +70,15 @@ class Follow:
         """Say that a process of its own answered otherwise than the one before."""
         self.labels.append(attempts.ORDER_DEPENDENT)
         self.notes.append(attempts.order_note(shared, alone))
+
+    def hold(self, shared: Outcome, alone: Outcome, clean: bool) -> None:
+        """Hold the last answer of a process of its own against the one before; ``clean`` says that it found nothing."""
+        if self.passed and not clean:
+            self.wavered = attempts.wavering(shared, self.passed, alone)
+        elif not attempts.alike(shared, alone):
+            self.differs(shared, alone)
+            if attempts.own_fault(shared):
+                self.wavered = attempts.disagreement(attempts.told(shared), alone)
 
     def event(self, verdict: Verdict, options: Options) -> VariantFinished:
         """What is reported."""

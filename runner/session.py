@@ -210,19 +210,15 @@ class Session:
             follow.first = outcome
             self._submit(follow, "main", self._apart(follow.planned), alone=attempts.machine_made(outcome))
             return
-        first, clean = follow.first, not findings and doubt is None
-        if first is not None and clean and attempts.others_fault(first) and follow.passed < attempts.OPINIONS - 1:
-            follow.passed += 1
-            self._submit(follow, "main", self._apart(follow.planned))
-            return
-        if first is not None and follow.passed and not clean:
-            follow.wavered = attempts.wavering(first, follow.passed, outcome)
-        elif first is not None and not attempts.alike(first, outcome):
-            follow.differs(first, outcome)
-            if attempts.own_fault(first):
-                follow.wavered = attempts.disagreement(attempts.told(first), outcome)
-        if first is not None and follow.wavered:
-            findings = findings or interpret.read(first, follow.source)[0]
+        if follow.first is not None:
+            clean = not findings and doubt is None
+            follow.passed += clean
+            if clean and follow.passed < attempts.opinions(follow.first):
+                self._submit(follow, "main", self._apart(follow.planned))
+                return
+            follow.hold(follow.first, outcome, clean)
+            if follow.wavered:
+                findings = findings or interpret.read(follow.first, follow.source)[0]
         follow.main, follow.findings, follow.trust = outcome, findings, trust
         if not findings or doubt == "INVALID" or follow.wavered:
             return

@@ -90,8 +90,9 @@ def warm_up(level: str) -> None:
     torch = importlib.import_module("torch")
     if _has_accelerator(torch):
         load_for_devices()
-    if level == "import" or _has_accelerator(torch):
         return  # compiling would open the accelerator, and every child would fail to open it again
+    if level == "import":
+        return
     threads, random = _threads(), torch.get_rng_state()
     parts = [("aot_eager", "off")]
     if not _built_for_accelerators(torch):
