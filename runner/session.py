@@ -214,6 +214,7 @@ class Session:
             clean = not findings and doubt is None
             follow.passed += clean
             if clean and follow.passed < attempts.opinions(follow.first):
+                follow.afresh = True  # one stored answer, given twice, is one opinion
                 self._submit(follow, "main", self._apart(follow.planned))
                 return
             follow.hold(follow.first, outcome, clean)

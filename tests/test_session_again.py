@@ -97,6 +97,7 @@ def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Var
     code, engine, events = run(one, script, isolation="living", confirm=True)
     assert code == 0 and {purpose(job) for job in engine.jobs} == {"main"}
     assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh"]
+    assert [job.cacheable for job in engine.jobs] == [True, True, False, False], "further opinions are new ones"
     (event,) = verdicts(events)
     assert (event.verdict, event.labels) == ("PASS", ("order-dependent",))
     assert event.notes == ("order-dependent: in one process after x, y: value; alone in a fresh process: passes",)
