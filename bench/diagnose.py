@@ -32,8 +32,8 @@ from runner.exits import UsageError  # noqa: E402
 from runner.load import load  # noqa: E402
 from runner.plan import Environment  # noqa: E402
 from runner.report.diagnosis import sentence  # noqa: E402
-from runner.report.text import duration  # noqa: E402
 from runner.spec.model import Variant  # noqa: E402
+from runner.text import duration  # noqa: E402
 
 STAGES_RIGHT = 0.95
 SUBSYSTEMS_NAMED = 0.70

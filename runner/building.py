@@ -11,7 +11,7 @@ from runner.diagnose.interpret import describe
 from runner.diagnostics import Diagnostic, Span, source_line
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
-from runner.environments import find_environments
+from runner.environments import checked_environments
 from runner.load import Loaded
 from runner.plan import Planned, job, skip_reason
 from runner.spec.model import Variant
@@ -19,7 +19,7 @@ from runner.spec.model import Variant
 
 def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
     """A diagnostic for each case that torch refuses. One variant a dtype, device and set of params is enough."""
-    environments = find_environments(arguments.python)
+    environments = checked_environments(arguments, loaded.variants)
     chosen: dict[str, Planned] = {}
     for variant in loaded.variants:
         for environment in environments:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import io
+import errno
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
-from runner import __version__, cli_bench, cli_diagnose, exits
-from runner.arguments import count, environment, paths, positive, seconds, selection, shard
+from runner import __version__, cli_bench, cli_diagnose, console, exits, interrupts
+from runner.arguments import (
+    COUNT,
+    MANY,
+    Parser,
+    environment,
+    integer,
+    paths,
+    seconds,
+    seed,
+    selection,
+    shard,
+)
 from runner.diagnostics import InputError
 
 _EXAMPLES = """\
@@ -30,10 +39,24 @@ exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal er
 4 bad arguments or files, 5 nothing selected.
 """
 
+_FOREIGN = """\
+A log that you did not write on this machine (its signature says so) holds somebody else's command line. It is shown
+and you are asked, or pass --yes. It runs in the current folder, and without options that run code, name files or
+open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, --events, --limit,
+--durations, --engine, --address. What is left out is named.
+"""
+
+
+_MACHINE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+    | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+)
+"""What the machine may refuse at any time: no bug, and no traceback."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="runner",
         description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come with their numbers.",
         epilog=_EXAMPLES,
@@ -66,9 +89,7 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     paths(parser)
     selection(parser)
     environment(parser)
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of models, inputs and random operators (default: 0)"
-    )
+    seed(parser, "of models, inputs and random operators")
     parser.add_argument("--no-known", action="store_true", help="ignore the ledger: known failures are failures")
     _which(parser.add_argument_group("what runs, and when"))
     _where(parser.add_argument_group("where it runs"))
@@ -87,16 +108,16 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _which(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first failure")
-    group.add_argument("--max-fail", "--maxfail", type=positive, metavar="N", help="stop after N failures")
+    group.add_argument("--max-fail", "--maxfail", type=integer(1, MANY), metavar="N", help="stop after N failures")
     group.add_argument("--lf", "--last-failed", dest="last_failed", action="store_true",
                        help="only what failed the last time it ran here; everything if nothing did")  # fmt: skip
     group.add_argument("--ff", "--failed-first", dest="failed_first", action="store_true",
                        help="everything, what failed the last time first")  # fmt: skip
     group.add_argument("--order", choices=("plan", "smart"), default="plan",
                        help="smart: failed first, then the longest first by what earlier runs took")  # fmt: skip
-    group.add_argument("--retries", type=count, default=0, metavar="N",
+    group.add_argument("--retries", type=integer(0, COUNT), default=0, metavar="N",
                        help="run a red variant again up to N times; one that then does otherwise is FLAKY, which is red")  # fmt: skip
-    group.add_argument("--stress", type=positive, default=1, metavar="N",
+    group.add_argument("--stress", type=integer(1, COUNT), default=1, metavar="N",
                        help="run every variant N times; one that does not always do the same is FLAKY")  # fmt: skip
     group.add_argument("--confirm", action=argparse.BooleanOptionalAction, default=True,
                        help="run what fails once more, alone in a fresh process, before it is reported (default: yes)")  # fmt: skip
@@ -125,16 +146,19 @@ def _again(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "resume",
         help="finish a run that was interrupted or killed",
         description="Run what has no verdict yet, by the command line that began the run, into its folder and reports.",
+        epilog=f"One process at a time writes to a run's folder.\n\n{_FOREIGN}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _past_run(parser)
+    _past_run(parser, commands.choices["run"])
     parser = commands.add_parser(
         "rerun",
         help="repeat a run, or what failed in it",
         description="A new run by the command line of an earlier one. Options after -- are added to it.",
-        usage="runner rerun [-h] [--failed] [RUN] [-- OPTION ...]",
-        epilog="example: runner rerun --failed -- --stress 20 -j 1",
+        usage="runner rerun [-h] [--yes] [--failed] [RUN] [-- OPTION ...]",
+        epilog=f"example: runner rerun --failed -- --stress 20 -j 1\n\n{_FOREIGN}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _past_run(parser)
+    _past_run(parser, commands.choices["run"])
     parser.add_argument("--failed", action="store_true", help="only what has no good verdict in it")
     parser = commands.add_parser(
         "merge",
@@ -149,11 +173,13 @@ def _again(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended")
 
 
-def _past_run(parser: argparse.ArgumentParser) -> None:
+def _past_run(parser: argparse.ArgumentParser, run: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
     )
-    parser.set_defaults(parse=_parsed)
+    parser.add_argument("--yes", action="store_true", help="do not ask about a log that you did not write here")
+    options = {name: action.nargs != 0 for action in run._actions for name in action.option_strings}
+    parser.set_defaults(parse=_parsed, options=options)
 
 
 def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -178,9 +204,11 @@ def _validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="also make every model and its inputs and call it, on the meta device where that can be",
     )
     schema = commands.add_parser(
-        "schema", help="print a JSON Schema of the YAML format", description="Draft-07, for editors and other tools."
+        "schema",
+        help="print a JSON Schema of the YAML format, or of event logs",
+        description="Draft-07, for editors and other tools. events is one line of a run's events.jsonl.",
     )
-    schema.add_argument("name", nargs="?", choices=("spec", "suite", "definitions"), default="spec")
+    schema.add_argument("name", nargs="?", choices=("spec", "suite", "definitions", "events"), default="spec")
 
 
 def _look(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -267,50 +295,56 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
-    words, more = _split(list(sys.argv[1:] if argv is None else argv))
+    """Run one command; its exit code. Without ``argv`` it is the process's own, whose end no signal may disturb."""
+    interrupts.install()
+    console.ready()
+    try:
+        code = _end_of(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        console.message("runner: interrupted")
+        code = exits.INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (else Python's own exit code, 1, would say that cases failed)
+        code = exits.INTERNAL
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            console.message(f"runner: {f'{error.filename}: ' if error.filename else ''}{error.strerror}")
+        elif isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            console.message(f"runner: {error.filename}: {error.strerror}")
+            code = exits.USAGE  # only what was typed can be so
+        else:
+            import traceback
+
+            console.message(f"{traceback.format_exc()}runner: internal error, a bug in runner itself")
+    if argv is None:
+        interrupts.ignore()
+    try:
+        console.flush()  # here, where a reader that went away is no error; at Python's own exit it would be
+    except exits.UsageError as error:
+        if code in (exits.OK, exits.FAILED):
+            console.message(f"runner: {error}")
+            code = exits.INTERNAL
+    return code
+
+
+def _end_of(words: list[str]) -> int:
+    """The exit code of a command, the usual errors included."""
+    words, more = _split(words)
     try:
         arguments = _parsed(words)
         arguments.more = more
-    except SystemExit as done:  # argparse exits with 2, which is pytest's "interrupted"
-        return exits.USAGE if done.code == 2 else int(done.code or 0)
-    from runner import commands  # after parsing: `--version` and `--help` need none of it
+        if not _has_folder():
+            raise exits.UsageError("the current folder is gone")
+        from runner import commands  # after parsing: `--version` and `--help` need none of it
 
-    signal.signal(signal.SIGTERM, _interrupt)
-    _ready_streams()
-    if not _has_folder():
-        print("runner: the current folder is gone", file=sys.stderr)
-        return exits.USAGE
-    try:
-        code = int(getattr(commands, arguments.command)(arguments, words))
-        sys.stdout.flush()  # here, where a reader that went away is no error; at Python's own exit it would be
-        return code
+        return int(getattr(commands, arguments.command)(arguments, words))
+    except SystemExit as end:  # argparse exits with 2, which is pytest's "interrupted"
+        return exits.USAGE if end.code == 2 else int(end.code or 0)
     except InputError as error:
+        from runner import commands
+
         return commands.refuse(error.diagnostics)
     except exits.UsageError as error:
-        print(f"runner: {error}", file=sys.stderr)
+        console.message(f"runner: {error}")
         return error.code
-    except KeyboardInterrupt:
-        return exits.INTERRUPTED
-    except BrokenPipeError:  # `runner list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.OK
-    except Exception:  # noqa: BLE001  (else Python's own exit code, 1, would say that cases failed)
-        import traceback
-
-        traceback.print_exc()
-        print("runner: internal error, a bug in runner itself", file=sys.stderr)
-        return exits.INTERNAL
-
-
-def _ready_streams() -> None:
-    """Output that cannot be encoded, or has been closed, is no reason to stop."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by who started us: `runner run ... >&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _has_folder() -> bool:
@@ -319,7 +353,3 @@ def _has_folder() -> bool:
     except OSError:
         return False
     return True
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

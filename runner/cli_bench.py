@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from runner.arguments import paths, positive, pythons, selection
+from runner.arguments import COUNT, integer, paths, pythons, seed, selection
 
 _EPILOG = """\
 One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
@@ -26,8 +26,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     paths(parser)
     selection(parser)
     pythons(parser, "row")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of models and inputs (default: 0)")
-    parser.add_argument("-n", "--repeat", type=positive, default=10, metavar="N",
+    seed(parser)
+    parser.add_argument("-n", "--repeat", type=integer(1, COUNT), default=10, metavar="N",
                         help="measure each run time at least N times (default: 10; short ones are measured far more often)")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
     parser.add_argument("--plot", metavar="FILE", help="also bars of the speed-ups: FILE.svg, or FILE.html")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from runner.arguments import environment, paths, seconds, selection
+from runner.arguments import environment, paths, seconds, seed, selection
 
 Commands = argparse._SubParsersAction
 
@@ -71,5 +71,5 @@ def _one(
     paths(parser, many=False)
     selection(parser)
     environment(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of models and inputs (default: 0)")
+    seed(parser)
     return parser

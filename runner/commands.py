@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from runner import exits
+from runner import console, exits, outputs
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.exits import UsageError
 from runner.load import Loaded, load
-from runner.report.text import plural
+from runner.runs import journal_of
 from runner.spec.limits import Limits
-from runner.spec.model import Variant
+from runner.spec.model import DEVICES, Variant
 from runner.spec.read import PathError
 from runner.spec.select import SelectError
 from runner.spec.select import parse as parse_selection
+from runner.text import in_line, plural
 
 if TYPE_CHECKING:
     from runner.ledger import Run
     from runner.running import Past
-
-
-DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta", "ipu", "maia", "privateuseone", "vulkan")
-"""Types of device that torch names itself."""
 
 
 def run(
@@ -66,6 +63,7 @@ def merge(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner merge``."""
     from runner.merging import merge_runs
 
+    outputs.check(arguments, {os.path.realpath(journal_of(run)) for run in arguments.runs})
     return merge_runs(arguments)
 
 
@@ -73,7 +71,7 @@ def list(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner list``: valid variants are listed even when other files are broken; the exit code says so."""
     loaded = _load(arguments)
     for variant in _selected(arguments, loaded, empty=bool(loaded.errors)):
-        print(variant.id)
+        console.output(in_line(variant.id))
     return refuse(loaded.diagnostics) if loaded.errors else exits.OK
 
 
@@ -90,10 +88,10 @@ def validate(arguments: argparse.Namespace, words: Sequence[str]) -> int:
 
         diagnostics += try_out(arguments, loaded)
     for diagnostic in diagnostics:
-        print(diagnostic.render(), file=sys.stderr)
+        console.message(diagnostic.render())
     errors = sum(d.severity == "error" for d in diagnostics)
     cases = len({id(v.case) for v in loaded.variants})
-    print(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "
+    console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "
           f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
     return exits.USAGE if errors else exits.OK
 
@@ -102,7 +100,7 @@ def schema(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner schema``."""
     from runner.spec.schema import schema_text
 
-    print(schema_text(arguments.name), end="")
+    console.output(schema_text(arguments.name), end="")
     return exits.OK
 
 
@@ -111,7 +109,7 @@ def show(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     from runner.report.case import describe
 
     chosen, others = _one(arguments)
-    print(describe(chosen, others))
+    console.output(describe(chosen, others))
     return exits.OK
 
 
@@ -119,7 +117,7 @@ def repro(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner repro``."""
     from runner.diagnose.repro import script
 
-    print(script(_chosen(arguments)), end="")
+    console.output(script(_chosen(arguments)), end="")
     return exits.OK
 
 
@@ -198,6 +196,7 @@ def report(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """``runner report``."""
     from runner.running import report_again
 
+    outputs.check(arguments, {os.path.realpath(journal_of(arguments.run))})
     return report_again(arguments)
 
 
@@ -229,9 +228,9 @@ def ledger(arguments: argparse.Namespace, words: Sequence[str]) -> int:
             entries = review(loaded.variants, run)
         for entry in entries:
             if entry.state == "stale":
-                print(f"runner: {entry.known.span}: stale, take it away by hand: {entry.detail}", file=sys.stderr)
+                console.message(f"runner: {entry.known.span}: stale, take it away by hand: {entry.detail}")
     elif entries:
-        print(render_ledger(entries, run is not None))
+        console.output(render_ledger(entries, run is not None))
     if loaded.errors:
         return refuse(loaded.diagnostics)
     if not entries and not arguments.update:
@@ -245,9 +244,9 @@ def _update_ledger(arguments: argparse.Namespace, loaded: Loaded, run: Run) -> b
     from runner.ledger_update import plan, rewrite
 
     made = plan(review(loaded.variants, run), loaded.variants, run, arguments.add)
-    print(rewrite(made, _limits(arguments), arguments.dry_run), end="")
+    console.output(rewrite(made, _limits(arguments), arguments.dry_run), end="")
     for note in made.notes:
-        print(f"runner: {note}", file=sys.stderr)
+        console.message(f"runner: {note}")
     return bool(made.notes)
 
 
@@ -255,10 +254,10 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
     """Print what is wrong; the exit code for it."""
     shown = [*diagnostics]
     for diagnostic in shown:
-        print(diagnostic.render(), file=sys.stderr)
+        console.message(diagnostic.render())
     errors = sum(d.severity == "error" for d in shown)
     files = len({d.span.file for d in shown if d.severity == "error"})
-    print(f"{plural(errors, 'error')} in {plural(files, 'file')}: these cases cannot run", file=sys.stderr)
+    console.message(f"{plural(errors, 'error')} in {plural(files, 'file')}: these cases cannot run")
     return exits.USAGE
 
 
@@ -272,25 +271,31 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 def _load(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
     limits = _limits(arguments)
     for device in getattr(arguments, "device", ()):
+        match = re.fullmatch(r"(\w+)(:[0-9]{1,2})?", device, re.ASCII)
+        if match is None:
+            raise UsageError(f"--device {device!r}: expected a device as torch names it, such as cpu, cuda or cuda:1")
         # A typo must not turn every variant into a green SKIP; what an imported module adds is not known here.
-        if device.partition(":")[0] not in DEVICES and not getattr(arguments, "imports", ()):
+        if match[1] not in DEVICES and not getattr(arguments, "imports", ()):
             raise UsageError(
                 f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
             )
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
-        return load(
+        loaded = load(
             paths,
             backends=getattr(arguments, "backend", ()),
             devices=getattr(arguments, "device", ()),
             allow_python=arguments.allow_python,
             limits=limits,
             everything=everything,
+            any_device=bool(getattr(arguments, "imports", ())),
         )
     except PathError as error:
         raise UsageError(str(error), exits.NOTHING if error.empty else exits.USAGE) from None
     except SelectError as error:
         raise UsageError(str(error)) from None
+    outputs.check(arguments, {suite.file for suite in loaded.suites} | {v.case.file for v in loaded.variants})
+    return loaded
 
 
 def _selected(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False) -> Sequence[Variant]:
@@ -324,5 +329,5 @@ def _chosen(arguments: argparse.Namespace) -> Variant:
     """The variant that CASE names; where several match the first, and that is said."""
     chosen, others = _one(arguments)
     if others:
-        print(f"runner: {len(others) + 1} variants match; this is {chosen.id}", file=sys.stderr)
+        console.message(f"runner: {len(others) + 1} variants match; this is {in_line(chosen.id)}")
     return chosen

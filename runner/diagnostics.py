@@ -9,7 +9,9 @@ import difflib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+
+from runner.text import in_line, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,12 @@ class Diagnostic:
     text: str = ""
 
     def render(self) -> str:
-        """``file:line:column: error: message``, the line, a caret, the hint."""
-        lines = [f"{self.span}: {self.severity}: {self.message}"]
+        """``file:line:column: error: message``, the line, a caret, the hint. Control characters are shown."""
+        lines = [in_line(f"{self.span}: {self.severity}: {self.message}")]
         if self.text:
             lines += caret(self.span, self.text)
         if self.hint:
-            lines.append(f"     = {self.hint}")
+            lines.append(f"     = {in_line(self.hint)}")
         return "\n".join(lines)
 
 
@@ -60,14 +62,17 @@ class InputError(Exception):
 def caret(span: Span, text: str, width: int = 110) -> list[str]:
     """Two lines: the source line with its number, and a caret under ``span``.
 
-    A line longer than ``width`` characters is cut around the caret.
+    A line longer than ``width`` characters is cut around the caret. Control and bidirectional characters are shown.
     """
     start = max(span.column - 1, 0)
-    text = text.rstrip("\n").replace("\t", " ")
+    text = text.rstrip("\r\n").replace("\t", " ")
     if len(text) > width:
         cut = max(0, min(start - width // 3, len(text) - width))
         text, start = text[cut : cut + width], start - cut
-    marks = "^" * max(1, min(span.length, len(text) - start))
+    end = min(start + span.length, len(text))
+    marks = "^" * max(1, len(visible(text[start:end])))
+    start += len(visible(text[:start])) - len(text[:start])  # what is escaped takes more columns
+    text = visible(text)
     gutter = f"{span.line:>4} | "
     return [gutter + text, " " * (len(gutter) - 2) + "| " + " " * start + marks]
 
@@ -81,19 +86,38 @@ def shown_path(path: str) -> str:
     return path if relative.startswith("..") and os.path.isabs(path) else relative
 
 
+def shown_file(file: str) -> str:
+    """``file`` below the working folder as a relative path with forward slashes, which is how every reader of JUnit
+    that marks lines wants it; any other file as it is."""
+    return in_line(PurePath(shown_path(file)).as_posix())
+
+
+_COMPARISONS = 200_000
+"""Pairs of characters that one hint may compare: 40 ms at worst. Beyond that nobody asks for a hint."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` for the closest spelling among ``known``, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    words, budget = [], _COMPARISONS
+    for name in known:
+        budget -= len(word) * len(name)
+        if budget < 0:
+            break
+        words.append(name)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
 def source_line(path: str | Path, line: int) -> str:
-    """Line ``line`` of ``path`` (one-based), empty when it cannot be read."""
+    """Line ``line`` of ``path`` (one-based), empty when it cannot be read.
+
+    Empty too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger may name any file.
+    """
     try:
+        if not os.path.isfile(path) or not os.path.realpath(path).endswith((".spec.yaml", ".suite.yaml")):
+            return ""
         with open(path, encoding="utf-8", errors="replace") as handle:
-            for number, text in enumerate(handle, 1):
-                if number == line:
-                    return text.rstrip("\n")
-    except OSError:
+            lines = handle.read(4 << 20).split("\n")
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return ""
-    return ""
+    return lines[line - 1] if 0 < line <= len(lines) else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from runner.diagnostics import shown_path
 from runner.engine.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.engine.messages import Outcome
 from runner.plan import Planned
+from runner.quote import operand, shell_words
 from runner.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -157,9 +157,9 @@ def repro(planned: Planned, options: Options) -> str:
     """The command that runs this variant alone."""
     variant = planned.variant
     file = options.files.get(variant.suites[0], variant.case.file)
-    words = ["runner", "run", f"{shown_path(file)}::{variant.id.rpartition('::')[2]}", *options.flags]
+    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}"), *options.flags]
     words += ["--backend", variant.backend.name] if options.names_backend else []
     words += ["--device", variant.device] if options.names_device else []
     if planned.environment.python != options.default_python:
         words += ["--python", planned.environment.python]
-    return shlex.join(words)
+    return shell_words(words)

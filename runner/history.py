@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.engine.events import RED, Event, VariantFinished
+from runner.engine.events import GREEN, RED, Event, VariantFinished
 from runner.engine.journal import read as read_journal
 from runner.plan import Planned
 from runner.runs import FOLDER
+from runner.spec.limits import Limits
 
 _VERSION = 1
+_VERDICTS = frozenset((*GREEN, *RED, "NOT-RUN"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,10 @@ def update(base: Path | None = None) -> None:
     }
     beside = base / f"history.{os.getpid()}.tmp"
     with contextlib.suppress(OSError):
+        beside.unlink(missing_ok=True)
         try:
-            beside.write_text(json.dumps(data))
+            with open(beside, "x") as file:  # "x" follows no link
+                json.dump(data, file)
             beside.replace(base / "history.json")
         finally:
             beside.unlink(missing_ok=True)
@@ -103,11 +108,9 @@ def _read(base: Path) -> tuple[dict[Key, Last], dict[str, int]]:
     """The history, and each run that is in it with the bytes of its journal: one that goes on is read again."""
     history: dict[Key, Last] = {}
     done: dict[str, int] = {}
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # none yet, torn, or another version's
-        data = json.loads((base / "history.json").read_text())
-        if data["version"] == _VERSION:
-            known = {(id_, torch): Last(verdict, float(seconds)) for id_, torch, verdict, seconds in data["last"]}
-            history, done = known, dict(data["runs"])
+    # None yet, torn, another version's, or whatever stands there instead.
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        history, done = _stored(base / "history.json")
     read_now: dict[str, int] = {}
     for journal in sorted(base.glob("runs/*/events.jsonl")):
         with contextlib.suppress(OSError):
@@ -118,6 +121,26 @@ def _read(base: Path) -> tuple[dict[Key, Last], dict[str, int]]:
                         _add(history, event)
             read_now[journal.parent.name] = size
     return history, read_now
+
+
+def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, int]]:
+    """What ``update`` has written. Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError."""
+    if not path.is_file() or path.stat().st_size > Limits().log_bytes:  # a pipe would hold up the command
+        raise ValueError(f"{path} is no file, or too large")
+    data = json.loads(path.read_text())
+    if data["version"] != _VERSION:
+        raise ValueError(f"{path} is of another version")
+    history: dict[Key, Last] = {}
+    for id_, torch, verdict, seconds in data["last"]:
+        if (
+            not isinstance(id_, str)
+            or not isinstance(torch, str)
+            or verdict not in _VERDICTS
+            or not math.isfinite(seconds)
+        ):
+            raise ValueError(f"{path} holds something else than verdicts")
+        history[id_, torch] = Last(verdict, float(seconds))
+    return history, dict(data["runs"])
 
 
 def _add(history: dict[Key, Last], event: VariantFinished) -> None:

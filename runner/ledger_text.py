@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from runner.diagnostics import Span
+from runner.quote import yaml_text
 from runner.spec.source import load
 from runner.spec.syntax import resolve
 
@@ -92,7 +93,7 @@ def _value(value: Any) -> str:
     match value:
         case str():
             plain = _WORD.fullmatch(value) and isinstance(resolve(value), str)
-            return value if plain else json.dumps(value, ensure_ascii=False)
+            return value if plain else yaml_text(value)
         case list() | tuple():
             return f"[{', '.join(map(_value, value))}]"
         case dict():

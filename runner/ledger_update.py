@@ -312,7 +312,7 @@ def rewrite(made: Plan, limits: Limits, dry: bool = False) -> str:
 
 def _errors(file: str, limits: Limits) -> list[Diagnostic]:
     try:
-        return load([file], allow_python=True, limits=limits).errors
+        return load([file], allow_python=True, limits=limits, any_device=True).errors
     except InputError as error:
         return [*error.diagnostics]
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.builder.source import check
-from runner.diagnostics import Diagnostic, InputError, nearest
+from runner.diagnostics import Diagnostic, InputError, Span, nearest, source_line
+from runner.exits import UsageError
+from runner.spec.backends import file_refusal, hint_for, name_fault, own_names
 from runner.spec.expand import expand
 from runner.spec.limits import Limits
-from runner.spec.model import Backend, Case, Kernel, PythonModule, Suite, Variant
-from runner.spec.read import Reader
+from runner.spec.model import Backend, Kernel, PythonModule, Suite, Variant
+from runner.spec.problems import limited
+from runner.spec.read import PathError, Reader, discover
 from runner.spec.select import Predicate
 from runner.spec.source import split_lines
 
@@ -43,78 +47,143 @@ def load(
     allow_python: bool = False,
     limits: Limits | None = None,
     everything: bool = False,
+    any_device: bool = False,
 ) -> Loaded:
-    """Read ``paths`` (``FILE::CASE`` among them) and expand them.
+    """Read ``paths`` (``FILE::CASE`` and ``FOLDER::CASE`` among them) and expand them.
 
     ``everything`` reads all files below folders and writes every variant out, where otherwise one a case is enough.
-    Raises PathError, and InputError for axes that multiply beyond the limit.
+    ``any_device`` takes devices that torch does not name.
+    Raises PathError, InputError for axes that multiply beyond the limit, and UsageError for a typed name that can be no backend's.
     """
+    for name in backends:
+        if reason := name_fault(name):
+            raise UsageError(f"--backend {name!r}: {reason}")
     limits = limits or Limits()
-    reader = Reader(limits)
+    reader = Reader(limits, any_device=any_device)
     files, nodes = _split(paths)
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
     diagnostics += _python(suites, allow_python, backends)
-    variants = expand(suites, backends, devices, limits, diagnostics)
+    if everything:
+        diagnostics += _unknown(suites, backends)
+    try:
+        variants = expand(suites, backends, devices, limits, diagnostics)
+    except InputError as error:
+        raise InputError(limited(error.diagnostics, limits)) from None
     bad = _check(variants, limits, everything, diagnostics)
-    wanted = _wanted(nodes, suites)
-    refused = {id(backend) for suite in suites for backend in suite.backends if _refused(backend, backends)}
+    chooses = _chooser(nodes, suites)
+    refused = {id(b) for suite in suites for b in suite.backends if _refused(b, backends, allow_python)[0]}
     # Refused means that it does not run, even beside cases that do.
     good = [
         v
         for v in variants
         if id(v.case) not in bad
-        and wanted(v)
+        and chooses(v)
         and (allow_python or not (v.case.module or v.case.kernels))
         and id(v.backend) not in refused
     ]
-    if not any(d.severity == "error" for d in diagnostics):  # else it may be among those
-        _all_named([node for chosen in nodes.values() for node in chosen], good, variants)
-    return Loaded(tuple(suites), tuple(good), tuple(dict.fromkeys(diagnostics)))
+    _all_named(nodes, suites, good, variants, diagnostics)
+    return Loaded(tuple(suites), tuple(good), tuple(limited(diagnostics, limits)))
 
 
 def names_nodes(paths: Sequence[str]) -> bool:
-    """Whether a path names cases of its file, and so leaves others out."""
-    return any(_split(paths)[1].values())
+    """Whether a path names cases of its file or folder, and so leaves others out."""
+    return any(node.name is not None for node in _split(paths)[1])
 
 
-def _split(paths: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Files, and for each the node ids that follow its ``::`` (none: all of it)."""
-    nodes: dict[str, list[str]] = {}
-    whole = set()
-    files: dict[str, None] = {}
-    for path in paths:
-        # The first :: that follows a file's ending: folders may have one in their names.
-        file, colons, node = path.partition(".yaml::")
-        if colons:
-            file += ".yaml"
-        elif not path.endswith(".yaml"):
-            file, colons, node = path.partition("::")
-        files[file] = None
-        key = str(Path(file).resolve())
-        nodes.setdefault(key, [])
-        if colons:
-            nodes[key].append(node)
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A ``PATH::NAME`` of the command line: the files that it means, and a case or variant in one of them (None: all).
+
+    ``narrowed`` are those files of which nothing runs but what is named.
+    """
+
+    path: str
+    files: frozenset[str]
+    name: str | None
+    narrowed: frozenset[str]
+
+
+def _split(paths: Sequence[str]) -> tuple[list[str], list[_Node]]:
+    """Files and folders to read, and what is asked of each.
+
+    A folder named as a whole leaves nothing out because of a name in a folder around it; a name in one of its files does.
+
+    Raises:
+        PathError: a path is empty, or a folder with a name holds nothing.
+    """
+    pairs = [_cut(path) for path in paths]
+    whole = [_resolved(path) for path, name in pairs if name is None and os.path.isdir(path)]
+    reading: dict[str, None] = {}
+    nodes = []
+    for path, name in pairs:
+        if not os.path.isdir(path):
+            file = frozenset({_resolved(path)})
+            nodes.append(_Node(path, file, name, file))
+            reading[path] = None
+        elif name is None:
+            reading[path] = None
         else:
-            whole.add(key)
-    return [*files], {file: [] if file in whole else chosen for file, chosen in nodes.items()}
+            files = frozenset(map(str, discover([path])))
+            apart = frozenset(file for file in files if not any(Path(file).is_relative_to(folder) for folder in whole))
+            nodes.append(_Node(path, files, name, apart))
+            reading.update(dict.fromkeys(sorted(files)))
+    return [*reading], nodes
 
 
-def _wanted(nodes: dict[str, list[str]], suites: Sequence[Suite]) -> Predicate:
-    """Whether a variant is among the node ids given for the file (or suite) that brought it."""
-    chosen = {file: frozenset(names) for file, names in nodes.items()}
-    asked: dict[tuple[tuple[str, ...], str], list[frozenset[str]]] = {}  # for the suites and the file of a variant
+def _cut(path: str) -> tuple[str, str | None]:
+    """The file or folder that a path of the command line names, and what follows its ``::``.
 
-    def wanted(variant: Variant) -> bool:
-        brought = variant.suites, variant.case.file
-        if brought not in asked:
-            sources = {suite.file for suite in suites if suite.name in variant.suites} | {variant.case.file}
-            asked[brought] = [names for file, names in chosen.items() if file in sources]
-        lists = asked[brought]
-        # None: it came with a folder. An empty one: its file was named as a whole.
-        return not lists or not all(lists) or any(name in names for name in _names(variant) for names in lists)
+    Folders may have a ``::`` in their names, and so may the values in a variant's id: what exists decides.
+    """
+    if not path:
+        raise PathError("an empty path; did a shell variable have no value?")
+    cuts = [(path[: match.start()] or ".", path[match.end() :]) for match in re.finditer("::", path)]
+    if not cuts or os.path.lexists(path):
+        return path, None
+    files = [cut for cut in cuts if cut[0].endswith(".yaml")]
+    folders = [cut for cut in cuts if os.path.isdir(cut[0])]
+    existing = [cut for cut in files if os.path.lexists(cut[0])] or folders[-1:] or files
+    return existing[0] if existing else (path, None) if path.endswith(".yaml") else cuts[0]
 
-    return wanted
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a NUL in it: no such file
+        return path
+
+
+def _sources(suites: Sequence[Suite]) -> Callable[[Variant], frozenset[str]]:
+    """Says which files bring a variant: that of its case, and its suites'."""
+    known: dict[tuple[tuple[str, ...], str], frozenset[str]] = {}
+
+    def sources(variant: Variant) -> frozenset[str]:
+        key = variant.suites, variant.case.file
+        if key not in known:
+            known[key] = frozenset(suite.file for suite in suites if suite.name in variant.suites) | {variant.case.file}
+        return known[key]
+
+    return sources
+
+
+def _chooser(nodes: Sequence[_Node], suites: Sequence[Suite]) -> Predicate:
+    """Whether a variant is asked for. A file's names add up; with the file itself among them they leave nothing out."""
+    sources = _sources(suites)
+    groups: dict[frozenset[str], set[str | None]] = {}
+    for node in nodes:
+        groups.setdefault(node.narrowed, set()).add(node.name)
+    relevant: dict[frozenset[str], list[set[str | None]]] = {}
+
+    def chooses(variant: Variant) -> bool:
+        files = sources(variant)
+        if files not in relevant:
+            relevant[files] = [names for group, names in groups.items() if group & files]
+        lists = relevant[files]
+        # None: it came with a folder.
+        return not lists or any(None in names or any(name in names for name in _names(variant)) for names in lists)
+
+    return chooses
 
 
 def _names(variant: Variant) -> Iterator[str]:
@@ -130,25 +199,49 @@ def _own(variant: Variant) -> str:
     return variant.id[len(variant.where) + 2 :]
 
 
-def _all_named(nodes: Sequence[str], good: Sequence[Variant], variants: Sequence[Variant]) -> None:
-    """Raises InputError for a node id that names none of the variants."""
-    missing = set(nodes)
-    for variant in good if missing else ():
-        missing.difference_update(_names(variant))
-        if not missing:
-            return
-    for name in nodes:
-        if name not in missing:
+def _all_named(
+    nodes: Sequence[_Node],
+    suites: Sequence[Suite],
+    good: Sequence[Variant],
+    variants: Sequence[Variant],
+    diagnostics: Sequence[Diagnostic],
+) -> None:
+    """Raises InputError, with all errors of the files, for a node that names none of the variants.
+
+    One whose case is there and has an error is not missing: that error is said.
+    """
+    errors = [d for d in diagnostics if d.severity == "error"]
+    names = {node.name for node in nodes} - {None}
+    if not names:
+        return
+    sources = _sources(suites)
+    # With errors a case that is there is one that cannot run; else only what runs counts.
+    present = {
+        (file, name)
+        for variant in (variants if errors else good)
+        for name in _names(variant)
+        if name in names
+        for file in sources(variant)
+    }
+    for node in nodes:
+        name = node.name
+        if name is None or any((file, name) in present for file in node.files):
             continue
+        if not variants and errors:
+            raise InputError(errors)
+        if not variants:
+            raise PathError(f"{node.path}: no case here, so none matches {name!r}")
         case = name.partition("[")[0]
         ids = [_own(v) for v in variants if v.case.name == case] or [_own(v) for v in variants]
         near = nearest(name, dict.fromkeys(v.case.name for v in variants)) or nearest(name, ids[:_COMPARED])
-        raise InputError([Diagnostic(variants[0].case.span, f"no case matches {name!r}", near)] if variants else [])
+        among = " that can be read" if errors else ""
+        raise InputError([*errors, Diagnostic(variants[0].case.span, f"no case{among} matches {name!r}", near)])
 
 
 def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> list[Diagnostic]:
     """Files that ask for Python, without the word of the person who runs them."""
     found = []
+    lines: dict[str, list[str]] = {}
     for suite in suites:
         for case in suite.cases:
             parts: list[PythonModule | Kernel] = [*([case.module] if case.module else []), *case.kernels]
@@ -158,21 +251,34 @@ def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> lis
                     what = f"case {case.name!r} brings Python of its own"
                     if not isinstance(part, PythonModule):
                         what = f"kernel {part.name!r} is Python, which brings code of its own"
-                    found.append(Diagnostic(part.span, what, hint, text=_line(case, part.span.line)))
+                    if case.file not in lines:
+                        lines[case.file] = _lines(case.file)
+                    found.append(Diagnostic(part.span, what, hint, text=_line(lines[case.file], part.span.line)))
         for backend in suite.backends:
-            package = backend.backend.partition(":")[0]
-            if _refused(backend, named):
-                from runner.diagnostics import Span
-
-                message = f"backend {backend.backend!r} is refused: {package} is Python's own, no backend's package"
-                found.append(Diagnostic(Span(suite.file, 1, 1), message))
+            message, hint = _refused(backend, named, allowed)
+            if message:
+                found.append(_of_backend(suite, backend, message, hint))
     return found
 
 
-def _refused(backend: Backend, named: Sequence[str]) -> bool:
-    """Whether a file's backend lives in Python's own library, and nobody asked for it on the command line."""
-    package, colon, _ = backend.backend.partition(":")
-    return bool(colon) and backend.backend not in named and package.split(".")[0] in sys.stdlib_module_names
+def _refused(backend: Backend, named: Sequence[str], allowed: bool) -> tuple[str, str]:
+    """Why a file's backend may not run, and what to do instead; empty if it may, or if nobody's file names it."""
+    return file_refusal(backend.backend, named, allowed)
+
+
+def _unknown(suites: Sequence[Suite], named: Sequence[str]) -> list[Diagnostic]:
+    """Warnings for plain names that only an installed package or an imported module can register."""
+    return [
+        _of_backend(suite, b, f"torch has no backend {b.backend!r} of its own", hint_for(b.backend), "warning")
+        for suite in suites
+        for b in suite.backends
+        if ":" not in b.backend and b.backend not in own_names() and b.backend not in named
+    ]
+
+
+def _of_backend(suite: Suite, backend: Backend, message: str, hint: str, severity: str = "error") -> Diagnostic:
+    span = backend.span or Span(suite.file, 1, 1)
+    return Diagnostic(span, message, hint, severity, text=source_line(span.file, span.line))
 
 
 def _check(variants: Sequence[Variant], limits: Limits, thorough: bool, diagnostics: list[Diagnostic]) -> set[int]:
@@ -181,14 +287,24 @@ def _check(variants: Sequence[Variant], limits: Limits, thorough: bool, diagnost
     for variant in variants:
         by_case.setdefault(id(variant.case), []).append(variant)
     lines: dict[str, list[str]] = {}
+    errors: dict[str, int] = defaultdict(int)
     bad = set()
+    room = limits.source_characters
     for key, group in by_case.items():
         case = group[0].case
+        if (
+            errors[case.file] > limits.diagnostics
+        ):  # as many as are shown: the rest of the file is not looked at, and does not run
+            bad.add(key)
+            continue
         if case.file not in lines:
             lines[case.file] = _lines(case.file)
-        found = check(case, group if thorough else group[:1], lines[case.file], limits)
+        found, size = check(case, group if thorough else group[:1], lines[case.file], limits, room)
+        room -= size
         diagnostics += found
-        if any(d.severity == "error" for d in found):
+        wrong = sum(d.severity == "error" for d in found)
+        errors[case.file] += wrong
+        if wrong:
             bad.add(key)
     return bad
 
@@ -200,6 +316,5 @@ def _lines(file: str) -> list[str]:
         return []
 
 
-def _line(case: Case, line: int) -> str:
-    lines = _lines(case.file)
+def _line(lines: list[str], line: int) -> str:
     return lines[line - 1] if 0 < line <= len(lines) else ""

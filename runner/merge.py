@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,9 @@ from runner.engine.events import (
     VariantFinished,
     VariantPlanned,
 )
+from runner.engine.journal import lines, parsed
 from runner.exits import UsageError
-from runner.shards import Shard, parse
+from runner.shards import Shard, is_of, parse
 
 _Key = tuple[str, str]  # (variant id, torch)
 _Result = TypeVar("_Result", VariantPlanned, VariantFinished)
@@ -64,6 +65,7 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
     for part in parts:
         _whole(part)
     _disjoint(parts)
+    _own(parts)
     here = os.getcwd() if cwd is None else cwd
     planned = [_moved(event, part, here) for part in parts for event in part.planned.values()]
     planned.sort(key=lambda event: event.number)  # stable: runs that count nothing stay in the order of their shards
@@ -84,15 +86,12 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
 
 def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
     """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without. Raises OSError."""
-    found = set()
-    with open(path, "rb") as file:
-        for line in file:
-            try:
-                data = json.loads(line)
-                found.add((str(data.get("plan", "")), str(data.get("shard", ""))))
-            except (ValueError, AttributeError, RecursionError):  # torn, or no event
-                continue
-    return found
+    pairs = set()
+    for line in lines(path):
+        with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
+            data = parsed(line)
+            pairs.add((str(data.get("plan", "")), str(data.get("shard", ""))))
+    return pairs
 
 
 def check_stamps(path: str | os.PathLike[str]) -> None:
@@ -190,6 +189,20 @@ def _disjoint(parts: Sequence[_Part]) -> None:
         raise UsageError(
             f"cannot merge: {total} variants are planned, and these shards hold {len(owner)}; {_CUT_ALIKE}"
         )
+
+
+def _own(parts: Sequence[_Part]) -> None:
+    """See that every shard holds what belongs to it, where ids alone decide that."""
+    for part in parts:
+        if any(
+            word.startswith("--d") and "--durations".startswith(word.partition("=")[0]) for word in part.started.argv
+        ):
+            continue
+        stranger = next((key for key in part.planned if not is_of(key[0], part.shard)), None)
+        if stranger is not None:
+            raise UsageError(
+                f"cannot merge: {stranger[0]} belongs to another shard than {part.name}, whose log has it; run that shard again"
+            )
 
 
 _CUT_ALIKE = "run every shard with the same options, --durations among them"

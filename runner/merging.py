@@ -6,31 +6,25 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from runner.engine.events import RunFinished, RunStarted
-from runner.engine.journal import Journal
+from runner.engine.events import Event, RunFinished
+from runner.engine.journal import Journal, Weight
 from runner.exits import UsageError
 from runner.merge import check_stamps, merge
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
-from runner.runs import journal_of, make_latest, new_folder, read_events
+from runner.runs import make_latest, new_folder, read_log, started_of
 
 
 def merge_runs(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
-    for run in arguments.runs:
-        check_stamps(journal_of(run))
-    events = merge([read_events(run) for run in arguments.runs])
-    if arguments.output:
-        folder = Path(arguments.output)
-        if (folder / "events.jsonl").exists():
-            raise UsageError(f"-o {folder}: there is a run already; name another folder")
-    else:
-        folder, warning = new_folder()
-        if warning:
-            raise UsageError(f"{warning}; name a folder with -o")
-    start = next(event for event in events if isinstance(event, RunStarted))
+    events = merge([_shard(run) for run in arguments.runs])
+    folder = _folder(arguments.output)
+    start = started_of(events)
     events[events.index(start)] = replace(start, folder=str(folder))
-    xml = render_junit(events, arguments.junit_dialect)
+    try:
+        xml = render_junit(events, arguments.junit_dialect)
+    except ValueError as error:  # two variants whose testcases would have one name
+        raise UsageError(f"cannot merge: these logs make no report: {error}") from None
     reports = [folder / "junit.xml", *([Path(arguments.junit)] if arguments.junit else [])]
     problems: list[str] = []
     with Journal(folder / "events.jsonl", problems.append, {"plan": start.plan}) as journal:
@@ -49,3 +43,30 @@ def merge_runs(arguments: argparse.Namespace) -> int:
         reporter.handle(event)
     reporter.close()
     return next(event.exit_code for event in reversed(events) if isinstance(event, RunFinished))
+
+
+def _shard(run: str) -> list[Event]:
+    """The events of one shard's run. Raises UsageError when its log cannot be what that run has written."""
+    log = read_log(run)
+    log.tell()
+    if log.problems.worst > Weight.USUAL:
+        raise UsageError(f"cannot merge: {log.path} is not as its run wrote it; run that shard again")
+    check_stamps(log.path)
+    return log.events
+
+
+def _folder(output: str | None) -> Path:
+    """A folder for the joined run. Raises UsageError when it cannot be made, or has a run already."""
+    if output is None:
+        folder, warning = new_folder()
+        if warning:
+            raise UsageError(f"{warning}; name a folder with -o")
+        return folder
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"-o {folder}: {error.strerror}") from None
+    if (folder / "events.jsonl").exists() or (folder / "events.jsonl").is_symlink():
+        raise UsageError(f"-o {folder}: there is a run already; name another folder")
+    return folder

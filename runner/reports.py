@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.engine.events import Event, Notice
+from runner import console
+from runner.engine.events import Event, Notice, RunFinished
 from runner.engine.journal import Journal
 from runner.report.junit import JUnitFile
 from runner.report.terminal import Reporter
@@ -39,7 +40,7 @@ class Reports:
         if arguments.events and os.path.isfile(arguments.events) and not again:
             with contextlib.suppress(OSError):  # the journal will say what is wrong
                 os.truncate(arguments.events, 0)
-        reporter = Reporter(reports=[str(path) for path in (*junits, *journals)], slow=arguments.slow)
+        reporter = Reporter(slow=arguments.slow)
         told: Callable[[str], None] = problems.append
         return cls(
             reporter,
@@ -62,8 +63,16 @@ class Reports:
             journal.write(event)
         for junit in self.junits:
             junit.handle(event)
+        if isinstance(event, RunFinished):  # the last line names what is there, so what is wrong is said before
+            self._tell()
+            self.reporter.reports = [str(path) for path, problem in self._files() if not problem]
         self.reporter.handle(event)
         self._tell()
+
+    def _files(self) -> list[tuple[Path, bool]]:
+        """Each file, and whether it does not say everything."""
+        junits = [(junit.path, bool(junit.problem)) for junit in self.junits]
+        return [*junits, *((journal.path, bool(journal.lost)) for journal in self.journals)]
 
     def tick(self, running: list[tuple[str, float, str]]) -> None:
         """Time passes; this is what runs."""
@@ -77,11 +86,15 @@ class Reports:
             self.reporter.handle(Notice(self.problems.pop(0)))
 
     def close(self) -> bool:
-        """Whether a report that was asked for is not whole."""
+        """Whether a report is not whole."""
         for junit in self.junits:
             junit.close()
         for journal in self.journals:
             journal.close()
         self._tell()
         self.reporter.close()
-        return any(junit.problem for junit in self.junits[1:]) or any(journal.lost for journal in self.journals[1:])
+        if self.reporter.problem:
+            console.message(
+                f"runner: standard output could not be written: {self.reporter.problem}; runner report repeats it"
+            )
+        return bool(self.reporter.problem) or any(problem for _, problem in self._files())

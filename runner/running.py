@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
-from runner import __version__, exits, history, shards
+from runner import __version__, console, exits, history, interrupts, outputs, shards, writer
 from runner.engine.events import (
     RED,
     Event,
@@ -24,7 +25,8 @@ from runner.engine.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.environments import find_environments, worker_paths
+from runner.engine.signing import signature_of
+from runner.environments import checked_environments, worker_paths
 from runner.exits import UsageError
 from runner.follow import planned_event
 from runner.ledger import stale_notices
@@ -66,7 +68,7 @@ def run_variants(
     ``only`` leaves out what has another key. ``past`` is a run to go on with. Raises UsageError, among others when
     the files say something else than they did for ``past``.
     """
-    environments = find_environments(arguments.python)
+    environments = checked_environments(arguments, variants)
     _refuse_contradictions(arguments)
     everything = plan(variants, environments)
     digest = shards.plan_hash(
@@ -80,55 +82,65 @@ def run_variants(
     if past is None:
         chosen, remark = _selected(arguments, chosen, known)
     folder, warning = (past.folder, "") if past else new_folder()
+    lock = contextlib.ExitStack() if past else writer.lock(folder)  # resume holds it already
     engine = _engine(arguments, environments, variants, folder)
     stamp = {"plan": digest, "shard": str(arguments.shard or "")}
-    reports = Reports.open(
-        arguments, folder, {key: text for key, text in stamp.items() if text}, again=past is not None
-    )
     begun = time.monotonic()
     full = not (arguments.select or arguments.backend or arguments.device or arguments.last_failed)
     full = full and only is None and not arguments.shard and not names_nodes(arguments.paths)
     begin = _started(arguments, words, folder, environments, full, digest, len(chosen), len(everything))
     seen: list[Event] = [*past.events] if past else []
     code, interrupted, failed = exits.INTERNAL, False, False
+    with interrupts.held():  # a signal is looked for between two steps, so that the run always comes to its end below
+        reports = Reports.open(
+            arguments, folder, {key: text for key, text in stamp.items() if text}, again=past is not None
+        )
 
-    def tell(event: Event) -> None:
-        seen.append(event)
-        reports.handle(event)
+        def tell(event: Event) -> None:
+            seen.append(event)
+            reports.handle(event)
 
-    try:
-        finished = _announce(begin, chosen, past, reports, tell)
-        make_latest(folder)
-        on_gpu = any(pinned(one.variant.device) and not skip_reason(one) for one in chosen)
-        remarks = (_warnings(loaded), remark, PRECISE if on_gpu else "")
-        for text, severity in ((warning, "warning"), *((text, "info") for text in remarks)):
-            if text:
-                tell(Notice(text, severity))
-        options = _options(arguments, loaded, environments, begun, getattr(engine, "slots", arguments.jobs))
-        queue = [
-            one for one in history.ordered(chosen, known, _order(arguments)) if history.key_of(one) not in finished
-        ]
-        session = Session(queue, engine, [tell], options, reports.tick)
-        code = session.run() if chosen else exits.NOTHING  # a shard may be empty, and is one all the same
-        if code == exits.OK and any(event.verdict in RED for event in finished.values()):
-            code = exits.FAILED
-        if session.late:
+        def tick(running: list[tuple[str, float, str]]) -> None:
+            reports.tick(running)
+            interrupts.check()
+
+        try:
+            finished = _announce(begin, chosen, past, reports, tell)
+            make_latest(folder)
+            on_gpu = any(pinned(one.variant.device) and not skip_reason(one) for one in chosen)
+            remarks = (_warnings(loaded), remark, PRECISE if on_gpu else "")
+            for text, severity in ((warning, "warning"), *((text, "info") for text in remarks)):
+                if text:
+                    tell(Notice(text, severity))
+            options = _options(arguments, loaded, environments, begun, getattr(engine, "slots", arguments.jobs))
+            queue = [
+                one for one in history.ordered(chosen, known, _order(arguments)) if history.key_of(one) not in finished
+            ]
+            session = Session(queue, engine, [tell], options, tick)
+            code = session.run() if chosen else exits.NOTHING  # a shard may be empty, and is one all the same
+            if code == exits.OK and any(event.verdict in RED for event in finished.values()):
+                code = exits.FAILED
+            if session.late:
+                code, interrupted = exits.INTERRUPTED, True
+                left = len(chosen) - sum(isinstance(event, VariantFinished) for event in seen)
+                tell(Notice(f"the budget of {arguments.budget:g} s is used up: {left} of {len(chosen)} without a verdict; "
+                            "runner resume goes on", "error"))  # fmt: skip
+            for notice in stale_notices(variants, seen) if options.use_known else ():
+                tell(notice)
+            for notice in _engine_notices(engine):
+                tell(notice)
+        except KeyboardInterrupt:
             code, interrupted = exits.INTERRUPTED, True
-            left = len(chosen) - sum(isinstance(event, VariantFinished) for event in seen)
-            tell(Notice(f"the budget of {arguments.budget:g} s is used up: {left} of {len(chosen)} without a verdict; "
-                        "runner resume goes on", "error"))  # fmt: skip
-        for notice in stale_notices(variants, seen) if options.use_known else ():
-            tell(notice)
-        for notice in _engine_notices(engine):
-            tell(notice)
-    except KeyboardInterrupt:
-        code, interrupted = exits.INTERRUPTED, True
-    finally:
-        # The processes go first: reports may take a moment, and nothing should run on meanwhile.
-        engine.close()
-        reports.handle(RunFinished(code, round(time.monotonic() - begun, 3), interrupted))
-        failed = reports.close()
-        history.update()
+        finally:
+            # The processes go first: reports may take a moment, and nothing should run on meanwhile.
+            engine.close()
+            if interrupts.noted():
+                code, interrupted = exits.INTERRUPTED, True
+            reports.handle(RunFinished(code, round(time.monotonic() - begun, 3), interrupted))
+            failed = reports.close()
+            history.update()
+            lock.close()
+            interrupts.noted()  # too late: the run has ended, and its log says how
     if arguments.diagnose and not interrupted:
         from runner.diagnose.command import diagnose_run
 
@@ -266,14 +278,14 @@ def report_again(arguments: argparse.Namespace) -> int:
     """``runner report``: the same consumers, fed from a journal."""
     events = read_events(arguments.run)
     if arguments.junit:
-        text = render_junit(events, arguments.junit_dialect)
-        if arguments.junit == "-":
-            print(text)
-            return exits.OK
         try:
-            Path(arguments.junit).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"--junit {arguments.junit}: {error.strerror}") from None
+            text = render_junit(events, arguments.junit_dialect)
+        except ValueError as error:  # two variants whose testcases would have one name
+            raise UsageError(f"--junit {arguments.junit}: this log makes no report: {error}") from None
+        if arguments.junit == "-":
+            console.output(text)
+            return exits.OK
+        outputs.write("--junit", arguments.junit, text)
     reporter = Reporter(whole=not sys.stdout.isatty())
     for event in events:
         reporter.handle(event)
@@ -298,7 +310,7 @@ def _started(
     planned: int,
     total: int,
 ) -> RunStarted:
-    return RunStarted(
+    start = RunStarted(
         run=folder.name,
         version=__version__,
         argv=("runner", *words),
@@ -316,6 +328,7 @@ def _started(
         total=total,
         engine=arguments.engine,
     )
+    return replace(start, signature=signature_of(start))
 
 
 def _flags(arguments: argparse.Namespace) -> tuple[str, ...]:

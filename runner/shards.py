@@ -59,8 +59,13 @@ def chosen(planned: Sequence[Planned], shard: Shard, seconds: Mapping[str, float
     if spent:
         mine = _balanced(ids, spent, shard)
     else:
-        mine = {name for name in ids if int(_sha(name), 16) % shard.count == shard.index - 1}
+        mine = {name for name in ids if is_of(name, shard)}
     return [one for one in planned if one.variant.id in mine]
+
+
+def is_of(name: str, shard: Shard) -> bool:
+    """Whether a variant's id belongs to a shard of those that are cut without times."""
+    return int(_sha(name), 16) % shard.count == shard.index - 1
 
 
 def _balanced(ids: Sequence[str], seconds: Mapping[str, float], shard: Shard) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from runner.diagnostics import Span
 from runner.engine.events import Finding
 from runner.plan import THREADS
 from runner.spec.model import Known, Variant
+from runner.spec.patterns import matches_anywhere
 from runner.spec.versions import matches
 
 CRASHES = frozenset({"compile-error", "runtime-error", "signal", "timeout", "memory"})
@@ -28,6 +28,9 @@ PRIORITY = (
     "sign-of-zero", "grad", "rng",
 )  # fmt: skip
 """The order in which findings speak for a variant: the judge's gates."""
+
+_SEARCHED = 16_384
+"""Characters of an exception in which the pattern of an entry is looked for: a worker sends no more than a quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def explains(entry: Known, finding: Finding) -> bool:
     text = "\n".join(
         [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
     )
-    return re.search(entry.error, text) is not None
+    return matches_anywhere(entry.error, text[:_SEARCHED])
 
 
 def _used(entry: Known, word: str, reason: str) -> Verdict:

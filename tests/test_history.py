@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,11 +59,41 @@ def test_a_run_that_goes_on_is_read_again(chosen: list, tmp_path: Path) -> None:
     assert words(tmp_path) == ["PASS"] * 3
 
 
-@pytest.mark.parametrize("torn", ["", "{", "[]", '{"version": 99}', '{"version": 1, "last": 3, "runs": {}}'])
+TORN = [
+    "", "{", "[]", "\0", "[" * 100_000, '{"version": 99}', '{"version": 1, "last": 3, "runs": {}}', '{"version": 1, "last": [], "runs": 3}',
+    *('{"version": 1, "runs": {}, "last": [' + entry + "]}" for entry in (
+        "3", "[]", '["a", "2", "PASS"]', '["a", "2", "PASS", "x"]', '["a", "2", "PASS", NaN]', '["a", "2", "\\u001b[2J", 1]', '["a", [], "PASS", 1]',
+        '["a", "2", [], 1]', '["a", "2", "PASS", 1' + "0" * 400 + "]",
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("torn", TORN)
 def test_a_torn_file_is_made_again(chosen: list, tmp_path: Path, torn: str) -> None:  # type: ignore[type-arg]
     kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
     (tmp_path / "history.json").write_text(torn)
     assert words(tmp_path) == ["FAIL"] * 3
+
+
+def test_files_that_are_none_hold_up_nothing(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
+    os.mkfifo(tmp_path / "history.json")
+    for name in ("2", "3", "4"):
+        (tmp_path / "runs" / name).mkdir()
+    os.mkfifo(tmp_path / "runs" / "2" / "events.jsonl")
+    (tmp_path / "runs" / "3" / "events.jsonl").mkdir()
+    (tmp_path / "runs" / "4" / "events.jsonl").write_bytes(b'{"event": "variant-finished", "id": 3}\n\xff\n[]\n')
+    assert words(tmp_path) == ["FAIL"] * 3
+
+
+def test_no_link_is_followed_where_it_is_written(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
+    target = tmp_path / "target"
+    target.write_text("kept")
+    (tmp_path / f"history.{os.getpid()}.tmp").symlink_to(target)
+    (tmp_path / "history.json").symlink_to(target)
+    history.update(tmp_path)
+    assert target.read_text() == "kept" and '"FAIL"' in (tmp_path / "history.json").read_text()
 
 
 def test_nothing_is_known_of_nothing(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_resumed_shard_is_as_good_as_any(runs: list[list[Event]]) -> None:
 
 def test_an_empty_shard_is_a_shard(planned: list[Planned]) -> None:
     one = planned[:2]
-    merged = merge([run(one, one, "1/2"), run([], one, "2/2")])
+    merged = merge([run(one, one, "1/2", argv=("runner", "run", "--durations=r")), run([], one, "2/2")])
     assert len(only(merged, VariantFinished)) == 2
 
 
@@ -279,6 +279,20 @@ def test_a_variant_in_two_shards_is_refused(planned: list[Planned]) -> None:
 def test_a_variant_in_no_shard_is_refused(planned: list[Planned]) -> None:
     text = refused([run(planned[:10], planned, "1/2"), run(planned[11:], planned, "2/2")])
     assert f"{len(planned)} variants are planned, and these shards hold {len(planned) - 1}" in text
+
+
+def test_a_variant_of_another_shard_is_refused_where_ids_alone_cut(planned: list[Planned]) -> None:
+    ids = sorted({one.variant.id for one in planned})
+    halves = [[one for one in planned if one.variant.id in half] for half in (ids[:8], ids[8:])]
+    text = refused([run(half, planned, f"{index}/2") for index, half in enumerate(halves, 1)])
+    assert "belongs to another shard than shard 1/2" in text
+    for words in (("--durations", "r"), ("--durations=r",), ("--dur", "r")):
+        parts = [
+            run(half, planned, f"{index}/2", argv=("runner", "run", *words)) for index, half in enumerate(halves, 1)
+        ]
+        assert len(only(merge(parts), VariantFinished)) == len(planned)
+    with pytest.raises(UsageError):
+        merge([run(half, planned, f"{index}/2", argv=("runner", "--device")) for index, half in enumerate(halves, 1)])
 
 
 def test_two_variants_in_one_place_are_refused(planned: list[Planned]) -> None:

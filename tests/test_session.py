@@ -68,7 +68,7 @@ def test_another_kind_of_failure_below_is_not_the_same(one: list[Variant]) -> No
 def test_a_custom_backend_is_tried_against_dynamo_alone(tmp_path: Path) -> None:
     variants(tmp_path, "")
     suite = written(tmp_path, "suite: s\nspecs: [a.spec.yaml]\nbackends: ['pkg:mine']\n", "s.suite.yaml")
-    _, engine, events = run([*loaded(suite).variants], only("main", **wrong()))
+    _, engine, events = run([*loaded(suite, allow_python=True).variants], only("main", **wrong()))
     assert engine.asked() == [("main", "pkg:mine"), ("dynamo", "eager")]
     assert verdicts(events)[0].stage == "backend"
 

@@ -90,7 +90,7 @@ def test_a_stage_implies_the_backends_that_contain_it(tmp_path: Path) -> None:
     )
     from tests.handmade import loaded
 
-    several = loaded(path).variants
+    several = loaded(path, allow_python=True).variants
     stages = ("dynamo", "aot", "decomposition", "inductor", "backend")
     fit = {v.backend.name: [s for s in stages if applies(known(stage=s), v, "2.13.0")] for v in several}
     assert fit == {
@@ -134,6 +134,14 @@ def test_what_an_entry_pins_must_be_what_was_found(pinned: dict[str, Any], expla
         "compile-error", "inductor", "BackendCompilerFailed", "CppCompileError", message="no member named x"
     )
     assert explains(known(**pinned), found) is explaining
+
+
+def test_a_pattern_of_an_entry_cannot_hang() -> None:
+    found = finding("compile-error", "inductor", "Failed", message="a" * 100_000)
+    assert not explains(known(error=r"((\w|\W)+)+QQ"), found)
+    assert explains(known(error="a{1000}"), found)
+    long = finding("compile-error", "inductor", "Failed", message="a" * 20_000 + "b")
+    assert not explains(known(error="b"), long)  # so far nobody looks
 
 
 def test_a_pinned_error_needs_one(variant: Variant) -> None:

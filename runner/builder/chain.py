@@ -10,6 +10,7 @@ from runner.builder import kernels, operators
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
 from runner.diagnostics import Span, nearest
+from runner.quote import identifier
 from runner.spec import expr
 from runner.spec.model import Arithmetic, Function, If, Index, Items, Node, Ref, Step, Table, TensorLiteral, Value, With
 
@@ -33,13 +34,15 @@ class Modules:
     ids: set[str] = field(default_factory=set)
     modes: list[tuple[str, bool]] = field(default_factory=list)
     suffix: str = ""  # .to(torch.bfloat16)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The last number of each word: counting from 1 for each of many modules would take minutes."""
 
     def name(self, wanted: str) -> str:
         """A free attribute name: linear, linear_2, ..."""
-        count, name = 1, wanted
-        while name in self.ids:
-            count += 1
-            name = f"{wanted}_{count}"
+        number = self.numbers.get(wanted, 0) + 1
+        while (name := wanted if number == 1 else f"{wanted}_{number}") in self.ids:
+            number += 1
+        self.numbers[wanted] = number
         self.ids.add(name)
         return name
 
@@ -130,8 +133,9 @@ class ChainWriter:
         if attribute not in self.scope.state:
             hint = nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}"
             self.scope.problems.error(span, f"self has no {attribute!r} to write to", hint)
+            return self.scope.temporary
         self.scope.used.add(name)
-        return name
+        return f"self.{identifier(attribute)}"
 
     def _expression(self, step: Step, operator: operators.Operator) -> str:
         problems, render = self.scope.problems, self.render
@@ -164,7 +168,18 @@ class ChainWriter:
                     problems.error(step.span, f"{step.operator} is an attribute and takes the tensor alone")
                 return f"{receiver}.{operator.python}"
             return call(f"{receiver}.{operator.python}", positional[1:], keywords)
-        return call(operator.python, positional, keywords)
+        if step.operator.endswith(".flex_attention") and (len(positional) > 8 or "kernel_options" in dict(keywords)):
+            problems.error(
+                step.span,
+                "kernel_options is not taken here: Inductor writes it into a Triton kernel as it is",
+                "leave it out; a model in Python goes in with module: and --allow-python",
+            )
+        complete = operators.add_checks(operator, keywords)
+        if complete is None:
+            problems.error(
+                step.span, f"{step.operator} writes past its end without check_invariants", "leave it out, or say true"
+            )
+        return call(operator.python, positional, keywords if complete is None else complete)
 
     def _module(self, step: Step, operator: operators.Operator) -> str:
         if self.modules is None:
@@ -178,7 +193,7 @@ class ChainWriter:
         text = call(operator.python, *self.render.arguments(step.arguments, None))
         if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
             text += self.modules.suffix
-        name = step.id or self.modules.name(_snake(step.operator.removeprefix("nn.")))
+        name = identifier(step.id) if step.id else self.modules.name(_snake(step.operator.removeprefix("nn.")))
         if step.id is not None:
             if step.id in self.scope.state:
                 self.scope.problems.error(
@@ -338,11 +353,12 @@ class ChainWriter:
         return name
 
     def _function_name(self) -> str:
-        count = 1
-        while f"fn{count}" in self.scope.taken:
-            count += 1
-        self.scope.taken.add(f"fn{count}")
-        return f"fn{count}"
+        number = self.scope.functions[0] + 1
+        while f"fn{number}" in self.scope.taken:
+            number += 1
+        self.scope.functions[0] = number
+        self.scope.taken.add(f"fn{number}")
+        return f"fn{number}"
 
 
 def places_made(chain: Iterable[Node]) -> Iterator[tuple[str, Span]]:

@@ -6,6 +6,7 @@ from runner.builder.operators import Operator, Refusal
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
 from runner.diagnostics import nearest
+from runner.quote import identifier
 from runner.spec.model import Kernel, Step
 
 PREFIX = "triton."
@@ -23,12 +24,12 @@ def resolve(name: str, scope: Scope) -> Operator | Refusal | None:
 
 def launcher(kernel: Kernel) -> str:
     """What the function is called that launches a kernel."""
-    return f"launch_{kernel.name}"
+    return identifier(f"launch_{kernel.name}")
 
 
 def reference(kernel: Kernel) -> str:
     """What the function is called that a kernel is held against."""
-    return f"reference_{kernel.name}"
+    return identifier(f"reference_{kernel.name}")
 
 
 def call_of(step: Step, scope: Scope, render: Renderer) -> str:

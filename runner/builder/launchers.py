@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from runner.builder.chain import ChainWriter, Line, names_made
 from runner.builder.kernels import launcher, reference
-from runner.builder.render import literal
 from runner.builder.scope import Scope, python_name, temporary
 from runner.diagnostics import Span
+from runner.quote import comment, dotted_name, identifier, literal, torch_name
 from runner.spec import expr
 from runner.spec.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
 from runner.spec.problems import Problems
 from runner.spec.signature import top_names
+from runner.spec.words import shown
 
 FUTURE = "from __future__ import annotations"
 _FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
@@ -51,7 +53,7 @@ def files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
                     "give one of them another name",
                 )
             defined[name] = Path(file).name
-        lines += [Line(""), Line(f"# {Path(file).name}")]
+        lines += [Line(""), Line(comment(Path(file).name))]
         text = _FUTURE.sub("", text)  # it stands at the top of the written source
         lines += [Line(line, Span(file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
         lines.append(Line(""))
@@ -65,8 +67,7 @@ def functions(variant: Variant, problems: Problems, used_params: set[str]) -> li
     for kernel in kernels:
         writer = _Writer(kernel, variant, problems, used_params)
         lines += [Line(""), *writer.launcher(), Line(""), Line(""), *writer.reference(), Line("")]
-    names = ", ".join(f"{launcher(kernel)!r}" for kernel in kernels).replace("'", '"')
-    return [*lines, Line(""), Line(f"KERNELS = [{names}]")]
+    return [*lines, Line(""), Line(f"KERNELS = {literal([launcher(kernel) for kernel in kernels])}")]
 
 
 class _Writer:
@@ -87,23 +88,27 @@ class _Writer:
     def launcher(self) -> Iterator[Line]:
         """The function that launches it."""
         kernel = self.kernel
-        inputs = ", ".join(f"{python_name(n)}: {kernel.scalars.get(n, 'torch.Tensor')}" for n in kernel.inputs)
+        inputs = ", ".join(
+            f"{python_name(n)}: {dotted_name(kernel.scalars.get(n, 'torch.Tensor'))}" for n in kernel.inputs
+        )
         gives = ["torch.Tensor"] * len(kernel.outputs)
         result = gives[0] if len(gives) == 1 else f"tuple[{', '.join(gives)}]"
         yield Line(f"def {launcher(kernel)}({inputs}) -> {result}:", kernel.span)
-        yield Line(f'    """Launches {kernel.function}."""', kernel.span)
+        yield Line(f'    """Launches {identifier(kernel.function)}."""', kernel.span)
         for name, value in self.constants.items():
             if not isinstance(value, Literal):
-                yield Line(f"    {name} = {self._text(value)}", kernel.span)
+                yield Line(f"    {identifier(name)} = {self._text(value)}", kernel.span)
         for output in kernel.outputs:
             yield Line(f"    {python_name(output.name)} = {self._made(output)}", output.span)
-        grid = ", ".join(map(self._text, kernel.grid)) + ("," if len(kernel.grid) == 1 else "")
+        grid = ", ".join(map(self._programs, kernel.grid)) + ("," if len(kernel.grid) == 1 else "")
         pairs = [(name, self._text(value)) for name, value in kernel.arguments]
-        pairs += [(name, literal(self.plain[name]) if name in self.plain else name) for name in self.constants]
+        pairs += [
+            (name, literal(self.plain[name]) if name in self.plain else identifier(name)) for name in self.constants
+        ]
         arguments = ", ".join(f"{literal(name)}: {text}" for name, text in pairs)
         fresh = {output.name for output in kernel.outputs if output.fill is None}
         new = [name for name, value in kernel.arguments if isinstance(value, Ref) and value.name in fresh]
-        yield Line(f"    launch({kernel.function}, ({grid}), {{{arguments}}}, {literal(new)})", kernel.span)
+        yield Line(f"    launch({identifier(kernel.function)}, ({grid}), {{{arguments}}}, {literal(new)})", kernel.span)
         yield Line(f"    return {', '.join(python_name(output.name) for output in kernel.outputs)}")
 
     def reference(self) -> list[Line]:
@@ -112,7 +117,10 @@ class _Writer:
         names = [python_name(name) for name in kernel.inputs]
         lines = [Line(f"def {reference(kernel)}({', '.join(names)}):", kernel.span)]
         if kernel.reference_function is not None:
-            return [*lines, Line(f"    return {kernel.reference_function}({', '.join(names)})", kernel.span)]
+            return [
+                *lines,
+                Line(f"    return {identifier(kernel.reference_function)}({', '.join(names)})", kernel.span),
+            ]
         scope = Scope(self.problems, self.plain, set(names))
         for name in kernel.inputs:
             scope.define(name)
@@ -134,18 +142,39 @@ class _Writer:
             return literal(self.plain[value.name]) if value.name in self.plain else python_name(value.name)
         assert isinstance(value, Arithmetic)
         try:
-            numbers = {k: v for k, v in self.plain.items() if isinstance(v, int | float)}
-            return expr.render(expr.parse(value.text, True), numbers, python_name)
+            tree = expr.parse(value.text, True)
+            for name in expr.names(tree) & set(self.plain):
+                if not isinstance(self.plain[name], int | float):
+                    raise expr.ExpressionError(f"constant {name!r} is no number")
+            return expr.render(tree, self.plain, python_name)
         except expr.ExpressionError as error:
             self.problems.error(value.span, f"in ${{{value.text}}}: {error}")
             return "0"
+
+    def _programs(self, value: Value) -> str:
+        """One size of the grid: where it is known here, a number of programs that can be launched."""
+        number: Any = value.value if isinstance(value, Literal) else None
+        text = self._text(value)
+        if isinstance(value, Arithmetic):
+            numbers = {k: v for k, v in self.plain.items() if isinstance(v, int | float)}
+            try:
+                tree = expr.parse(value.text, True)
+                if not expr.is_static(tree, numbers):
+                    return text
+                number = expr.evaluate(tree, numbers)
+            except expr.ExpressionError:  # reported with its text
+                return "0"
+        if type(number) is not int or not 0 <= number < 1 << 31:
+            span = value.span if isinstance(value, Arithmetic) else self.kernel.span
+            self.problems.error(span, f"a grid has 0 to 2147483647 programs each way, not {shown(number)}")
+        return text
 
     def _made(self, output: Output) -> str:
         """How an output comes to be, on the device of the input that it is like."""
         kernel = self.kernel
         like = python_name(output.like or next((n for n in kernel.inputs if n not in kernel.scalars), kernel.inputs[0]))
         dtype = self.variant.dtype if output.dtype == "$dtype" else output.dtype
-        options = f", dtype=torch.{dtype}" if dtype else ""
+        options = f", dtype={torch_name(dtype)}" if dtype else ""
         fill = "" if output.fill is None else f", {literal(output.fill)}"
         word = "empty" if output.fill is None else "full"
         if output.shape is None:

@@ -32,7 +32,7 @@ IN_PLACE = {
 SPECIAL = {"getitem": 2, "setitem": 3, "delitem": 2, "contains": 2, "call": None, "abs": 1, "truth": 1, "index": 1}
 
 BUILTINS = ("int", "float", "bool", "len", "tuple", "list", "print", "abs", "min", "max", "sum", "range", "round",
-            "isinstance", "complex", "slice", "zip", "enumerate", "dict", "str")  # fmt: skip
+            "isinstance", "complex", "slice", "zip", "enumerate", "dict")  # fmt: skip
 
 CONTEXTS = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
             "torch.amp.autocast", "torch.device")  # fmt: skip
@@ -79,9 +79,26 @@ REFUSED: tuple[tuple[str, str], ...] = (
      "it is no tensor operator"),
     (r"^builtin\.(eval|exec|open|compile|getattr|setattr|delattr|vars|globals|locals|input|breakpoint|type|object|super|memoryview|help|exit|quit)$",
      "it runs code, opens files or changes objects"),
+    (r"^builtin\.(str|repr|ascii|format|chr|bytes)$", "it makes texts, and compilers write texts into the code that they generate"),
     (r"^operator\.(attrgetter|methodcaller|itemgetter|setattr)$", "it reaches attributes by name"),
     (r"^(numpy)\.(from_dlpack|lib|ctypeslib|core|testing|f2py|distutils|vectorize|frompyfunc|seterr\w*|setbufsize|random)\b",
      "it is outside numpy's array functions"),
+    (r"^aten\.(_?pin_memory|record_stream)\b", "it reaches past the tensor, into memory, storages or Python callbacks"),
+    (r"^aten\.(_sparse_\w+_unsafe|_sparse_coo_tensor_with_dims_and_tensors|_coalesced_?|_unsafe_(masked_)?index\w*|_index_put_impl_?|"
+     r"_reshape_alias(_copy)?|_nested_view_from_\w+|_convert_indices_from_\w+|_cslt_\w+|_sparse_semi_structured_\w+|_sobol_engine_\w+|"
+     r"_embedding_bag_(\w+_)?backward|embedding_((dense|sparse)_)?backward|_?segment_reduce(_backward)?|_ctc_loss(_backward)?|"
+     r"(max_pool[23]d_with_indices|adaptive_max_pool[23]d|fractional_max_pool[23]d)_backward|_fused_(adam|adamw|sgd|adagrad)_?|"
+     r"_cdist_backward|_pdist_backward|_?fused_moving_avg_obs_\w+|_sparse_mm_reduce_impl_backward|mkldnn_rnn_layer(_backward)?|"
+     r"_scaled_dot_product_flash_attention_for_cpu_backward|native_batch_norm_backward)(\.\w+)?$|"
+     r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|^prims\._unsafe_\w+",
+     "it trusts the indices or sizes that it is given, and reads or writes past a tensor's end where these are wrong"),
+    (r"^aten\.sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor\b",
+     "it trusts its indices; the public constructors of sparse tensors are written with their check"),
+    (r"^torch\.nn\.attention\.flex_attention\.(flex_attention_hop|FlexKernelOptions)$|"
+     r"^aten\.(\w+\.(str|str_list|list_str|Dict_str)|(_functional_assert_|_assert_|_linalg_check_errors|_test_)\w*(\.\w+)?)$",
+     "compilers write the texts that it takes into the code that they generate"),
+    (r"^torch\.sparse\.(check_sparse_tensor_invariants|as_sparse_gradcheck)$",
+     "it changes or reads the state of the process, which belongs to the runner"),
 )  # fmt: skip
 """Patterns and the reason given. Order matters: the first that matches speaks."""
 
@@ -93,6 +110,9 @@ NOT_LISTED = frozenset({
     "bind", "copy_method_params", "DType", "Device",
 })  # fmt: skip
 """Names that the inventory holds and that are still no operators."""
+
+CHECKED = frozenset(f"torch.sparse_{kind}_tensor" for kind in ("coo", "csr", "csc", "bsr", "bsc", "compressed"))
+"""Constructors that check their indices only when asked (``check_invariants``), so that they are always asked."""
 
 OF_TORCH = frozenset({
     "aten", "prims", "prim", "c10d", "c10d_functional", "symm_mem", "fsdp", "rpc", "profiler", "debugprims", "debug_mode_ops", "export",
@@ -170,6 +190,16 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
             f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS)
         )
     return finder(name, rest)
+
+
+def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | None:
+    """A call's keyword arguments, with the check that ``CHECKED`` need; None where they turn that check off."""
+    if operator.python not in CHECKED:
+        return keywords
+    check = dict(keywords).get("check_invariants")
+    if check is None:
+        return [*keywords, ("check_invariants", "True")]
+    return keywords if check == "True" else None
 
 
 def context(name: str) -> Operator | Refusal:

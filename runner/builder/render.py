@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from runner.builder import operators
 from runner.builder.scope import Scope
 from runner.diagnostics import Span, nearest
+from runner.quote import identifier, integer, literal, torch_name
 from runner.spec import expr
 from runner.spec.model import (
     Arguments,
@@ -74,32 +74,36 @@ class Renderer:
             text = f"({text})"  # a param: 2.real is no Python
         for place, part in enumerate(ref.path):
             if isinstance(part, int):
-                text += f"[{part}]"
+                text += f"[{integer(part)}]"
                 continue
-            self._attribute(ref, place, part)
-            text += f".{part}"
+            if not self._attribute(ref, place, part):
+                return "None"
+            text += f".{identifier(part)}"
         return text
 
-    def _of_self(self, part: str, span: Span) -> None:
+    def _of_self(self, part: str, span: Span) -> bool:
         if part not in self.scope.state:
             hint = nearest(part, self.scope.state) or "state: and id: make such names"
             self.scope.problems.error(span, f"self has no {part!r}", hint)
         self.scope.used.add(f"self.{part}")
+        return part in self.scope.state
 
-    def _attribute(self, ref: Ref, place: int, part: str) -> None:
+    def _attribute(self, ref: Ref, place: int, part: str) -> bool:
+        """Whether a case may reach the attribute; one that it may not is reported."""
         problems = self.scope.problems
         if ref.name == "self" and place == 0:
-            self._of_self(part, ref.span)
-            return
+            return self._of_self(part, ref.span)
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
             hint = nearest(part, known) or "a method is a step: Tensor.<method>"
             problems.error(ref.span, f"{part!r} is no attribute that a case may reach", hint)
+            return False
+        return True
 
     def constant(self, constant: Constant) -> str:
         """``torch.float16``; ``$dtype`` and ``$device`` are the variant's own."""
         if constant.name == "$dtype":
-            return f"torch.{self.dtype}"
+            return torch_name(self.dtype)
         if constant.name == "$device":
             return literal(self.device)
         name = constant.name.removeprefix("torch.")
@@ -108,7 +112,8 @@ class Renderer:
             self.scope.problems.error(
                 constant.span, f"{constant.name!r} is no constant of torch", close or "plain text is {$text: ...}"
             )
-        return constant.name
+            return "None"
+        return torch_name(name)
 
     def arithmetic(self, value: Arithmetic) -> str:
         """The number where only params are named, otherwise the expression itself."""
@@ -139,7 +144,7 @@ class Renderer:
             return "[" + ", ".join(self._entry(part) for part in entry) + "]"
         if isinstance(entry, Ref | Arithmetic):
             return self.value(entry)
-        return repr(entry)
+        return literal(entry)
 
     def tensor(self, value: TensorLiteral) -> str:
         """``torch.tensor(...)``, on the variant's device."""
@@ -156,17 +161,5 @@ class Renderer:
 
 
 def call(function: str, positional: list[str], keywords: list[tuple[str, str]]) -> str:
-    """``f(a, b, k=v)``."""
-    return f"{function}({', '.join([*positional, *(f'{k}={v}' for k, v in keywords)])})"
-
-
-def literal(value: Any) -> str:
-    """A plain value as source: text in double quotes, NaN and infinities as float(...)."""
-    if isinstance(value, str):
-        # repr where JSON would write escapes that Python reads otherwise (lone surrogates)
-        return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(literal(v) for v in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
-    return expr.number(value)
+    """``f(a, b, k=v)``. ``function`` and the values are Python text; a keyword is checked to be a name."""
+    return f"{function}({', '.join([*positional, *(f'{identifier(k)}={v}' for k, v in keywords)])})"

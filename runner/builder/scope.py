@@ -10,8 +10,10 @@ from typing import Any
 
 from runner.builder.operators import BUILTINS
 from runner.diagnostics import Span, nearest
+from runner.quote import dotted_name, identifier, literal
 from runner.spec.model import Kernel
 from runner.spec.problems import Problems
+from runner.spec.values import plain_text
 
 _TEMPORARIES = ("y", "h", "t", "v", "z", "r", "u", "w")
 
@@ -36,10 +38,13 @@ class Scope:
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
     outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
+    functions: list[int] = field(
+        default_factory=lambda: [0]
+    )  # the last number of a nested function, one for the whole source
 
     def define(self, name: str, span: Span | None = None) -> str:
         """The Python variable for a case's name, from here on."""
-        variable = python_name(name)
+        variable = identifier(python_name(name))
         self.check_write(name, span)
         self.variables[name] = variable
         if span is not None:
@@ -72,10 +77,9 @@ class Scope:
             self.used.add(name)
             return self.variables[name]
         if name in self.params:
-            from runner.spec.expr import number
-
             self.used_params.add(name)
-            return number(self.params[name])
+            value = self.params[name]
+            return literal(plain_text(value, span, self.problems) if isinstance(value, str) else value)
         if name in self.later and self.later[name].line < span.line:
             self.problems.error(
                 span, f"${name} is not made on every way to here", f"line {self.later[name].line} makes it on one"
@@ -95,7 +99,7 @@ class Scope:
         """
         inner = Scope(
             self.problems, self.params, self.taken, dict(self.variables), self.state, self.used, self.made, self.later,
-            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches,
+            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, functions=self.functions,
         )  # fmt: skip
         for name in arguments:
             self.taken.add(inner.define(name))
@@ -106,12 +110,14 @@ class Scope:
 
 
 def python_name(name: str) -> str:
-    """A case's name as a variable that hides nothing the source needs."""
+    """A case's name, or ``self.<name>``, as a variable that hides nothing the source needs. Raises QuoteError for another text."""
     bare = name.rstrip("_")  # print_ becomes print__, so that it is not what print becomes
-    return name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name
+    return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
 
 
 def temporary(taken: Iterable[str]) -> str:
     """A name for unnamed results that the case itself does not use."""
-    taken = set(taken)
-    return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in range(1, 1000))) if n not in taken)
+    taken = taken if isinstance(taken, set | frozenset) else set(taken)
+    # Behind the names that people use, the search begins where a name must be free soon: there may be thousands.
+    numbers = itertools.chain(range(1, 1000), itertools.count(max(1000, len(taken))))
+    return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in numbers)) if n not in taken)

@@ -8,22 +8,24 @@ One path: this text is what workers load, what ``runner show`` prints and what `
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.builder import kernels, launchers
 from runner.builder.chain import ChainWriter, Line, Modules, names_made, places_made
-from runner.builder.render import call, literal
+from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
-from runner.diagnostics import Diagnostic, Span, shown_path
+from runner.diagnostics import Diagnostic, InputError, Span, shown_path
+from runner.quote import QuoteError, docstring, identifier, literal, torch_name
 from runner.spec.expr import LAUNCH_FUNCTIONS
 from runner.spec.limits import Limits
 from runner.spec.model import Case, Input, Literal, Variant
-from runner.spec.problems import Problems
+from runner.spec.problems import Problems, TooManyProblems
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,27 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
 
     Everything that only writing a case out can tell is in the diagnostics: unknown operators, undefined and
     unused names, sizes out of bounds. With errors in them the text is not to be run.
+
+    Raises InputError for a value that has no place in Python text, which no reader should have let through.
     """
-    return _Builder(variant, Problems(lines), limits or Limits()).source()
+    limits = limits or Limits()
+    problems = Problems(lines, limits, variant.case.file)
+    with placed(variant.case, lines):
+        try:
+            return _Builder(variant, problems, limits).source()
+        except TooManyProblems:
+            return Source("", (), tuple(problems.found))
+
+
+@contextlib.contextmanager
+def placed(case: Case, lines: Sequence[str] = ()) -> Iterator[None]:
+    """Raises InputError, at the case's place, for a value that has no place in Python text. ``lines`` are its file's."""
+    try:
+        yield
+    except QuoteError as error:
+        problems = Problems(lines)
+        problems.error(case.span, f"case {case.name!r} cannot be written as Python: {error}")
+        raise InputError(problems.found) from None
 
 
 class _Builder:
@@ -75,9 +96,9 @@ class _Builder:
         case, text = self.case, "\n".join(line.text for line in body)
         if case.module is not None:  # the person's file comes first, as it is: what it says of __future__ must
             return []
-        doc = re.sub(r"\n\s*\n\s*", "\n\n", _prose(case.doc.strip()))
-        title = _prose(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
-        written = _prose(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
+        doc = re.sub(r"\n\s*\n\s*", "\n\n", docstring(case.doc.strip()))
+        title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
+        written = docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
         lines = [f'"""{title}', "", *([doc, ""] if doc else []), written, '"""', ""]
         lines += [launchers.FUTURE, ""] * any("__future__" in Path(kernel.file).read_text() for kernel in case.kernels)
         lines += ["import torch"]
@@ -161,16 +182,16 @@ class _Builder:
         for item in self.case.state:
             if item.kind == "python":
                 value = writer.render.value(item.python or Literal(None))
-                writer.lines.append(Line(f"        self.{item.name} = {value}", item.span))
+                writer.lines.append(Line(f"        self.{identifier(item.name)} = {value}", item.span))
                 continue
             if item.layout or item.kind in ("view", "list"):
                 text = writer.make(item)
                 if item.kind == "list":
-                    writer.lines.append(Line(f"        self.{item.name} = {text}", item.span))
+                    writer.lines.append(Line(f"        self.{identifier(item.name)} = {text}", item.span))
                     continue
             else:
                 text = writer.expression(_without_grad(item))
-            kind = f"self.{item.name} = torch.nn.Parameter({text})"
+            kind = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
             buffer = f"self.register_buffer({literal(item.name)}, {text})"
             writer.lines.append(Line("        " + (kind if item.requires_grad else buffer), item.span))
             scope.variables[item.name] = f"self.{item.name}"  # for a view of it
@@ -181,7 +202,9 @@ class _Builder:
         if case.module is not None:
             scope = self._scope(set())
             render = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits).render
-            made = call(case.module.name, [], [(key, render.value(value)) for key, value in case.module.args])
+            made = call(
+                identifier(case.module.name), [], [(key, render.value(value)) for key, value in case.module.args]
+            )
             modes: list[tuple[str, bool]] = []
         else:
             made, modes = "Model()", self.modes
@@ -250,7 +273,7 @@ class _Builder:
 
     def _module_dtype(self) -> str:
         dtype = self.case.param_dtype or self.variant.dtype
-        return f".to(torch.{dtype})" if dtype in FLOATING and dtype != "float32" else ""
+        return f".to({torch_name(dtype)})" if dtype in FLOATING and dtype != "float32" else ""
 
     def _unused(self) -> None:
         case = self.case
@@ -306,26 +329,37 @@ def _without_grad(item: Input) -> Input:
     return replace(item, requires_grad=False)
 
 
-def _prose(text: str) -> str:
-    """Text for the docstring: nothing in it ends the string, escapes a letter or begins a line by itself."""
-    text = text.replace("\\", "\\\\").replace('"', "'")
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c == "\n" else " " if c in "\t\r" else ascii(c)[1:-1].replace("\\", "\\\\")
-        for c in text
-    )
-
-
 def check(
-    case: Case, variants: Sequence[Variant], lines: Sequence[str], limits: Limits | None = None
-) -> list[Diagnostic]:
-    """What is wrong with a case, by writing its first variant out, and every other whose sizes differ."""
+    case: Case,
+    variants: Sequence[Variant],
+    lines: Sequence[str],
+    limits: Limits | None = None,
+    room: int | None = None,
+) -> tuple[list[Diagnostic], int]:
+    """What is wrong with a case, by writing its first variant out, and every other whose sizes differ; and the characters written.
+
+    Beyond ``room`` characters no more variants are written; the first one always is.
+    """
+    limits = limits or Limits()
     found: dict[Diagnostic, None] = {}
     seen: set[tuple[object, ...]] = set()
-    for variant in variants:
+    written = 0
+    for number, variant in enumerate(variants):
         key = (tuple(variant.params.items()), variant.dtype if len(seen) < 4 else None)
-        if key not in seen:
-            seen.add(key)
-            found.update((d, None) for d in build(variant, lines, limits).diagnostics)
-    return list(found)
+        if key in seen:
+            continue
+        if number and written > (limits.source_characters if room is None else room):
+            message = f"{number} of the {len(variants)} variants of case {case.name!r} were written out and checked"
+            found[Diagnostic(case.span, message, limits.hint("source_characters"), "warning")] = None
+            break
+        seen.add(key)
+        try:
+            source = build(variant, lines, limits)
+        except InputError as error:
+            found.update((d, None) for d in error.diagnostics)
+            continue
+        written += len(source.text)
+        found.update((d, None) for d in source.diagnostics)
+        if sum(d.severity == "error" for d in found) > limits.diagnostics:
+            break
+    return list(found), written

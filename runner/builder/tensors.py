@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from runner.builder.chain import ChainWriter, Line
-from runner.builder.render import Renderer, literal
+from runner.builder.render import Renderer
 from runner.builder.scope import Scope
 from runner.diagnostics import Span
+from runner.quote import integer, literal, torch_name
 from runner.spec.limits import Limits, show_size
 from runner.spec.model import Function, Input, Items, Literal, Value
 
@@ -116,7 +117,7 @@ class TensorWriter:
         if dtype is None and _has_floats(item.values):
             dtype = self.dtype
         suffix = (
-            f", dtype=torch.{dtype}"
+            f", dtype={torch_name(dtype)}"
             if dtype not in (None, "float32") or (dtype == "float32" and not _has_floats(item.values))
             else ""
         )
@@ -124,7 +125,9 @@ class TensorWriter:
         if item.tile is not None:
             count = max(1, _count(item.values))
             self._checked(item, [item.tile])
-            text += f".repeat({-(-item.tile // count)})" + ("" if item.tile % count == 0 else f"[:{item.tile}]")
+            text += f".repeat({integer(-(-item.tile // count))})" + (
+                "" if item.tile % count == 0 else f"[:{integer(item.tile)}]"
+            )
         if item.shape is not None:
             text += f".reshape({_sizes(self.shape(item))})"
         return text
@@ -132,28 +135,28 @@ class TensorWriter:
     def _filled(self, item: Input, dtype: str) -> str:
         sizes, init = self.shape(item), item.init or "normal"
         arguments = [self.render.value(v) for v in item.init_args]
-        of = f", dtype=torch.{dtype}" if dtype != "float32" else ""
+        of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
         shape = f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
         floating = dtype in FLOATING or dtype.startswith("complex")
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
             wide = "complex64" if dtype == "complex32" else "float32"
-            return f"{self._filled(item, wide)}.to(torch.{dtype})"
+            return f"{self._filled(item, wide)}.to({torch_name(dtype)})"
         if init in ("zeros", "ones"):
             return f"torch.{init}({shape}{of})"
         if init == "full":
-            return f"torch.full({shape}, {arguments[0]}, dtype=torch.{dtype})"
+            return f"torch.full({shape}, {arguments[0]}, dtype={torch_name(dtype)})"
         if init == "eye":
             if len(sizes) != 2:
                 self.scope.problems.error(item.span, "init eye makes a matrix: the shape has two sizes")
                 return "torch.eye(1)"
             return f"torch.eye({sizes[0]}, {sizes[1]}{of})"
         if init == "arange":
-            return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype=torch.{dtype})", arguments)
+            return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype={torch_name(dtype)})", arguments)
         if init == "linspace":
             text = f"torch.linspace({arguments[0]}, {arguments[1]}, {math.prod(sizes)}{of})"
             return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
         if init == "integer":
-            return f"torch.randint(-8, 9, {shape}).to(torch.{dtype})"
+            return f"torch.randint(-8, 9, {shape}).to({torch_name(dtype)})"
         if init == "uniform":
             low, high = arguments or ["0", "1"]
             return (
@@ -164,9 +167,11 @@ class TensorWriter:
         if init == "randint" or not floating:
             low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
             if dtype in ("uint16", "uint32", "uint64"):
-                return f"torch.randint({low}, {high}, {shape}).to(torch.{dtype})"
+                return f"torch.randint({low}, {high}, {shape}).to({torch_name(dtype)})"
             return (
-                f"torch.randint({low}, {high}, {shape}" + ("" if dtype == "int64" else f", dtype=torch.{dtype}") + ")"
+                f"torch.randint({low}, {high}, {shape}"
+                + ("" if dtype == "int64" else f", dtype={torch_name(dtype)}")
+                + ")"
             )
         if init == "special":
             return self._special(sizes, shape, dtype)
@@ -176,10 +181,10 @@ class TensorWriter:
         """Normal values with the special ones planted at every second place."""
         count = math.prod(sizes)
         real = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-        planted = ", ".join(v.format(info=f"torch.finfo(torch.{real})") for v in SPECIAL[: (count + 1) // 2])
+        planted = ", ".join(v.format(info=f"torch.finfo({torch_name(real)})") for v in SPECIAL[: (count + 1) // 2])
         places = ", ".join(str(2 * i) for i in range(min(len(SPECIAL), (count + 1) // 2)))
-        flat = f"torch.randn({count}, dtype=torch.{dtype})"
-        filled = f"{flat}.index_put((torch.tensor([{places}], dtype=torch.int64),), torch.tensor([{planted}], dtype=torch.{dtype}))"
+        flat = f"torch.randn({count}, dtype={torch_name(dtype)})"
+        filled = f"{flat}.index_put((torch.tensor([{places}], dtype=torch.int64),), torch.tensor([{planted}], dtype={torch_name(dtype)}))"
         return f"{filled}.reshape({_sizes(sizes)})"
 
     def _ramp(self, sizes: list[int], text: str, arguments: list[str]) -> str:

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from runner.report.templates import template
+from runner.text import visible
 
 ARTIFACTS = {
     "aot_graphs": "forward and backward graphs of AOTAutograd, as the backend gets them",
@@ -199,8 +201,10 @@ def kernels(code: str) -> Iterator[tuple[str, str, str]]:
 def write_index(folder: Path, document: Mapping[str, Any]) -> None:
     """``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
     (folder / "index.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    page = template("debug.html.j2").render(document, groups=_by_group(document["files"]))
-    (folder / "index.html").write_text(page, encoding="utf-8", errors="replace")
+    page = template("debug.html.j2", address=lambda path: quote(path, errors="backslashreplace")).render(
+        document, groups=_by_group(document["files"])
+    )
+    (folder / "index.html").write_text(visible(page), encoding="utf-8")
 
 
 def _by_group(listed: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:

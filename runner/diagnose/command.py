@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner import exits
+from runner import console, exits, outputs
 from runner.diagnose import ablate
 from runner.diagnose import bisect as bisector
 from runner.diagnose.ablate import Change
@@ -25,6 +24,7 @@ from runner.engine.events import RED, Event, Finding, VariantFinished
 from runner.environments import worker_paths
 from runner.exits import UsageError
 from runner.plan import Planned
+from runner.quote import command_words, operand, shell_words
 from runner.report.diagnosis import render
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
@@ -57,15 +57,15 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     progress.end()
     text = json.dumps(found.to_dict(), indent=2, default=str)
     if arguments.json == "-":
-        print(text)
+        console.output(text)
     else:
-        print(render(found, _words(arguments, variant)))
+        console.output(render(found, _words(arguments, variant)))
     if arguments.json not in (None, "-"):
-        _write(arguments.json, text + "\n")
+        outputs.write("--json", arguments.json, text + "\n")
     if page is not None:
-        _write(arguments.html, page)
+        outputs.write("--html", arguments.html, page)
     elif arguments.html:
-        print(f"runner: no failure, so no page in {arguments.html}", file=sys.stderr)
+        console.message(f"runner: no failure, so no page in {arguments.html}")
     return exits.FAILED if found.verdict in RED else exits.OK
 
 
@@ -139,34 +139,26 @@ def diagnose_run(
                 found = diagnose(lab)
         except (UsageError, InputError) as error:
             progress.end()
-            print(f"runner: {event.id}: not diagnosed: {error}", file=sys.stderr)
+            console.message(f"runner: {event.id}: not diagnosed: {error}")
             continue
         except KeyboardInterrupt:
             progress.end()
-            print(f"runner: interrupted: {len(failed) - number + 1} failures not diagnosed", file=sys.stderr)
-            return
+            console.message(f"runner: interrupted: {len(failed) - number + 1} failures not diagnosed")
+            raise
         progress.end()
-        print(f"\n{render(found, [word for word in shlex.split(event.repro)[2:] if word != '--no-known'])}")
+        console.output(
+            f"\n{render(found, ' '.join(word for word in command_words(event.repro)[2:] if word != '--no-known'))}"
+        )
         _keep(folder / f"diagnosis-{number}.json", found)
     if len(failed) > MOST:
-        print(
-            f"\nrunner: {len(failed) - MOST} more failures are not diagnosed; runner diagnose does one", file=sys.stderr
-        )
+        console.message(f"\nrunner: {len(failed) - MOST} more failures are not diagnosed; runner diagnose does one")
 
 
 def _keep(path: Path, found: Diagnosis) -> None:
     try:
         path.write_text(json.dumps(found.to_dict(), indent=2, default=str) + "\n", encoding="utf-8")
     except OSError as error:
-        print(f"runner: {path}: {error.strerror}", file=sys.stderr)
-
-
-def _write(path: str, text: str) -> None:
-    """Raises UsageError when it cannot be written."""
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        console.message(f"runner: {path}: {error.strerror}")
 
 
 def _slots(variant: Variant) -> dict[str, int]:
@@ -231,10 +223,10 @@ def _doing(lab: Lab) -> str:
     return " · ".join(filter(None, (asked, f"{others} under changed settings" if others else "")))
 
 
-def _words(arguments: argparse.Namespace, variant: Variant) -> list[str]:
-    """What a further command about this variant must be told."""
+def _words(arguments: argparse.Namespace, variant: Variant) -> str:
+    """What a further command about this variant must be told, as words of a shell."""
     file = arguments.case.partition("::")[0]
-    words = [f"{file}::{variant.id.rpartition('::')[2]}", *["--allow-python"] * arguments.allow_python]
+    words = [operand(f"{file}::{variant.id.rpartition('::')[2]}"), *["--allow-python"] * arguments.allow_python]
     for flag, values in (
         ("--backend", arguments.backend),
         ("--device", arguments.device),
@@ -243,4 +235,4 @@ def _words(arguments: argparse.Namespace, variant: Variant) -> list[str]:
         ("--limit", arguments.limit),
     ):
         words += [word for value in values for word in (flag, value)]
-    return words + (["--seed", str(arguments.seed)] if arguments.seed else [])
+    return shell_words(words + (["--seed", str(arguments.seed)] if arguments.seed else []))

@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner import exits
+from runner import console, exits
 from runner.diagnose import interpret
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_kernels, write_index
 from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.repro import script
 from runner.engine.messages import Outcome
 from runner.plan import TIMEOUT
-from runner.report.text import clean, one_line, plural
 from runner.runs import output_folder
 from runner.spec.model import Variant
+from runner.text import clean, one_line, plural
 
 WITHOUT_CACHES = 120.0
 """Seconds that a run may take beyond the case's own limit: every kernel is built anew, and every log is written."""
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
             **_gather(folder, outcome, variant, lab.environment.python),
         }
     write_index(folder, document)
-    print(render(document, folder))
+    console.output(render(document, folder))
     return exits.OK
 
 

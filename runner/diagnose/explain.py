@@ -36,11 +36,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runner import exits
+from runner import console, exits
 from runner.builder.source import Source
 from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
-from runner.report.text import clean, duration, one_line, plural
 from runner.spec.model import Variant
+from runner.text import clean, duration, one_line, plural
 
 _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
 _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
         progress.end()
         about = {"id": variant.id, "torch": lab.environment.build, "backend": variant.backend.backend}
         document = {**about, **placed(record, lab.source)}
-    print(json.dumps(document, indent=2) if arguments.json else render(document))
+    console.output(json.dumps(document, indent=2) if arguments.json else render(document))
     return exits.OK
 
 

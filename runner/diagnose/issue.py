@@ -6,28 +6,27 @@ import argparse
 import contextlib
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner import exits
+from runner import console, exits, outputs
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.lab import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.rules import Check, Facts, ScriptRun, Tried
+from runner.engine import process, scratch
 from runner.engine.events import VariantFinished
 from runner.environments import find_environments
 from runner.exits import UsageError
 from runner.plan import TIMEOUT, Environment
 from runner.report.issue import Material, script_of, write
 from runner.report.picture import take
-from runner.report.text import one_line
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
 from runner.spec.versions import release_of
 from runner.spec.write import text as yaml_of
+from runner.text import one_line
 from runner.verdict import explains
 
 FRESH = 2
@@ -50,15 +49,15 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     environments = sorted(find_environments(arguments.python), key=lambda e: release_of(e.torch), reverse=True)
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as labs:
         stack.callback(progress.end)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runner-issue-")))
+        folder = stack.enter_context(scratch.folder())
         lab = labs.enter_context(_lab(arguments, environments[0], variant))
         progress.say(f"running it with torch {lab.environment.torch}")
         event = lab.verdict()
         if known is not None:
             matches = similar.search(similar.mark_of(variant, event.findings), known)
             progress.end()
-            # Never into the report.
-            print(similar.table(matches), file=sys.stdout if arguments.output else sys.stderr)
+            say = console.output if arguments.output else console.message  # never into the report
+            say(similar.table(matches))
         if event.verdict not in ("FAIL", "ERROR"):
             return _refuse([_passes(event)], progress)
         _say_known(lab, event)
@@ -72,10 +71,10 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     if not all(one.met for one in checks):
         return _refuse(checks, progress)
     if arguments.output:
-        Path(arguments.output).write_text(text, encoding="utf-8")
-        print(f"wrote {arguments.output}; upstream likes a trace beside it: `runner debug` makes one", file=sys.stderr)
+        outputs.write("--output", arguments.output, text)
+        console.message(f"wrote {arguments.output}; upstream likes a trace beside it: `runner debug` makes one")
     else:
-        print(text, end="")
+        console.output(text, end="")
     return exits.OK
 
 
@@ -98,9 +97,9 @@ def _refuse(checks: Sequence[Check], progress: Progress) -> int:
     """Print what is not met, why, and what to do."""
     progress.end()
     unmet = [one for one in checks if not one.met]
-    print(f"no report: {len(unmet)} of {len(checks)} rules for reports not met", file=sys.stderr)
+    console.message(f"no report: {len(unmet)} of {len(checks)} rules for reports not met")
     for one in unmet:
-        print(f"  not met: {one.rule}\n    why:   {one_line(one.fact, 500)}\n    to do: {one.advice}", file=sys.stderr)
+        console.message(f"  not met: {one.rule}\n    why:   {one_line(one.fact, 500)}\n    to do: {one.advice}")
     return exits.FAILED
 
 
@@ -108,7 +107,7 @@ def _say_known(lab: Lab, event: VariantFinished) -> None:
     """Say where the ledger says that this has been reported."""
     for entry in lab.variant.case.known:
         if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in event.findings):
-            print(f"runner: the ledger says that this is reported: {entry.issue}", file=sys.stderr)
+            console.message(f"runner: the ledger says that this is reported: {entry.issue}")
 
 
 def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entry] | None:
@@ -193,12 +192,12 @@ def run_script(text: str, lab: Lab) -> ScriptRun:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
     if lab.paths:
         environment["PYTHONPATH"] = os.pathsep.join(lab.paths)
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
-        Path(folder, "repro.py").write_text(text, encoding="utf-8")
+    with scratch.folder() as folder:
+        (folder / "repro.py").write_text(text, encoding="utf-8")
         try:
-            done = subprocess.run(
-                [lab.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit, check=False,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            done = process.run_family(
+                [lab.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             return ScriptRun(1, f"{_text(error.stdout)}\nTimeout ({limit:g} s)")

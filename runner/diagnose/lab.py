@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from runner import console
 from runner.builder.source import Source, build
 from runner.diagnose import interpret
 from runner.diagnose.stages import below, locate
@@ -18,12 +19,13 @@ from runner.diagnostics import InputError
 from runner.engine.events import Event, Finding, VariantFinished
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
-from runner.environments import find_environments, worker_paths
+from runner.environments import checked_environments, worker_paths
 from runner.exits import UsageError
 from runner.plan import Environment, Planned, job, skip_reason, warmth
 from runner.session import Options, Session
 from runner.spec.limits import Limits
 from runner.spec.model import COMPILED_LAUNCH, LAUNCH, Variant
+from runner.text import in_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Lab:
             "paths": worker_paths(arguments),
             "limits": Limits.from_environment().with_overrides(arguments.limit),
         }
-        return Lab(variant, find_environments(arguments.python)[0], **{**settings, **changes})
+        return Lab(variant, checked_environments(arguments, [variant])[0], **{**settings, **changes})
 
     def __enter__(self) -> Lab:
         """The lab itself."""
@@ -251,14 +253,12 @@ class Progress:
         """Show ``text``; the same text again only moves the clock of a terminal."""
         if self._live:
             seconds = int(time.monotonic() - self._begun)
-            sys.stderr.write(f"\r\x1b[K[{seconds // 60}:{seconds % 60:02}] {text}"[:160])
-            sys.stderr.flush()
+            console.status(f"[{seconds // 60}:{seconds % 60:02}] {in_line(text)}"[:160])
         elif text != self._last:
-            print(text, file=sys.stderr, flush=True)
+            console.message(text)
         self._last = text
 
     def end(self) -> None:
         """Clear the line."""
         if self._live and self._last:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            console.status("")

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.diagnose.repro import imported
+from runner.quote import dotted_name, literal
+
 _MAIN = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 _SAVED = re.compile(r"save_dir=(['\"])(?P<folder>[^'\"\n]*)\1")
 _OURS = re.compile(
@@ -61,19 +64,19 @@ def standalone(
 
     def beside(found: re.Match[str]) -> str:
         inside = os.path.relpath(found["folder"], folder)
-        return f"save_dir=os.path.join(os.path.dirname(os.path.abspath(__file__)), {inside!r})"
+        return f"save_dir=os.path.join(os.path.dirname(os.path.abspath(__file__)), {literal(inside)})"
 
     text = _SAVED.sub(beside, _OURS.sub("", text))
     lines = ["import os"]
     if paths and (imports or ":" in backend["backend"]):
-        lines += ["import sys", *(f"sys.path.append({path!r})" for path in paths)]
-    lines += [f"import {name}" for name in imports]
-    known = f"backend={alias!r}"
+        lines += ["import sys", *(f"sys.path.append({literal(path)})" for path in paths)]
+    lines += [f"import {dotted_name(name)}" for name in imports]
+    known = f"backend={alias!r}"  # as torch writes it
     if known in text:
         register = _registration(backend, alias)
         lines += register
         if not register:
-            text = text.replace(known, f"backend={backend['backend']!r}")
+            text = text.replace(known, f"backend={literal(backend['backend'])}")
     place = _MAIN.search(text)
     at = place.start() if place else len(text)
     return f"{text[:at]}" + "\n".join(lines) + f"\n\n{text[at:]}"
@@ -85,10 +88,8 @@ def _registration(backend: Mapping[str, Any], alias: str) -> list[str]:
     more = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
     if not colon and (not more or backend["backend"] == "inductor"):
         return []
-    found = (
-        f"importlib.import_module({package!r}).{function}" if colon else f"torch._dynamo.lookup_backend({package!r})"
-    )
+    found = imported(package, function) if colon else f"torch._dynamo.lookup_backend({literal(package)})"
     if more:
-        found = f"functools.partial({found}, **{more!r})"
+        found = f"functools.partial({found}, **{literal(more)})"
     imports = ["import functools"] * bool(more) + ["import importlib"] * bool(colon)
-    return [*imports, f"torch._dynamo.register_backend({found}, name={alias!r})"]
+    return [*imports, f"torch._dynamo.register_backend({found}, name={literal(alias)})"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner import exits
+from runner import console, exits
 from runner.diagnose import interpret
 from runner.diagnose.lab import Lab, Progress, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
@@ -19,9 +18,10 @@ from runner.diagnostics import shown_path
 from runner.engine.events import VariantFinished
 from runner.engine.messages import Outcome
 from runner.exits import UsageError
-from runner.report.text import plural
+from runner.quote import operand, shell_word, shell_words
 from runner.runs import output_folder
 from runner.spec.model import Variant
+from runner.text import plural
 from runner.verdict import ranked
 
 ERRORS = frozenset({"compile-error", "runtime-error"})
@@ -96,7 +96,7 @@ def failure_of(finished: VariantFinished) -> Failure:
     if not finished.findings:
         reason = f": {finished.reason}" if finished.reason else ""
         raise UsageError(f"{finished.id} does not fail: {finished.verdict}{reason}")
-    instead = f"runner reduce {shlex.quote(finished.id)} shrinks it"
+    instead = f"runner reduce {shell_word(operand(finished.id))} shrinks it"
     order = ranked(finished.findings)
     found = next((f for f in order if f.oracle in ERRORS | VALUES | {"signal"}), None)
     if found is None:
@@ -155,10 +155,10 @@ class _Minifier:
             if launcher is not None and self._cut(attempt, launcher):
                 return self._confirm(attempt, launcher, asked=attempt.after == tries[0].after)
         self.progress.end()
-        print(f"{self.lab.variant.id}\nfails: {self.failure.text}\nno graph could be minified:")
+        console.output(f"{self.lab.variant.id}\nfails: {self.failure.text}\nno graph could be minified:")
         for note in dict.fromkeys(self.notes):
-            print(f"  {note}")
-        print(f"runner reduce {shlex.quote(self.lab.variant.id)} shrinks the case instead")
+            console.output(f"  {note}")
+        console.output(f"runner reduce {shell_word(operand(self.lab.variant.id))} shrinks the case instead")
         return exits.FAILED
 
     def _ask(self, step: str, attempt: Attempt, isolation: str = "fork", **more: Any) -> Outcome:
@@ -227,19 +227,19 @@ class _Minifier:
         self.progress.say("running repro.py in a fresh process")
         kind, detail = ended(self._ask("run", attempt, isolation="fresh", script=str(script)))
         self.progress.end()
-        print(f"{self.lab.variant.id}\nfails: {self.failure.text}")
+        console.output(f"{self.lab.variant.id}\nfails: {self.failure.text}")
         if not asked:
-            print("the graph after AOT does not show it; this is the one after Dynamo")
+            console.output("the graph after AOT does not show it; this is the one after Dynamo")
         for note in dict.fromkeys(self.notes):
-            print(f"note: {note}")
-        print(
+            console.output(f"note: {note}")
+        console.output(
             f"minified {attempt}: {plural(operators_of(whole), 'operator')} -> {plural(operators_of(text), 'operator')}\n"
         )
-        print(graph_of(text))
+        console.output(graph_of(text))
         again = kind == self.failure.kind
         how = f"fails alike: {detail}" if again else f"fails otherwise: {detail}" if kind else "does not fail"
-        print(f"\nrepro.py in a fresh process {how}")
-        print(f"run it: {shlex.quote(self.lab.environment.python)} {shlex.quote(shown_path(str(script)))}")
+        console.output(f"\nrepro.py in a fresh process {how}")
+        console.output(f"run it: {shell_words([self.lab.environment.python, operand(shown_path(str(script)))])}")
         return exits.OK if again else exits.FAILED
 
 

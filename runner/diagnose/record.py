@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 
-from runner import exits
+from runner import console, exits
 from runner.diagnose.lab import Lab, Progress, refuse_kernels, result_of
 from runner.diagnose.minify import summary
 from runner.diagnostics import shown_path
+from runner.quote import operand, shell_words
 from runner.runs import output_folder
 from runner.spec.model import Variant
 
@@ -29,20 +29,20 @@ def record(arguments: argparse.Namespace, variant: Variant) -> int:
         finally:
             progress.end()
     raised = found["raised"]
-    print(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
+    console.output(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
     for file in found["files"]:
-        print(f"recorded: {shown_path(file)}\nreplay it: {_command(arguments, file)}")
+        console.output(f"recorded: {shown_path(file)}\nreplay it: {_command(arguments, file)}")
     if not found["files"]:
-        print(
+        console.output(
             "nothing recorded: Dynamo records its own internal errors, not graph breaks and not what a backend raises"
         )
     return exits.OK if found["files"] else exits.FAILED
 
 
 def _command(arguments: argparse.Namespace, file: str) -> str:
-    words = ["runner", "replay", shown_path(file)]
+    words = ["runner", "replay", operand(shown_path(file))]
     for python in arguments.python[:1]:
         words += ["--python", python]
     for name in arguments.imports:
         words += ["--import", name]
-    return shlex.join(words)
+    return shell_words(words)

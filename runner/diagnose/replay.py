@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from runner import exits
+from runner import console, exits
 from runner.diagnose.lab import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
@@ -30,9 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         progress.end()
     if raised is None:
-        print(f"{arguments.file}: Dynamo comes to the end of the frame without an error")
+        console.output(f"{arguments.file}: Dynamo comes to the end of the frame without an error")
         return exits.OK
-    print(f"{arguments.file}: Dynamo raises {raised['type']}\n\n{str(raised['message']).strip()}")
+    console.output(f"{arguments.file}: Dynamo raises {raised['type']}\n\n{str(raised['message']).strip()}")
     return exits.FAILED
 
 

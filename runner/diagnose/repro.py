@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder.launchers import FUTURE
-from runner.builder.render import literal
-from runner.builder.source import Source, build
+from runner.builder.source import Source, build, placed
 from runner.diagnose.policies import EMULATE_CASTS, low_precision
 from runner.diagnose.stages import stage_of
 from runner.engine.messages import Job
 from runner.plan import TIMEOUT, Environment, Planned, job, variables_of
+from runner.quote import decimal, integer, literal, torch_flag, torch_name
 from runner.spec.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
 from runner.spec.values import is_name
 
@@ -41,11 +41,19 @@ _ERRORS = {"compile-error", "runtime-error"}
 
 
 def script(variant: Variant) -> str:
-    """The text of the script: the source that workers run, the variant's settings, and a ``main``."""
+    """The text of the script: the source that workers run, the variant's settings, and a ``main``.
+
+    Raises InputError for a value that has no place in Python text.
+    """
+    with placed(variant.case):
+        return _script(variant)
+
+
+def _script(variant: Variant) -> str:
     text = build(variant).text
     made = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()))
     own = variant.case.module is not None
-    if "\nCALLS = [" not in text:
+    if not (re.search(r"^CALLS = \[", text, re.MULTILINE) if own else variant.case.calls):
         text += "\n\nCALLS = [make_inputs]\n"
     template = (Path(__file__).parent.parent / "worker" / "repro_main.py").read_text(encoding="utf-8")
     imports, body = template.split(_MARK, 1)[1].strip("\n").split(_GAP, 1)
@@ -78,19 +86,19 @@ def settings(made: Job) -> dict[str, str]:
     budgets = {name: (oracle, made.expect[name]) for name, oracle in oracles.items() if made.expect[name] is not None}
     return {
         "BACKEND": _backend(backend),
-        "SEED": str(made.seed),
+        "SEED": integer(made.seed),
         "GRAD": literal(made.grad["mode"]),
-        "ORDER": str(made.grad["order"]),
-        "AUTOCAST": f"torch.{(made.autocast or '').removeprefix('torch.')}",
+        "ORDER": integer(made.grad["order"]),
+        "AUTOCAST": torch_name(str(made.autocast).removeprefix("torch.")) if made.autocast else "None",
         "DEVICE": literal(made.device),
-        "DTYPE": f"torch.{_float(made.dtype)}",
+        "DTYPE": torch_name(_float(made.dtype)),
         "EPSILON": literal(low_precision(made.source, made.dtype)),
-        "THREADS": str(made.threads),
+        "THREADS": integer(made.threads),
         "TOLERANCE": "{" + pairs + "}",
         "RAISES": literal(raises),
         "IGNORE": literal(ignored),
         "BUDGETS": literal({k: v for k, v in budgets.items() if v[0] not in made.ignore}),
-        "TIMEOUT": f"{made.timeout or TIMEOUT:g}",
+        "TIMEOUT": decimal(made.timeout or TIMEOUT),
     }
 
 
@@ -181,12 +189,15 @@ def _without_main(text: str) -> str:
 def _flags(config: Mapping[str, Any]) -> str:
     """The function that sets the case's flags, and ``fallback_random`` for all, as the run does."""
     flags = {"torch._inductor.config.fallback_random": True, **config}
-    return "\n".join(["def set_flags():", *(f"    {name} = {literal(value)}" for name, value in flags.items())])
+    lines = (f"    {torch_flag(name)} = {literal(value)}" for name, value in flags.items())
+    return "\n".join(["def set_flags():", *lines])
 
 
 def _modules(made: Job) -> list[str]:
     """What the settings need and the template does not import: modules of flags, and importlib for a backend of one's own."""
-    found = {str(name).partition("config.")[0] + "config": None for name in made.config if "config." in name}
+    found = {
+        torch_flag(str(name).partition("config.")[0] + "config"): None for name in made.config if "config." in name
+    }
     own = ["importlib"] if ":" in str(made.backend["backend"]) else []
     return own + [module for module in found if not module.startswith(("torch._dynamo", "torch._inductor"))]
 
@@ -197,10 +208,15 @@ def _backend(arguments: dict[str, Any]) -> str:
     if not colon:
         return literal(arguments)
     rest = {key: value for key, value in arguments.items() if key != "backend"}
-    found = f"importlib.import_module({literal(package)})"
+    return f'{{"backend": {imported(package, function)}, **{literal(rest)}}}'
+
+
+def imported(package: str, function: str) -> str:
+    """The expression that imports a function, perhaps of a class, from a package."""
+    text = f"importlib.import_module({literal(package)})"
     for part in function.split("."):
-        found = f"{found}.{part}" if is_name(part, frozenset()) else f"getattr({found}, {literal(part)})"
-    return f'{{"backend": {found}, **{literal(rest)}}}'
+        text = f"{text}.{part}" if is_name(part, frozenset()) else f"getattr({text}, {literal(part)})"
+    return text
 
 
 def _float(dtype: str) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
-from runner import exits
+from runner import console, exits
 from runner.diagnose.repro import script
+from runner.engine import process, scratch
 from runner.environments import find_environments
 from runner.exits import UsageError
 from runner.spec.model import Variant
@@ -39,14 +37,16 @@ def run(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     python = find_environments(arguments.python)[0].python
     # From a cache one block serves many tensors, and what lies beyond one of them would be another's.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
-        path = Path(folder, "case.py")
+    with scratch.folder() as folder:
+        path = folder / "case.py"
         path.write_text(script(variant), encoding="utf-8")
         command = [tool, "--tool", arguments.tool, "--error-exitcode", str(_FOUND), python, str(path)]
-        print(f"{variant.id}: compute-sanitizer --tool {arguments.tool}", flush=True)
-        code = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL).returncode
+        console.output(f"{variant.id}: compute-sanitizer --tool {arguments.tool}")
+        code = process.run_family(command, env=environment).returncode
     if code == 0:
-        print(f"{arguments.tool} found nothing")
+        console.output(f"{arguments.tool} found nothing")
         return exits.OK
-    print(f"{arguments.tool} found something" if code == _FOUND else f"the script ended with exit status {code}")
+    console.output(
+        f"{arguments.tool} found something" if code == _FOUND else f"the script ended with exit status {code}"
+    )
     return exits.FAILED

@@ -25,11 +25,11 @@ from tabulate import tabulate
 from runner.diagnostics import shown_path
 from runner.engine.events import Finding
 from runner.exits import NOTHING, UsageError
-from runner.report.text import one_line
 from runner.spec.limits import Limits
 from runner.spec.model import Variant
 from runner.spec.read import PathError, Reader
 from runner.spec.walk import all_steps
+from runner.text import one_line
 from runner.verdict import COMPILER_OWN, ranked
 
 SHOWN = 10
@@ -139,7 +139,7 @@ def entries(paths: Sequence[str], limits: Limits | None = None) -> Iterator[Entr
     if not files:
         return
     try:
-        suites = Reader(limits or Limits()).files(files)
+        suites = Reader(limits or Limits(), any_device=True).files(files)
     except PathError as error:
         raise UsageError(f"--similar: {error}") from None
     seen = set()

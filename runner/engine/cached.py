@@ -2,7 +2,7 @@
 
 An answer is found under a hash of everything that can change it: the job, without what names or limits it, and the
 facts of its interpreter (``fingerprint.py``). What anything else may have decided is never kept. A cache that cannot be
-read or written makes a run slower, never different. What a stored answer would make red is asked again by the session,
+read or written makes a run slower, never different; an answer counts only with this user's signature. What a stored answer would make red is asked again by the session,
 so that no failure is ever an old one; a failure that the ledger knows may be.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import hmac
 import json
 import os
 import re
@@ -21,8 +22,9 @@ from typing import Any, Protocol
 
 from runner.engine.fingerprint import Facts
 from runner.engine.messages import ISOLATION, Job, Outcome
+from runner.engine.signing import NoKey, signed
 
-VERSION = 1
+VERSION = 2
 """Of the files. Another one is a miss."""
 
 SIZE = 512 << 20
@@ -178,8 +180,8 @@ class CachedEngine:
             try:
                 write(self._path(asked, job.isolation), self.run, kept)
                 self.stored += 1
-            except OSError as error:
-                self.problem = f"results cannot be kept in {self.folder} ({error.strerror or error})"
+            except (OSError, NoKey) as error:
+                self.problem = f"results cannot be kept in {self.folder} ({getattr(error, 'strerror', None) or error})"
 
     def _path(self, asked: str, isolation: str) -> Path:
         digest = hashlib.sha256(f"{asked} {isolation}".encode()).hexdigest()
@@ -236,9 +238,10 @@ def _answer(outcome: Outcome) -> _Answer:
 
 
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
-    """Store an answer, whole or not at all. Raises OSError."""
+    """Store an answer, whole or not at all. Raises OSError, and NoKey where nothing can be signed."""
     body = json.dumps(outcome, sort_keys=True, default=repr)
-    entry = json.dumps({"version": VERSION, "run": run, "sum": _sum(run, body), "outcome": body})
+    signature = signed("result", path.name, run, body)
+    entry = json.dumps({"version": VERSION, "run": run, "signature": signature, "outcome": body})
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
@@ -252,19 +255,18 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """A stored answer: ``run`` and ``outcome``. None where there is none, or none that can be trusted."""
+    """A stored answer: ``run`` and ``outcome``. None where there is none that this user stored here: the signature says so."""
     try:
-        entry = json.loads(path.read_bytes())
-        if entry["version"] != VERSION or entry["sum"] != _sum(entry["run"], entry["outcome"]):
+        if not path.is_file() or path.stat().st_size > SIZE:  # a pipe would hold up the run
             return None
-        return {"run": entry["run"], "outcome": json.loads(entry["outcome"])}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        entry = json.loads(path.read_bytes())
+        run, body = entry["run"], entry["outcome"]
+        signature = signed("result", path.name, run, body)
+        if entry["version"] != VERSION or not hmac.compare_digest(signature, entry["signature"]):
+            return None
+        return {"run": run, "outcome": json.loads(body)}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, NoKey):
         return None
-
-
-def _sum(run: str, body: str) -> str:
-    """So that half a file, or one that a disk has spoiled, is none."""
-    return hashlib.sha256(f"{run}\n{body}".encode(errors="surrogatepass")).hexdigest()
 
 
 def evict(folder: Path, size: int) -> None:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 import selectors
-import shutil
 import socket
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +14,6 @@ MAX_LINE = 64 << 20
 """Bytes of one message at which a connection is given up."""
 
 _SOCKET = "control"
-_PREFIX = "torch-spec-runner-"
 
 
 class Channel:
@@ -125,26 +119,3 @@ class Connections:
             self._selector.unregister(key.fileobj)
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
-
-
-def socket_folder() -> Path:
-    """A new folder, ours alone, whose path is short enough for a Unix socket (107 bytes).
-
-    Raises:
-        OSError: no temporary folder can be made.
-    """
-    base = tempfile.gettempdir()
-    if len(os.fsencode(base)) > 70:
-        base = "/tmp"
-    _remove_stale_folders(Path(base))
-    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-
-
-def _remove_stale_folders(base: Path) -> None:
-    """Remove what engines killed by SIGKILL could not: folders of ours, an hour old, on whose socket nobody listens."""
-    for address in base.glob(f"{_PREFIX}*/{_SOCKET}"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
-            about = address.stat()
-            old = about.st_uid == os.getuid() and time.time() - about.st_mtime > 3600
-            if old and asking.connect_ex(str(address)) == errno.ECONNREFUSED:
-                shutil.rmtree(address.parent, ignore_errors=True)

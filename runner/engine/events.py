@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.engine.schema import Unfit, event_checks
+
 GREEN = ("PASS", "XFAIL", "SKIP")
 """Verdicts that leave the exit code at 0. NOT-RUN is neither green nor red: a run that stops early says so itself."""
 
@@ -59,6 +61,8 @@ class RunStarted:
     planned: int = 0  # how many variants are announced next
     total: int = 0  # how many all shards together announce; 0 where nobody counted
     engine: str = "local"
+    schema: int = 1  # the version of ``schema/events.schema.json`` that the log fits
+    signature: str = ""  # by which this user on this machine knows the command line as his own
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +204,25 @@ def _plain(value: Event | Finding) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Event | None:
-    """The event of a journal line; None for a kind this version does not know. Unknown keys are dropped."""
-    cls = _CLASSES.get(data.get("event", ""))
+    """The event of a journal line; None for a kind this version does not know. Unknown keys are dropped.
+
+    Raises:
+        Unfit: the line is no event of the published schema.
+    """
+    kind = data.get("event") if type(data) is dict else None
+    if type(kind) is not str:
+        raise Unfit("expected a mapping with a text under event")
+    cls = _CLASSES.get(kind)
     if cls is None:
         return None
-    values = {key: _frozen(data[key]) for key in _FIELDS[cls] if key in data}
+    event_checks()[kind](data)
+    values: dict[str, Any] = {}
+    for key in _FIELDS[cls]:
+        if key in data:
+            value = data[key]
+            if type(value) is str:  # a long journal says the same ids, files and versions again and again
+                value = sys.intern(value)
+            values[key] = tuple(value) if type(value) is list else value
     if cls is VariantFinished:
         values["findings"] = tuple(_finding(f) for f in data.get("findings", ()))
     return cls(**values)  # type: ignore[no-any-return]
@@ -212,9 +230,3 @@ def from_json(data: Mapping[str, Any]) -> Event | None:
 
 def _finding(data: Mapping[str, Any]) -> Finding:
     return Finding(**{key: data[key] for key in _FIELDS[Finding] if key in data})
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, str):  # a long journal says the same ids, files and versions again and again
-        return sys.intern(value)
-    return tuple(value) if isinstance(value, list) else value

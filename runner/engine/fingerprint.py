@@ -95,6 +95,7 @@ print(json.dumps({
 KEYED = (
     "CC", "CI", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
     "CUDA_VISIBLE_DEVICES", "CXX", "C_INCLUDE_PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
+    "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 """Variables that may change an outcome and do nothing else: their values are part of the digest. So is PYTHON*."""
 

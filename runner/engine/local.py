@@ -16,16 +16,16 @@ import contextlib
 import math
 import os
 import re
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from runner.engine import leases, process
+from runner import interrupts
+from runner.engine import leases, process, scratch
 from runner.engine.children import Child, Task
-from runner.engine.connections import Channel, Connections, socket_folder
+from runner.engine.connections import Channel, Connections
 from runner.engine.memory import machine_memory
 from runner.engine.messages import Job, Outcome
 from runner.engine.schedule import next_start
@@ -66,6 +66,7 @@ class LocalEngine:
 
         Raises:
             ValueError: ``kernel_cache`` is something else.
+            UsageError: no temporary folder can be made.
         """
         self._environments = dict(environments)
         if kernel_cache not in KERNEL_CACHES:
@@ -76,7 +77,9 @@ class LocalEngine:
         self._environ = dict(environ or {})
         # Never less than a compile needs: with many slots, or where memory grows on demand, the share would be tiny.
         self._default_memory = max(machine_memory() * 8 // 10 // self._slots, 2 << 30)
-        self._folder = socket_folder()
+        self._folder = scratch.make()
+        self._work = self._folder / "work"
+        self._work.mkdir()
         self._kernels = self._folder / "kernels" if kernel_cache == "private" else None
         self._logs = self._folder
         if log_folder is not None:
@@ -159,18 +162,22 @@ class LocalEngine:
         return [job for server in self._servers.values() for job in server.cancel()]
 
     def close(self) -> None:
-        """End every process that the engine started, and remove its temporary folder. Can be called twice."""
-        if self._closed:
-            return
-        self._closed = True
-        self.cancel_all()
-        for server in self._servers.values():
-            if server.channel is not None:
-                server.channel.close()  # a server that is up ends its children, then itself
-        for server in self._servers.values():
-            server.end(2.0 if server.hello else 0.0)
-        self._connections.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """End every process that the engine started, and remove its temporary folder. Can be called twice.
+
+        A signal that comes meanwhile raises KeyboardInterrupt only when all is gone.
+        """
+        with interrupts.held():
+            if self._closed:
+                return
+            self._closed = True
+            self.cancel_all()
+            for server in self._servers.values():
+                if server.channel is not None:
+                    server.channel.close()  # a server that is up ends its children, then itself
+            for server in self._servers.values():
+                server.end(2.0 if server.hello else 0.0)
+            self._connections.close()
+            scratch.remove(self._folder)
 
     # Jobs find their servers.
 
@@ -183,7 +190,7 @@ class LocalEngine:
             warm = "import"  # what is compiled under other settings is of no use
         key = (job.environment, accelerated, warm, tuple(sorted(job.variables.items())))
         if key not in self._servers:
-            environ = {**self._environ, **job.variables}
+            environ = {scratch.VARIABLE: str(self._work), **self._environ, **job.variables}
             if not accelerated:
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
                 # opened fails in its children. And a verdict about the CPU must not depend on the GPU beside it.

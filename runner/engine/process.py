@@ -10,9 +10,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from runner import interrupts
+from runner.engine import kin, scratch
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
 """Environment variable by which tests name another function that runs jobs (see ``runner/worker/child.py``)."""
@@ -29,6 +33,33 @@ except importlib.metadata.PackageNotFoundError:
     pass
 print(json.dumps(found))
 """
+
+_INSTALLED = """
+import difflib, importlib.metadata, importlib.util, json, pkgutil, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+group, modules, folders = json.loads(sys.argv[1])
+sys.path += folders
+points = importlib.metadata.entry_points()
+points = points.select(group=group) if hasattr(points, "select") else points.get(group, ())
+missing = {}
+for module in modules:
+    try:
+        there = module in sys.modules or importlib.util.find_spec(module) is not None
+    except ValueError:
+        there = True
+    if not there:
+        names = sorted({found.name for found in pkgutil.iter_modules()} | set(sys.builtin_module_names))
+        missing[module] = (difflib.get_close_matches(module, names, n=1) or [""])[0]
+print(json.dumps([sorted({point.name for point in points}), missing]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """``backends`` are names of entry points; ``missing`` maps a module that is not there to the nearest name, or to an empty one."""
+
+    backends: tuple[str, ...]
+    missing: Mapping[str, str]
 
 
 def find_python(python: str) -> str | None:
@@ -48,13 +79,7 @@ def probe(python: str) -> dict[str, str]:
         there = os.path.exists(os.path.expanduser(python))
         return {"error": f"{python} is not an executable file" if there else f"{python}: no such Python interpreter"}
     try:
-        # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
-        for _ in range(2):
-            done = subprocess.run(
-                [path, "-c", _PROBE], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60
-            )
-            if done.returncode != -signal.SIGKILL:
-                break  # else somebody or the kernel did that, which says nothing of the interpreter
+        done = _answer(path, _PROBE)
     except subprocess.TimeoutExpired:
         return {"error": f"{python} did not answer within 60 s"}
     except OSError as error:
@@ -68,6 +93,36 @@ def probe(python: str) -> dict[str, str]:
     if "build" not in found:
         return {"error": f"{python} (Python {found.get('python')}) has no torch: {path} -m pip install torch"}
     return {"torch": found["build"].partition("+")[0], **found}
+
+
+def inspect_packages(python: str, group: str, modules: Sequence[str], folders: Sequence[str] = ()) -> Packages:
+    """Ask an interpreter which entry points of ``group`` it has, and which of ``modules`` are not there; nothing is imported.
+
+    Args:
+        modules: first names only, such as ``a`` of ``a.b``: to look further, ``a`` would be imported.
+        folders: at the end of its path, as for a worker.
+
+    Raises:
+        OSError: the interpreter cannot be started, or gives no answer.
+    """
+    try:
+        answer = _answer(find_python(python) or python, _INSTALLED, json.dumps([group, [*modules], [*folders]]))
+        backends, missing = json.loads(answer.stdout)
+        return Packages(tuple(map(str, backends)), {str(key): str(value) for key, value in missing.items()})
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise OSError(f"{python} does not say which packages it has: {error}") from error
+
+
+def _answer(path: str, script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """What a script prints; asked once more where the process was killed, which says nothing of the interpreter."""
+    for _ in range(2):
+        # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
+        process = subprocess.run(
+            [path, "-c", script, *words], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60
+        )
+        if process.returncode != -signal.SIGKILL:
+            break
+    return process
 
 
 def worker_environment(python: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -100,7 +155,7 @@ def _cache_folder(python: str) -> str:
                     return folder
         except OSError:
             continue  # a read-only home, a full disk
-    return tempfile.mkdtemp(prefix="torch-spec-runner-")
+    return str(scratch.make())
 
 
 def start_worker(
@@ -128,6 +183,28 @@ def start_worker(
             env=worker_environment(python, environ),
             start_new_session=True,
         )
+
+
+def run_family(
+    command: Sequence[str], *, timeout: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """``subprocess.run`` that leaves nobody: whatever ends the wait ends the process with all that it has started.
+
+    Raises:
+        subprocess.TimeoutExpired: with what it has written to a pipe.
+        OSError: it cannot be started.
+    """
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options) as child:
+        try:
+            output, _ = child.communicate(timeout=timeout)
+        except BaseException as error:
+            with interrupts.held():
+                kin.end_family(child.pid)
+                output, _ = child.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                error.output = output
+            raise
+    return subprocess.CompletedProcess(command, child.returncode, output)
 
 
 def tail(path: str | Path, size: int = 4096) -> str:

@@ -10,18 +10,17 @@ import argparse
 import dataclasses
 import json
 import os
-import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner import exits
+from runner import console, exits
 from runner.diagnose.lab import Lab, Progress
 from runner.diagnose.repro import script
 from runner.diagnose.signature import Signature
 from runner.diagnostics import shown_path
 from runner.exits import UsageError
+from runner.quote import operand, shell_words
 from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
 from runner.reduce.search import Found
 from runner.reduce.state import Size
@@ -44,8 +43,8 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
         with Lab.of(arguments, variant) as lab, Journal(folder, variant, arguments.resume) as journal:
             if journal.done:
                 progress.end()
-                print((folder / CASE).read_text(encoding="utf-8"))
-                print(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
+                console.output((folder / CASE).read_text(encoding="utf-8"))
+                console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exits.OK
             reduced = reduce_variant(
                 lab, budget=arguments.budget, tick=progress.say, folder=folder, memory=journal.memory
@@ -55,11 +54,11 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
     finally:
         progress.end()
         (folder / f"candidate{SPEC}").unlink(missing_ok=True)
-    print(reduced.text)
-    print(summary(reduced))
+    console.output(reduced.text)
+    console.output(summary(reduced))
     for note in reduced.notes:
-        print(f"note: {note}")
-    print(f"signature: {reduced.signature}")
+        console.output(f"note: {note}")
+    console.output(f"signature: {reduced.signature}")
     _print_commands(folder, reduced, arguments)
     return exits.INTERRUPTED if reduced.interrupted else exits.OK
 
@@ -88,7 +87,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
         if arguments.resume:
             raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
         folder = output_folder(None, "reduced")
-        print(f"runner: writing to {shown_path(str(folder))}", file=sys.stderr)
+        console.message(f"runner: writing to {shown_path(str(folder))}")
         return folder
     folder = Path(arguments.output)
     if arguments.resume and not (folder / HEAD).is_file():
@@ -161,7 +160,7 @@ class Journal:
         known = {"text": digest(text), "signature": dataclasses.asdict(signature)}
         if self.memory.best is not None and any(self.head.get(key) != value for key, value in known.items()):
             # Another case or another failure by that name: what was tried says nothing about it.
-            print("runner: the case has changed since; beginning anew", file=sys.stderr)
+            console.message("runner: the case has changed since; beginning anew")
             self.memory.best = None
             self.memory.tried.clear()
         self.head |= known
@@ -204,10 +203,10 @@ def _lines(path: Path) -> list[Mapping[str, Any]]:
 
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
     case = reduced.variant.case
-    words = ["runner", "run", shown_path(str(folder / CASE)), "--backend", reduced.variant.backend.backend]
+    words = ["runner", "run", operand(shown_path(str(folder / CASE))), "--backend", reduced.variant.backend.backend]
     for name in arguments.imports:
         words += ["--import", name]
     words += ["--allow-python"] if case.module is not None or case.kernels else []
-    print(f"case:      {shlex.join(words)}")
-    print(f"script:    python {shlex.quote(shown_path(str(folder / SCRIPT)))}")
-    print(f"steps:     {shown_path(str(folder / STEPS))}")
+    console.output(f"case:      {shell_words(words)}")
+    console.output(f"script:    {shell_words(['python', operand(shown_path(str(folder / SCRIPT)))])}")
+    console.output(f"steps:     {shown_path(str(folder / STEPS))}")

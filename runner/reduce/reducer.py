@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from runner.builder.source import Source
 from runner.diagnose.lab import Lab
 from runner.diagnose.signature import Signature, signature_of
 from runner.diagnostics import InputError, Span
+from runner.engine import scratch
 from runner.engine.events import RED, Finding, VariantFinished
 from runner.exits import UsageError
 from runner.reduce import passes, shrink
@@ -129,7 +129,7 @@ def reduce_variant(
     failure = failing(lab)
     with contextlib.ExitStack() as stack:
         if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runner-reduce-")))
+            folder = stack.enter_context(scratch.folder())
         return _Reduction(lab, failure, folder, began, budget, tick, memory or Memory()).run()
 
 
@@ -303,7 +303,7 @@ class _Tried(dict[str, bool]):
 
 def read_case(path: Path, backend: Backend, lab: Lab) -> tuple[Variant, Source] | None:
     """The only variant of a file, and its source; None where the file has an error."""
-    reader = Reader(lab.limits)
+    reader = Reader(lab.limits, any_device=bool(lab.imports))
     cases = reader.spec(path, None)
     if len(cases) != 1 or any(found.severity == "error" for found in reader.problems):
         return None

@@ -5,21 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from runner.builder.source import build
+from runner.builder.source import build, placed
 from runner.diagnostics import shown_path
 from runner.plan import THREADS, TIMEOUT
+from runner.quote import comment, decimal
 from runner.spec.model import Known, Variant
 
 
 def describe(variant: Variant, others: Sequence[Variant] = ()) -> str:
-    """Facts as comments, then the source, so that the whole is Python."""
+    """Facts as comments, one line each, then the source, so that the whole is Python.
+
+    Raises InputError for a value that has no place in Python text.
+    """
+    with placed(variant.case):
+        return _described(variant, others)
+
+
+def _described(variant: Variant, others: Sequence[Variant]) -> str:
     case = variant.case
     source = build(variant)
     facts = {
         "id": variant.id,
         "declared": f"{shown_path(case.file)}:{case.span.line}",
-        "tags": " ".join(case.tags),
-        "links": " ".join(case.links),
+        "tags": " ".join(map(str, case.tags)),
+        "links": " ".join(map(str, case.links)),
         "backend": _given(variant.backend),
         "params": ", ".join(f"{k}={v}" for k, v in variant.params.items()),
         "dtype, device": f"{variant.dtype}, {variant.device}",
@@ -31,13 +40,13 @@ def describe(variant: Variant, others: Sequence[Variant] = ()) -> str:
         "requires": _given(case.requires),
         "tolerance": _given(case.tolerance),
         "ignore": "; ".join(f"{k}: {v}" for k, v in case.ignore.items()),
-        "limits": f"{case.timeout or TIMEOUT:g} s" + (f", {case.memory >> 20} MiB" if case.memory else ""),
+        "limits": f"{decimal(case.timeout or TIMEOUT)} s" + (f", {case.memory >> 20} MiB" if case.memory else ""),
     }
-    lines = [f"# {name + ':':<15} {value}" for name, value in facts.items() if value]
-    lines += [f"# {'known:':<15} {_ledger(entry)}" for entry in case.known]
-    lines += [f"# {'also:':<15} {other.id}" for other in others[:20]]
-    lines += [f"#                 and {len(others) - 20} more"] if len(others) > 20 else []
-    return "\n".join([*lines, "", source.text.rstrip()])
+    pairs = [(f"{name}:", value) for name, value in facts.items() if value]
+    pairs += [("known:", _ledger(entry)) for entry in case.known]
+    pairs += [("also:", other.id) for other in others[:20]]
+    pairs += [("", f"and {len(others) - 20} more")] if len(others) > 20 else []
+    return "\n".join([*(comment(f"{name:<15} {value}") for name, value in pairs), "", source.text.rstrip()])
 
 
 def _given(thing: object) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.engine.events import Finding
+from runner.quote import operand, shell_word
 from runner.report.failure import layout
-from runner.report.text import duration, head_lines, indent, one_line, plural
 from runner.spec.model import LAUNCH
+from runner.text import duration, head_lines, indent, one_line, plural
 
 _COMMANDS = (
     ("reduce", "the smallest case that fails alike"),
@@ -22,11 +22,11 @@ _ERROR = 6  # lines of an exception's message
 _WIDTH = 100  # of a detail or a setting
 
 
-def render(diagnosis: Diagnosis, words: Sequence[str] = ()) -> str:
+def render(diagnosis: Diagnosis, words: str = "") -> str:
     """The text, without a newline at its end.
 
     Args:
-        words: what a further command about the variant must be told; its id if empty.
+        words: what a further command about the variant must be told, as words of a shell; its id if empty.
     """
     lines = [f"{diagnosis.verdict} {one_line(diagnosis.id)} on torch {diagnosis.torch}"]
     if diagnosis.signature is None:
@@ -35,8 +35,8 @@ def render(diagnosis: Diagnosis, words: Sequence[str] = ()) -> str:
     lines += ["", "to blame", f"  {blame(diagnosis)}"]
     if diagnosis.ablations:
         lines += ["", "under one changed setting", *_table(diagnosis.ablations)]
-    told = shlex.join(words or [diagnosis.id])
-    commands = [(f"runner {name} {told}", why) for name, why in serving(diagnosis, _COMMANDS)]
+    words = words or shell_word(operand(diagnosis.id))
+    commands = [(f"runner {name} {words}", why) for name, why in serving(diagnosis, _COMMANDS)]
     lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in commands)]
     return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runner.diagnose.stages import in_order
-from runner.diagnostics import Span, caret, source_line
+from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.engine.events import Finding, VariantFinished
-from runner.report.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, shown_file, tail_lines
+from runner.quote import command_words
+from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, tail_lines
 
 Source = Callable[[str, int], str]
 """How a line of a file is read: (path, line number) to its text, empty when it cannot be had."""
@@ -65,7 +66,7 @@ def location(place: Span, source: Source = source_line) -> list[str]:
         start = max(place.column - 1, 0)
         # A place is a point; underline from there to the end of the word, so that the eye finds it.
         word = len(text[start:].split(" ", 1)[0].rstrip(":,")) if start >= width else 1
-        lines += caret(Span(place.file, place.line, place.column, max(word, 1)), clean(text))
+        lines += caret(Span(place.file, place.line, place.column, max(word, 1)), text)
     return lines
 
 
@@ -93,9 +94,9 @@ def render_failure(event: VariantFinished, source: Source = source_line) -> str:
         lines += ["  stack", *indent(head_lines(event.stack, _STACK), 4)]
     if event.output.strip():
         lines += ["  last output", *indent(tail_lines(event.output, _OUTPUT), 4)]
-    if event.repro:
+    if command_words(event.repro):  # else a log holds something that is not to be pasted into a shell
         # Never cut: a command that lost its end is worse than a long line.
-        lines.append(f"  reproduce: {' '.join(clean(event.repro).split())}")
+        lines.append(f"  reproduce: {event.repro}")
     return "\n".join(lines)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.engine.events import Finding
+from runner.quote import operand, shell_word
 from runner.report.diagnosis import ordinal, serving
 from runner.report.failure import layout, number
 from runner.report.picture import bars, heat_map
 from runner.report.templates import template
-from runner.report.text import cap, clean, duration, in_line, one_line, visible
+from runner.text import cap, clean, duration, in_line, one_line, visible
 
 _TRACE = 16 * 1024  # bytes of a trace that a page shows
 
@@ -49,7 +49,7 @@ def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
         bars=bars(drawn["histogram"]) if drawn and drawn["histogram"] else [],
         worst=_worst(drawn) if drawn else None,
         commands=[
-            (f"runner {name} {shlex.quote(in_line(diagnosis.id))}", why) for name, why in serving(diagnosis, _COMMANDS)
+            (f"runner {name} {shell_word(operand(diagnosis.id))}", why) for name, why in serving(diagnosis, _COMMANDS)
         ],
     )
     return visible(text)  # names that nothing above has cleaned may hold half a character

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +15,20 @@ from runner.diagnose.rules import Check, Facts, check
 from runner.diagnose.similar import Match
 from runner.diagnose.stages import LADDER
 from runner.plan import pinned
+from runner.quote import (
+    literal,
+    markdown_address,
+    markdown_cell,
+    markdown_code,
+    markdown_fence,
+    markdown_text,
+    torch_flag,
+)
 from runner.report.failure import layout, number
 from runner.report.templates import template
-from runner.report.text import cap, clean, one_line
 from runner.spec.model import Variant
 from runner.spec.walk import all_steps
+from runner.text import cap, clean, one_line
 from runner.verdict import ranked
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
@@ -54,22 +63,29 @@ class Material:
 
 def write(material: Material) -> tuple[str, list[Check]]:
     """The report and the rules, one by one. What the report may not hold is looked for in the report itself."""
-    draft = _render(material, check(material.facts))
+    code = script_of(material.facts.variant).rstrip()
+    draft = _render(material, check(material.facts), code)
     checks = check(replace(material.facts, text=draft))
-    return _render(material, checks), checks
+    return _render(material, checks, code), checks
 
 
-def _render(material: Material, checks: Sequence[Check]) -> str:
+def _render(material: Material, checks: Sequence[Check], code: str) -> str:
     facts = material.facts
     diagnosis, variant = facts.diagnosis, facts.variant
-    filters = {"line": lambda text: one_line(redact(str(text)), 600), "cell": _cell, "fence": _fence}
+    filters = {
+        "line": lambda text: markdown_text(one_line(redact(str(text)), 600)),
+        "cell": lambda value: markdown_text(_short(value)),
+        "code": lambda value: markdown_cell(_short(value)),
+        "address": markdown_address,
+        "fence": markdown_fence,
+    }
     return template("issue.md.j2", **filters).render(
-        title=title(facts),
+        title=title(facts, markdown_text),
         sentences=sentences(facts),
         variant=variant,
         diagnosis=diagnosis,
         source=_shown(facts),
-        script=script_of(variant).rstrip(),
+        script=code,
         yaml=material.yaml.rstrip(),
         steps=material.steps,
         ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), _said(told)) for stage, told in diagnosis.stages.items()],
@@ -92,10 +108,10 @@ def _shown(facts: Facts) -> str:
         "fullgraph": one.case.compile.fullgraph or one.backend.fullgraph or None,
         "mode": one.case.compile.mode or one.backend.mode,
     }
-    words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    words = ", ".join(f"{name}={literal(value)}" for name, value in given.items() if value is not None)
     flags = {**pinned(one.device), **one.config}
-    lines = [f"import {name.partition('config.')[0]}config" for name in flags if "config." in name]
-    lines = [*dict.fromkeys(lines), *(f"{name} = {value!r}" for name, value in flags.items())]
+    lines = [f"import {torch_flag(name.partition('config.')[0] + 'config')}" for name in flags if "config." in name]
+    lines = [*dict.fromkeys(lines), *(f"{torch_flag(name)} = {literal(value)}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]
     return "\n".join([text, "", "", *lines, f"print(torch.compile(model, {words})(*make_inputs()))"])
 
@@ -105,13 +121,13 @@ def script_of(variant: Variant) -> str:
     return re.sub(r'\nWritten from [^\n]*\n(?=""")', "", script(variant), count=1)
 
 
-def title(facts: Facts) -> str:
-    """``[inductor] F.relu: torch.compile gives wrong values``."""
+def title(facts: Facts, quote: Callable[[str], str] = str) -> str:
+    """``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
     signature = facts.diagnosis.signature
-    what = _WHAT.get(signature.oracle, f"fails ({signature.oracle})") if signature else "fails"
-    error = f" with {signature.error}" if signature and signature.error and signature.oracle != "signal" else ""
-    stage = f"[{signature.stage}] " if signature and signature.stage else ""
-    return f"{stage}{_named(facts.variant, 4)}: torch.compile {what}{error}"
+    what = _WHAT.get(signature.oracle, f"fails ({quote(signature.oracle)})") if signature else "fails"
+    error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
+    stage = f"[{quote(signature.stage)}] " if signature and signature.stage else ""
+    return f"{stage}{_named(facts.variant, 4, quote)}: torch.compile {what}{error}"
 
 
 def sentences(facts: Facts) -> str:
@@ -119,9 +135,11 @@ def sentences(facts: Facts) -> str:
     diagnosis, variant, finding = facts.diagnosis, facts.variant, facts.speaking
     signature = diagnosis.signature
     what = _WHAT.get(signature.oracle, f"fails ({signature.oracle})") if signature else "fails"
-    place = f" at {finding.path}" if finding and finding.path else ""
-    told = one_line(redact(finding.message), 400).rstrip(".") if finding else ""
-    first = f"`torch.compile(model, backend={variant.backend.backend!r})` {what} for a model of {_named(variant, 8, '`')} in {variant.dtype} on the {variant.device.upper()}{place}: {told}."  # fmt: skip
+    place = f" at {markdown_code(finding.path)}" if finding and finding.path else ""
+    told = markdown_text(one_line(redact(finding.message), 400).rstrip(".")) if finding else ""
+    call = markdown_code(f"torch.compile(model, backend={literal(variant.backend.backend)})")
+    where = f"in {markdown_text(variant.dtype)} on the {markdown_text(variant.device.upper())}{place}"
+    first = f"{call} {markdown_text(what)} for a model of {_named(variant, 8, markdown_code)} {where}: {told}."
     return f"{first} {_blame(diagnosis)}"
 
 
@@ -129,25 +147,29 @@ def _blame(diagnosis: Diagnosis) -> str:
     """The second sentence: the stage, the bisector's answer, and what makes it go away."""
     parts = []
     if diagnosis.stage:
-        parts.append(f"it first shows at the stage `{diagnosis.stage}`")
+        parts.append(f"it first shows at the stage {markdown_code(diagnosis.stage)}")
     culprit = diagnosis.culprit
     if culprit is not None:
-        told = [f"the subsystem `{culprit.subsystem}`"] if culprit.subsystem else [f"the backend `{culprit.backend}`"]
+        told = (
+            [f"the subsystem {markdown_code(culprit.subsystem)}"]
+            if culprit.subsystem
+            else [f"the backend {markdown_code(culprit.backend)}"]
+        )
         told += [f"application {culprit.number}"] if culprit.number is not None else []
-        told += [f"`{one_line(redact(culprit.name), 200)}`"] if culprit.name else []
+        told += [markdown_code(one_line(redact(culprit.name), 200))] if culprit.name else []
         parts.append(f"torch's `CompilerBisector` blames {', '.join(told)}")
-    gone = [f"`{row.setting}`" for row in diagnosis.ablations if row.outcome == "gone"]
+    gone = [markdown_code(row.setting) for row in diagnosis.ablations if row.outcome == "gone"]
     if gone:
         parts.append(f"it goes away with {' or '.join(gone)}")
     text = ", and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "What is to blame could not be told."
 
 
-def _named(variant: Variant, count: int, quote: str = "") -> str:
+def _named(variant: Variant, count: int, quote: Callable[[str], str] = str) -> str:
     """The operators of a variant, each once, in order."""
     names = list(dict.fromkeys(step.operator for step in all_steps(variant.case.chain))) or [variant.case.name]
     more = f" and {len(names) - count} more" if len(names) > count else ""
-    return ", ".join(f"{quote}{name}{quote}" for name in names[:count]) + more
+    return ", ".join(map(quote, names[:count])) + more
 
 
 def logs(facts: Facts) -> str:
@@ -189,13 +211,6 @@ def _said(told: object) -> str:
     return told if isinstance(told, str) else ", ".join(map(str, told))  # type: ignore[call-overload]
 
 
-def _cell(value: object) -> str:
-    """Text for a Markdown table."""
-    text = value if isinstance(value, str) else number(value)
-    return one_line(redact(text), 300).replace("|", "\\|").replace("`", "'")
-
-
-def _fence(text: str) -> str:
-    """Backticks for a block that holds ``text``: more than it has in a row."""
-    longest = max((len(found) for found in re.findall(r"`+", text)), default=0)
-    return "`" * max(3, longest + 1)
+def _short(value: object) -> str:
+    """Text for a table."""
+    return one_line(redact(value if isinstance(value, str) else number(value)), 300)

@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runner.diagnostics import source_line
+from runner.diagnostics import shown_file, source_line
 from runner.engine.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
 from runner.report.failure import Source, headline, render_failure
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
-from runner.report.text import cap, clean, in_line, one_line, seconds, shown_file
+from runner.text import cap, clean, in_line, one_line, seconds
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -284,6 +285,7 @@ class JUnitFile:
         on_problem: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.path = Path(path)
         self._model = _Model(dialect, _remembered(source_line))
         self._file = LiveFile(path, self._model.xml, on_problem, clock)
         self._plan_written = False

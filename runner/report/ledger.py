@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runner.diagnostics import shown_path
 from runner.ledger import RED_STATES, STATES, Entry
-from runner.report.text import in_line, one_line, plural
+from runner.text import in_line, one_line, plural
 
 _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)/?$")
 

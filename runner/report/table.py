@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from runner.engine.events import Event, RunStarted, VariantFinished, VariantPlanned
-from runner.report.text import in_line
+from runner.text import in_line
 
 NOT_RUN = "NOT-RUN"
 NOTHING = "-"  # this combination was never asked for
 _QUIET = ("PASS", "SKIP", NOT_RUN, NOTHING)  # what a long table leaves out
+
+_SPARSE = 10_000  # cells of a table that may all be empty
 
 Paint = Callable[[str, str], str]
 """(cell text, verdict) to the cell with colour."""
@@ -95,6 +97,12 @@ def render_table(
     parts = []
     for section in grid.sections:
         if section.rows:
+            cells = len(section.rows) * len(_columns(grid.columns, section))
+            if cells > _SPARSE + 50 * len(section.cells):
+                parts.append(
+                    f"{in_line(section.suite)}: the table is left out: {cells:,} cells, of which {len(section.cells):,} hold something"
+                )
+                continue
             text = _draw(grid.columns, section, width, paint)
             parts.append(f"{in_line(section.suite)}\n{text}" if titled else text)
     if shortened:
@@ -115,11 +123,16 @@ def _shorten(grid: Grid, limit: int) -> None:
         limit -= len(section.rows)
 
 
+def _columns(columns: Iterable[str], section: Section) -> list[str]:
+    """The columns of a section: a backend that only other suites ask for is none of them."""
+    present = {column for row, column in section.cells if row in section.rows}
+    return [column for column in columns if column in present]
+
+
 def _draw(columns: list[str], section: Section, width: int, paint: Paint | None) -> str:
     from tabulate import tabulate
 
-    # A backend that only other suites ask for is an empty column here.
-    columns = [column for column in columns if any((row, column) in section.cells for row in section.rows)]
+    columns = _columns(columns, section)
     cells = {
         column: [" ".join(section.cells.get((row, column), (NOTHING, ""))) for row in section.rows]
         for column in columns

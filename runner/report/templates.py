@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 def template(name: str, **filters: Callable[..., Any]) -> Template:
     """The template of that name in ``templates/``, with these filters. Markdown (``.md.j2``) is not escaped, all else is."""
+    environment = _environment(name)
+    environment.filters.update(filters)
+    return environment.get_template(name)
+
+
+@cache
+def _environment(name: str) -> Environment:
+    """One a template, because each has filters of its own; it keeps the template compiled."""
     markdown = name.endswith(".md.j2")
-    environment = Environment(
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=not markdown,
         undefined=StrictUndefined,
@@ -20,5 +29,3 @@ def template(name: str, **filters: Callable[..., Any]) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=markdown,
     )
-    environment.filters.update(filters)
-    return environment.get_template(name)

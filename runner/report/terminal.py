@@ -7,7 +7,7 @@ watches.
 from __future__ import annotations
 
 import os
-import shlex
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,10 @@ from runner.engine.events import (
     VariantFinished,
     VariantPlanned,
 )
+from runner.quote import operand, shell_word
 from runner.report.failure import headline, render_failure
 from runner.report.table import NOT_RUN, render_table, several_environments
-from runner.report.text import duration, in_line, one_line, plural, seconds
+from runner.text import duration, in_line, one_line, plural, seconds, visible
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -37,6 +38,8 @@ WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not r
 
 _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", NOT_RUN)
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
+_OWN = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
+"""Our own colours, which alone a terminal is to obey."""
 _SHOWN = 8  # running variants in the status line
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
 _BLOCKS = 500  # failures in full
@@ -84,7 +87,7 @@ class Reporter:
         self._environ = os.environ if environ is None else environ
         self._colour, self._live = modes(self._stream, self._environ)
         self._width = width  # None: as wide as the terminal is at that moment
-        self._reports = tuple(reports)
+        self.reports = reports  # those that are whole, when the run ends
         self._events: list[Event] = []  # what the table is made of
         self._finished: list[VariantFinished] = []
         self._started: RunStarted | None = None
@@ -96,6 +99,7 @@ class Reporter:
         self._said: dict[str, float] = {}  # running variant to when to speak of it again
         self._closed = False
         self._broken = False
+        self.problem = ""  # why what was printed is not whole; a reader that went away is none
         self._muted = False
 
     # --- events ----------------------------------------------------------------------------
@@ -108,7 +112,7 @@ class Reporter:
             self._several = several_environments(self._events)
             self._line(self._paint(in_line(self._banner(event)), "dim"))
         elif isinstance(event, RunResumed):
-            self._line(self._paint(f"run {event.run} goes on: {event.finished} verdicts stand already", "dim"))
+            self._line(self._paint(in_line(f"run {event.run} goes on: {event.finished} verdicts stand already"), "dim"))
         elif isinstance(event, VariantPlanned):
             self._planned += 1
             self._events.append(event)
@@ -122,7 +126,7 @@ class Reporter:
         elif isinstance(event, Notice):
             self._warnings += event.severity != "info"
             colour = "red" if event.severity == "error" else "yellow"
-            self._line(f"{self._paint(event.severity + ':', colour)} {one_line(event.message, 2000)}")
+            self._line(f"{self._paint(in_line(event.severity) + ':', colour)} {one_line(event.message, 2000)}")
         elif isinstance(event, RunFinished):
             self._stop_status()
             self._end(event)
@@ -140,7 +144,7 @@ class Reporter:
 
     def _result(self, event: VariantFinished) -> str:
         """``PASS [  1.23s] id``: a fixed shape, so that people can grep for it."""
-        verdict = self._paint(f"{event.verdict:>7}", colour_of(event.verdict))
+        verdict = self._paint(f"{in_line(event.verdict):>7}", colour_of(event.verdict))
         torch = f" torch {event.torch}" if self._several else ""
         total = max(self._planned, len(self._finished))
         time = " cached" if event.cached else f"{seconds(event.seconds):6.2f}s"
@@ -154,8 +158,8 @@ class Reporter:
         if self._live:
             try:
                 self._show(running)
-            except (OSError, ValueError):
-                self._broken = True
+            except (OSError, ValueError) as error:
+                self._give_up(error)
             return
         now_running = {f"{id_} {remark}".rstrip(): time for id_, time, remark in running}
         self._said = {title: self._said.get(title, self._slow) for title in now_running}
@@ -175,7 +179,7 @@ class Reporter:
         paint = (lambda text, verdict: self._paint(text, colour_of(verdict))) if self._colour else None
         width = self._width or shutil.get_terminal_size((120, 24)).columns
         folder = self._started.folder if self._started else ""
-        hint = f"runner report {shlex.quote(folder)} > FILE writes them all" if folder else ""
+        hint = f"runner report {shell_word(operand(folder))} > FILE writes them all" if folder else ""
         table = render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
         if table:
             self._line("\n" + table)
@@ -188,14 +192,14 @@ class Reporter:
         shown = red if self._whole else red[:_BLOCKS]
         for result in shown:
             torch = f" torch {result.torch}" if self._several else ""
-            title = f"{result.verdict} {in_line(result.id + torch)}"
+            title = in_line(f"{result.verdict} {result.id}{torch}")
             self._line(f"\n{self._paint(title, 'red')}\n{render_failure(result)}")
         if len(red) > len(shown):
             more = f"and {len(red) - len(shown):,} more, which the reports hold"
             self._line("\n" + more + (f"; {hint}" if hint else ""))
         self._line("\n" + self._summary(event))
-        if self._reports:
-            self._line("reports: " + in_line(", ".join(self._reports)))
+        if self.reports:
+            self._line("reports: " + in_line(", ".join(self.reports)))
         if self._started and self._started.folder:
             self._line("run folder: " + in_line(self._started.folder))
 
@@ -209,7 +213,7 @@ class Reporter:
             counts[NOT_RUN] = counts.get(NOT_RUN, 0) + unfinished
         ordered = [verdict for verdict in _ORDER if verdict in counts] + [v for v in counts if v not in _ORDER]
         parts = [
-            self._paint(f"{counts[verdict]} {WORDS.get(verdict, verdict.lower())}", colour_of(verdict))
+            self._paint(f"{counts[verdict]} {WORDS.get(verdict, in_line(verdict.lower()))}", colour_of(verdict))
             for verdict in ordered
         ] or ["nothing ran"]
         if cached := sum(result.cached is not None for result in self._finished):
@@ -230,6 +234,7 @@ class Reporter:
             return
         try:
             encoding = self._stream.encoding or "utf-8"
+            text = "".join(part if _OWN.fullmatch(part) else visible(part) for part in _OWN.split(text))
             text = text.encode(encoding, "backslashreplace").decode(encoding)
             if self._status is None:
                 self._stream.write(text + "\n")
@@ -238,8 +243,13 @@ class Reporter:
                 from rich.text import Text
 
                 self._status.console.print(Text.from_ansi(text), soft_wrap=True, highlight=False)
-        except (OSError, ValueError):  # ValueError: the stream was closed
-            self._broken = True
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
+            self._give_up(error)
+
+    def _give_up(self, error: OSError | ValueError) -> None:
+        self._broken = True
+        if not isinstance(error, BrokenPipeError):
+            self.problem = getattr(error, "strerror", None) or str(error)
 
     def _show(self, running: list[tuple[str, float, str]]) -> None:
         if self._status is None:
@@ -287,5 +297,5 @@ class Reporter:
         if status is not None:
             try:
                 status.stop()
-            except (OSError, ValueError):
-                self._broken = True
+            except (OSError, ValueError) as error:
+                self._give_up(error)

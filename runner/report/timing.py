@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from runner.report.table import wrap_id
 from runner.report.templates import template
-from runner.report.text import clean, in_line, one_line, plural, visible
+from runner.text import clean, in_line, one_line, plural, visible
 from runner.timing.model import BUSY, Copy, Report, Row, Side, Spread
 
 HEADERS = (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from runner import exits
+from runner import console, exits
 from runner.engine.events import Event, VariantFinished
 from runner.engine.local import LocalEngine
 from runner.environments import find_environments
@@ -26,14 +25,14 @@ def run(arguments: argparse.Namespace) -> int:
             events.append(event)
             if isinstance(event, VariantFinished):
                 done = sum(isinstance(e, VariantFinished) for e in events)
-                print(f"{event.verdict:>7} [{event.seconds:6.2f}s] {event.id} ({done}/{total})", file=sys.stderr)
+                console.message(f"{event.verdict:>7} [{event.seconds:6.2f}s] {event.id} ({done}/{total})")
 
         warm = {environment.key: warmth(chosen)}
         with LocalEngine({environment.key: environment.python}, arguments.jobs, warm=warm) as engine:
             options = Options(use_known=False, slots=arguments.jobs, files={"planted": str(SPEC)})
             Session(planned, engine, [progress], options).run()
         results = judge(events)
-        print(f"torch {environment.torch}\n\n{table(results)}\n")
+        console.output(f"torch {environment.torch}\n\n{table(results)}\n")
         if not all(r.caught and r.quiet for r in results):
             code = exits.FAILED
     return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runner.spec.limits import show_size
 from runner.spec.problems import Problems
 from runner.spec.source import Scalar
 
@@ -19,9 +20,13 @@ def beside(path: Scalar, file: str, problems: Problems) -> Path | None:
             problems.error(path.span, f"no file {path.value!r} beside this one")
         elif Path(file).resolve().parent not in full.parents:
             problems.error(path.span, f"{path.value!r} lies outside this file's folder")
+        elif full.stat().st_size > problems.limits.file_bytes:
+            message = f"{path.value!r} is larger than {show_size(problems.limits.file_bytes)}"
+            problems.error(path.span, message, problems.limits.hint("file_bytes"))
+            return None
         else:
             full.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a NUL in the name, no UTF-8 in the file
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
         problems.error(path.span, f"{path.value!r} cannot be read: {error}")
         return None
     return full

@@ -10,7 +10,7 @@ import yaml
 from runner.diagnostics import Diagnostic, Span, nearest
 from runner.spec.limits import Limits
 from runner.spec.nodes import Mapping, Node, Scalar, Sequence
-from runner.spec.syntax import resolve, split_lines, syntax_problem
+from runner.spec.syntax import excerpt, resolve, split_lines, syntax_problem
 
 try:
     from yaml._yaml import CParser
@@ -18,8 +18,6 @@ try:
     C_PARSER: Any = CParser
 except ImportError:  # a PyYAML without libyaml
     C_PARSER = None
-
-MAX_DIAGNOSTICS = 100  # a file that has more wrong with it than this is the wrong file
 
 _CORE = "tag:yaml.org,2002:"
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -51,7 +49,7 @@ class _PureParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
 class _Frame:
     """A collection that is still open."""
 
-    __slots__ = ("anchor", "count", "entries", "event", "height", "is_mapping", "items", "key", "seen", "skip")
+    __slots__ = ("anchor", "count", "entries", "event", "height", "is_mapping", "items", "key", "seen", "size", "skip")
 
     def __init__(self, event: Any, is_mapping: bool) -> None:
         self.event = event
@@ -64,6 +62,7 @@ class _Frame:
         self.skip = False  # the key was refused: its value is read and dropped
         self.count = 1
         self.height = 1
+        self.size = 0
 
 
 class Builder:
@@ -81,8 +80,9 @@ class Builder:
     def _reset(self) -> None:
         self.stack: list[_Frame] = []
         self.root: Node | None = None
-        self.anchors: dict[str, tuple[Node, int, int] | None] = {}  # node, nodes in it, height; None while open
-        self.expanded = 0
+        # node, nodes in it, height, characters; None while open
+        self.anchors: dict[str, tuple[Node, int, int, int] | None] = {}
+        self.written = self.expanded = self.repeated = 0
         self.memo: dict[str, bool | int | float | str | None] = {}
         self.documents = 0
 
@@ -124,9 +124,10 @@ class Builder:
             kind = type(event)
             if kind is scalar:
                 node = self._scalar(event)
+                size = len(node.text)
                 if event.anchor:
-                    self.anchors[event.anchor] = (node, 1, 0)
-                self._add(node, 1, 0)
+                    self.anchors[event.anchor] = (node, 1, 0, size)
+                self._add(node, 1, 0, size)
             elif kind is sequence or kind is mapping:
                 self._open(event, kind is mapping)
             elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
@@ -155,6 +156,13 @@ class Builder:
 
     # --- nodes ---
 
+    def _count(self, span: Span) -> None:
+        """Books a node that is written out."""
+        self.written += 1
+        if self.written > self.limits.nodes:
+            self._report(span, f"this file has more than {self.limits.nodes} values", self.limits.hint("nodes"))
+            raise _Stop
+
     def _scalar(self, event: Any) -> Scalar:
         text: str = event.value
         start, end = event.start_mark, event.end_mark
@@ -166,6 +174,11 @@ class Builder:
         if event.style in ("|", ">"):
             length = 1
         span = Span(self.file, line + 1, column + 1, max(length, 1))
+        self._count(span)
+        if len(text) > self.limits.text_characters:
+            message = f"this text has {len(text)} characters, more than {self.limits.text_characters}"
+            self._report(span, message, self.limits.hint("text_characters"))
+            text = text[: self.limits.text_characters]
         quoted = bool(event.style)
         value: bool | int | float | str | None = text
         if event.tag and event.tag != "!":
@@ -211,12 +224,13 @@ class Builder:
             "leave it out; only !!str, !!int, !!float, !!bool, !!null, !!seq and !!map are known",
         )
 
-    def _alias(self, event: Any) -> tuple[Node, int, int]:
+    def _alias(self, event: Any) -> tuple[Node, int, int, int]:
         name = event.anchor
         span = self._span(event.start_mark, len(name) + 1)
-        none = Scalar(None, span, ""), 1, 0
+        self._count(span)
+        none = Scalar(None, span, ""), 1, 0, 0
         if name not in self.anchors:
-            close = nearest(name, self.anchors) if len(self.anchors) < 1000 else ""
+            close = nearest(name, self.anchors)
             hint = close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
             self._report(span, f"there is no anchor &{name[:60]}", hint)
             return none
@@ -229,8 +243,13 @@ class Builder:
             self._report(
                 span,
                 f"the aliases up to here stand for more than {self.limits.expanded_nodes} nodes",
-                self._adjust("expanded_nodes"),
+                self.limits.hint("expanded_nodes"),
             )
+            raise _Stop
+        self.repeated += target[3]
+        if self.repeated > self.limits.expanded_characters:
+            message = f"the aliases up to here stand for more than {self.limits.expanded_characters} characters"
+            self._report(span, message, self.limits.hint("expanded_characters"))
             raise _Stop
         if len(self.stack) + target[2] > self.limits.depth:
             self._too_deep(span)
@@ -241,6 +260,7 @@ class Builder:
             self._bad_tag(event)
         if event.anchor:
             self.anchors[event.anchor] = None
+        self._count(self._span(event.start_mark))
         if len(self.stack) >= self.limits.depth:
             self._too_deep(self._span(event.start_mark))
         self.stack.append(_Frame(event, is_mapping))
@@ -258,16 +278,17 @@ class Builder:
         span = Span(self.file, start.line + 1, column + 1, max(length, 1))
         node: Node = Mapping(tuple(frame.entries), span) if frame.is_mapping else Sequence(tuple(frame.items), span)
         if frame.anchor:
-            self.anchors[frame.anchor] = (node, frame.count, frame.height)
-        self._add(node, frame.count, frame.height)
+            self.anchors[frame.anchor] = (node, frame.count, frame.height, frame.size)
+        self._add(node, frame.count, frame.height, frame.size)
 
-    def _add(self, node: Node, count: int, height: int) -> None:
+    def _add(self, node: Node, count: int, height: int, size: int) -> None:
         """Puts a finished node into the collection that is open."""
         if not self.stack:
             self.root = node
             return
         frame = self.stack[-1]
         frame.count += count
+        frame.size += size
         if height >= frame.height:
             frame.height = height + 1
         if not frame.is_mapping:
@@ -312,8 +333,8 @@ class Builder:
 
     def _report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
         text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
-        self.diagnostics.append(Diagnostic(span, message, hint, severity, _CONTROL.sub("\ufffd", text)))
-        if len(self.diagnostics) >= MAX_DIAGNOSTICS:
+        self.diagnostics.append(Diagnostic(span, message, hint, severity, excerpt(text)))
+        if len(self.diagnostics) > self.limits.diagnostics:  # one more, so that it is known that there are more
             raise _Stop
 
     def _span(self, mark: Any, length: int = 1) -> Span:
@@ -326,11 +347,8 @@ class Builder:
         return end if end < len(self.lines[mark.line]) else mark.column
 
     def _too_deep(self, span: Span) -> None:
-        self._report(span, f"nested deeper than {self.limits.depth} levels", self._adjust("depth"))
+        self._report(span, f"nested deeper than {self.limits.depth} levels", self.limits.hint("depth"))
         raise _Stop
-
-    def _adjust(self, name: str) -> str:
-        return f"the limit is {name}={getattr(self.limits, name)}"
 
     def _check_characters(self) -> bool:
         """Reports characters that no YAML file may hold. True when there are any."""
@@ -338,7 +356,7 @@ class Builder:
             return False
         for number, line in enumerate(self.lines, 1):
             match = _CONTROL.search(line)
-            if match and len(self.diagnostics) < MAX_DIAGNOSTICS - 1:
+            if match and len(self.diagnostics) < self.limits.diagnostics:
                 code = ord(match[0])
                 escape = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
                 what = f"the character U+{code:04X} cannot stand in YAML"

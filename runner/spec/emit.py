@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import yaml
 
+from runner.quote import QuoteError
 from runner.spec.syntax import resolve
 from runner.spec.words import flow
+from runner.text import visible
 
 WIDTH = 100
 """Characters of a list or a mapping that still goes on one line."""
 
 _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
-# Characters that the reader wants escaped; PyYAML would write some of them as they are.
-_ESCAPED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def emit(data: Any, blocks: tuple[str, ...] = ()) -> str:
-    """``data`` as YAML 1.2 text. The values of keys among ``blocks`` are never put on one line."""
+    """``data`` as YAML 1.2 text. The values of keys among ``blocks`` are never put on one line.
+
+    Raises QuoteError for a value that is no plain data.
+    """
     text: str = yaml.serialize(  # type: ignore[no-untyped-call,unused-ignore]
         _node(data, blocks, top=True), Dumper=_Dumper, allow_unicode=True, width=WIDTH + 20, indent=2
     )
-    return text
+    # What a terminal obeys stands in double quotes alone, and PyYAML leaves some of it there: YAML's escapes are Python's.
+    return visible(text)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -63,13 +66,15 @@ def _node(value: Any, blocks: tuple[str, ...], top: bool = False, block: bool = 
 
 def _scalar(value: Any) -> yaml.ScalarNode:
     style = None
+    if type(value) not in _TAGS:
+        raise QuoteError(f"{type(value).__name__} is no plain value")
     if isinstance(value, float) and not math.isfinite(value):
         text = flow(value)
     elif value is None or isinstance(value, bool):
         text = {None: "null", True: "true", False: "false"}[value]
     else:
         text = value if isinstance(value, str) else repr(value)
-        if isinstance(value, str) and (_ESCAPED.search(value) or "\n" in value):
+        if isinstance(value, str) and (visible(value) != value or "\n" in value):
             style = '"'
     return yaml.ScalarNode(_PREFIX + _TAGS[type(value)], text, style=style)
 

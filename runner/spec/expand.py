@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -21,6 +23,10 @@ from runner.spec.words import flow
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.+/*<>=!$%^&|~-]+")
 """Text that stands in an id as it is."""
+
+
+_CANDIDATES = 3
+"""Variants that suites may select among, for each that a command may have: selecting takes 10 microseconds a word."""
 
 
 def expand(
@@ -41,25 +47,35 @@ def expand(
     limits = limits or Limits()
     shown = _shown_files({case.file for suite in suites for case in suite.cases})
     found: dict[str, Variant] = {}
+    characters = candidates = 0
     alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
     for suite in suites:
         wanted = parse_selection(suite.select) if suite.select else None
         chosen = _chosen(suite, suites, backends)
         for case in suite.cases:
-            too_many = _too_many_axes(case, limits)
+            too_many = _too_many_axes(case, limits) or _too_many_exclusions(case, limits)
             if too_many is not None:
                 if refused is None:
                     raise InputError([too_many])
                 refused.append(too_many)
                 continue
+            candidates += _combinations(case) * len(chosen)  # those that are left out later take as long
+            if candidates > _CANDIDATES * limits.variants:
+                message = f"suites select among more than {_CANDIDATES * limits.variants} variants"
+                raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
             for variant in _case_variants(case, suite, chosen, devices, shown[case.file]):
                 if wanted is not None and not wanted(variant):
                     continue
                 other = found.get(variant.id)
                 if other is None:
                     found[variant.id] = variant
+                    characters += len(variant.id)
                     if len(found) > limits.variants:
-                        raise InputError([Diagnostic(case.span, _too_many(limits), "raise it with --limit variants=N")])
+                        message = f"more than {limits.variants} variants"
+                        raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+                    if characters > limits.id_characters:
+                        message = f"the ids of the variants up to here have more than {limits.id_characters} characters"
+                        raise InputError([Diagnostic(case.span, message, limits.hint("id_characters"))])
                     continue
                 if other.backend != variant.backend:
                     message = f"backend {variant.backend.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
@@ -79,19 +95,30 @@ def _meaning(case: Case) -> Case:
     return replace(case, doc="", tags=(), links=(), timeout=None, memory=None)
 
 
-def _too_many(limits: Limits) -> str:
-    return f"more than {limits.variants} variants"
+def _combinations(case: Case) -> int:
+    """The product of a case's own axes."""
+    count = len(case.devices) * len(case.dtypes)
+    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
+        count *= len(values)
+    return count
 
 
 def _too_many_axes(case: Case, limits: Limits) -> Diagnostic | None:
     """What is wrong with a case whose own axes multiply beyond the limit."""
-    count = len(case.devices) * len(case.dtypes)
-    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
-        count *= len(values)
+    count = _combinations(case)
     if count <= limits.variants:
         return None
     message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
-    return Diagnostic(case.span, message, "raise the limit with --limit variants=N")
+    return Diagnostic(case.span, message, limits.hint("variants"))
+
+
+def _too_many_exclusions(case: Case, limits: Limits) -> Diagnostic | None:
+    """What is wrong with a case for which leaving combinations out would take too long."""
+    count = math.prod(map(len, case.params.values())) * len({tuple(out) for out in case.exclude})
+    if count <= limits.exclusions:
+        return None
+    message = f"exclude: of case {case.name!r} takes {count} comparisons, more than {limits.exclusions}"
+    return Diagnostic(case.span, message, limits.hint("exclusions"))
 
 
 def _chosen(suite: Suite, suites: Sequence[Suite], names: Sequence[str]) -> tuple[Backend, ...]:
@@ -113,7 +140,7 @@ def _case_variants(
         own_devices = tuple(d for d in own_devices if d in suite.devices)
     dtypes = tuple(d for d in case.dtypes if d in suite.dtypes) if suite.dtypes else case.dtypes
     names = [axis for axis in case.axes if axis != "devices"]
-    names += [axis for axis in (*case.params, *MODE_AXES) if axis not in names]
+    names = [*dict.fromkeys((*names, *case.params, *MODE_AXES))]
     suites = (suite.name,)
     start = f"{where}::{case.name}["
     # What a combination is called is put together from words that are made once: there may be 100,000 of them.
@@ -121,10 +148,13 @@ def _case_variants(
         (f"{dtype},{device}]@{backend.name}", backend, dtype, device)
         for dtype, device, backend in itertools.product(dtypes, own_devices, backends)
     ]
+    excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}  # for each set of params the values left out
+    for out in case.exclude:
+        excluded.setdefault(tuple(out), set()).add(tuple(out.values()))
     for chosen in itertools.product(*(_told(case, name) for name in names)):
         axes = {name: value for name, (value, _) in zip(names, chosen, strict=True)}
         params = {name: axes[name] for name in case.params}
-        if any(all(params.get(key) == value for key, value in out.items()) for out in case.exclude):
+        if any(tuple([params.get(key) for key in keys]) in values for keys, values in excluded.items()):
             continue
         modes = {name: axes[name] for name in MODE_AXES}
         label = start + "".join([word for _, word in chosen])
@@ -168,9 +198,12 @@ def _shown_files(files: Iterable[str]) -> dict[str, str]:
             shown[file] = path.relative_to(here).as_posix()
         else:
             outside.append(path)
-    for path in outside:
-        parts = 1
-        while any(o != path and o.parts[-parts:] == path.parts[-parts:] for o in outside) and parts < len(path.parts):
-            parts += 1
-        shown[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
+    parts, unnamed = 0, outside
+    while unnamed:
+        parts += 1
+        counts = Counter(path.parts[-parts:] for path in outside)
+        for path in unnamed:
+            if counts[path.parts[-parts:]] == 1 or parts == len(path.parts):
+                shown[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
+        unnamed = [path for path in unnamed if str(path) not in shown]
     return shown

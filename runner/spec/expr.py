@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from runner.quote import literal
+
 MAX_LENGTH = 500
 """Characters in one expression: far above any real one, far below what troubles the parser."""
 
@@ -23,10 +25,25 @@ MAX_DEPTH = 100
 """How deep an expression may be nested; a sum of so many terms is that deep."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len, "abs": abs}
-LAUNCH_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cdiv": lambda a, b: -(-a // b),
-    "next_power_of_2": lambda n: 1 << (n - 1).bit_length() if n > 0 else 0,
-}
+
+
+def cdiv(a: int, b: int) -> int:
+    """``a / b``, rounded up, as Triton has it. Raises TypeError for anything but integers."""
+    return -(-_integer(a) // _integer(b))
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that holds ``n``, as Triton has it. Raises TypeError for anything but an integer."""
+    return 1 << (n - 1).bit_length() if _integer(n) > 0 else 0
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError("cdiv and next_power_of_2 take integers")
+    return value
+
+
+LAUNCH_FUNCTIONS: dict[str, Callable[..., Any]] = {"cdiv": cdiv, "next_power_of_2": next_power_of_2}
 """What a kernel's grid, arguments and constants may call besides; the same as Triton's own."""
 
 METHODS = frozenset({"size", "dim", "numel", "stride", "ndimension", "storage_offset", "element_size"})
@@ -105,14 +122,20 @@ def is_static(tree: ast.expr, params: Mapping[str, Any]) -> bool:
 
 
 def evaluate(tree: ast.expr, params: Mapping[str, Any]) -> Any:
-    """The value over ``params``. Raises ExpressionError for a division by zero, a huge power, a wrong type."""
+    """The value over ``params``. Raises ExpressionError for a division by zero, a huge number, a wrong type."""
     try:
         value = _value(tree, params)
+        if not isinstance(value, int | float | str | None):
+            raise ExpressionError(f"the result is no number but {type(value).__name__}", tree.col_offset)
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise ExpressionError(f"the result has more than {MAX_BITS} bits", tree.col_offset)
     except ExpressionError:
         raise
     except ZeroDivisionError:
         raise ExpressionError("division by zero", tree.col_offset) from None
-    except (TypeError, OverflowError, ValueError, KeyError, IndexError) as error:
+    except OverflowError:
+        raise ExpressionError("the result is too large", tree.col_offset) from None
+    except (TypeError, ValueError, KeyError, IndexError) as error:
         raise ExpressionError(str(error), tree.col_offset) from None
     return value
 
@@ -138,12 +161,7 @@ def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], st
 
 def number(value: Any) -> str:
     """A value as Python source that means the same: NaN and the infinities too."""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return 'float("nan")'
-        if math.isinf(value):
-            return 'float("inf")' if value > 0 else 'float("-inf")'
-    return repr(value)
+    return repr(str(value)) if isinstance(value, str) else literal(value)
 
 
 def _depth(tree: ast.AST) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from runner.diagnostics import Span, nearest
@@ -27,6 +28,7 @@ from runner.spec.source import Mapping as MappingNode
 from runner.spec.source import Node, Scalar
 from runner.spec.source import Sequence as SequenceNode
 from runner.spec.steps import parse_chain
+from runner.spec.typed import NUMBERS, Mistyped, scalar
 from runner.spec.values import RESERVED, is_name, parse_value
 from runner.spec.walk import all_steps
 
@@ -37,12 +39,18 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str, Kernel | None]:
     """The kernels of a file by name; None for one with errors, which are reported."""
     found: dict[str, Kernel | None] = {}
+    signatures: dict[Path, Mapping[str, Signature] | None] = {}
     for key, value in node.entries if isinstance(node, MappingNode) else ():
         name = str(key.value)
         before = problems.errors
         if not is_name(name):
             problems.error(key.span, f"{name!r} cannot name a kernel", "names are Python names")
-        kernel = _Reader(name, key.span, file, problems).kernel(value) if isinstance(value, MappingNode) else None
+        kernel = None
+        try:
+            if isinstance(value, MappingNode):
+                kernel = _Reader(name, key.span, file, problems, signatures).kernel(value)
+        except Mistyped as error:
+            problems.error(error.span, str(error))
         found[name] = kernel if problems.errors == before else None
     return found
 
@@ -96,8 +104,16 @@ def launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
 class _Reader:
     """Reads one kernel. The schema has seen its keys and their types."""
 
-    def __init__(self, name: str, span: Span, file: str, problems: Problems) -> None:
-        self.name, self.span, self.file, self.problems = name, span, file, problems
+    def __init__(
+        self,
+        name: str,
+        span: Span,
+        file: str,
+        problems: Problems,
+        signatures: dict[Path, Mapping[str, Signature] | None],
+    ) -> None:
+        """``signatures`` holds what the Python files define that have been read."""
+        self.name, self.span, self.file, self.problems, self.signatures = name, span, file, problems, signatures
         self.seen: dict[str, Span] = {}  # names in the order of their first appearance
 
     def kernel(self, node: MappingNode) -> Kernel | None:
@@ -108,7 +124,9 @@ class _Reader:
         full = beside(path, self.file, self.problems)
         if full is None or not full.is_file():
             return None
-        functions = read_signatures(full, path.span, self.problems)
+        if full not in self.signatures:
+            self.signatures[full] = read_signatures(full, path.span, self.problems)
+        functions = self.signatures[full]
         signature = self._signature(functions, str(function.value), function.span, str(path.value))
         if functions is None or signature is None:
             return None
@@ -280,7 +298,7 @@ class _Reader:
                     str(like.value) if isinstance(like, Scalar) else None,
                     tuple(self._value(size) for size in shape.items) if isinstance(shape, SequenceNode) else None,
                     self._dtype(dtype),
-                    fill.value if isinstance(fill, Scalar) else None,  # type: ignore[arg-type]
+                    scalar(fill, bool, *NUMBERS),
                 )
             )
         return tuple(found)
@@ -313,7 +331,7 @@ class _Reader:
             name = str(key.value)
             if name not in inputs:
                 self.problems.error(key.span, f"{name!r} is no input of kernel {self.name!r}", nearest(name, inputs))
-            scalars[name] = str(value.plain())
+            scalars[name] = scalar(value, str)
         return scalars
 
     def _check_outputs(

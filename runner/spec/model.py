@@ -18,6 +18,9 @@ DTYPES = (
 )  # fmt: skip
 """Dtypes that an input can have, without ``torch.``; one spelling each."""
 
+DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta", "ipu", "maia", "privateuseone", "vulkan")
+"""Types of device that torch names itself. A module of ``--import`` may add others."""
+
 LAUNCH, COMPILED_LAUNCH = "triton", "triton-compiled"
 KERNEL_BACKENDS = (LAUNCH, COMPILED_LAUNCH)
 """Backends of cases that launch Triton kernels: a plain launch, and one inside a graph that Inductor compiles."""
@@ -361,6 +364,7 @@ class Backend:
     mode: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    span: Span | None = field(default=None, compare=False)  # where a suite names it; None for one that was typed
 
 
 @dataclass(frozen=True, slots=True)

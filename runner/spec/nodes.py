@@ -66,6 +66,14 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
+def count_nodes(node: Node) -> int:
+    """How many values, lists and mappings a node is, aliases followed."""
+    if isinstance(node, Scalar):
+        return 1
+    inner = node.items if isinstance(node, Sequence) else [value for _, value in node.entries]
+    return 1 + sum(map(count_nodes, inner))
+
+
 def find(node: Node, path: Any) -> Node:
     """The node at a path of keys and indices, such as jsonschema gives; the deepest one that is there when it ends early."""
     for part in path:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,17 +12,24 @@ from runner.diagnostics import Diagnostic, Span
 from runner.spec import schema
 from runner.spec.cases import parse_case, with_defaults
 from runner.spec.flags import check_flags
+from runner.spec.folders import FolderLimit, Walk
 from runner.spec.inputs import dtype_name
 from runner.spec.kernels import broken, parse_kernels
-from runner.spec.limits import Limits
-from runner.spec.model import KERNEL_BACKENDS, Backend, Case, Suite
-from runner.spec.problems import Problems
+from runner.spec.limits import Limits, show_size
+from runner.spec.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite
+from runner.spec.nodes import count_nodes
+from runner.spec.problems import Problems, TooManyProblems
 from runner.spec.select import SelectError
 from runner.spec.select import parse as parse_selection
 from runner.spec.source import Mapping, Node, Scalar, load, read_text, split_lines
 from runner.spec.source import Sequence as SequenceNode
+from runner.spec.typed import Mistyped, entries, fields, items, listed, scalar
 
 SPEC, SUITE = ".spec.yaml", ".suite.yaml"
+_MAX_WORDS = 100
+"""Words of a suite's selection."""
+_WITH_THE_CASE = ("name", "params", "exclude", "module", "chain")
+"""Keys of defaults that are checked with each case: they speak of its other keys, or of files beside it."""
 
 
 class PathError(Exception):
@@ -33,18 +40,38 @@ class PathError(Exception):
         self.empty = empty
 
 
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A file whose schema accepts everything around its cases. ``refused`` are the numbers of cases that it does not accept."""
+
+    path: Path
+    node: Mapping
+    problems: Problems
+    refused: frozenset[int | None]
+
+
 @dataclass(slots=True)
 class Reader:
-    """Reads files once, however many suites name them. ``problems`` gathers diagnostics of all files."""
+    """Reads files once, however many suites name them. ``problems`` gathers diagnostics of all files.
+
+    ``any_device`` takes devices that torch does not name, which a module from the command line may add.
+    """
 
     limits: Limits = field(default_factory=Limits)
     problems: list[Diagnostic] = field(default_factory=list)
+    any_device: bool = False
     _specs: dict[tuple[Path, int], tuple[Case, ...]] = field(default_factory=dict)
+    _read: int = 0  # characters
+    _kept: set[Diagnostic] = field(default_factory=set)
+    _walk: Walk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._walk = Walk(self.limits)
 
     def suites(self, paths: Iterable[str | Path]) -> list[Suite]:
         """The suites of ``paths`` in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
         found: list[Suite] = []
-        for file in discover(paths):
+        for file in discover(paths, self._walk):
             suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
             if suite is not None:
                 found.append(suite)
@@ -53,9 +80,13 @@ class Reader:
 
     def files(self, paths: Iterable[str | Path]) -> list[Suite]:
         """Like ``suites``, but with every file below a directory, manual suites and specs too: for validating."""
-        return self.suites(
-            file for path in paths for file in (_below(Path(path), (SPEC, SUITE)) if Path(path).is_dir() else [path])
-        )
+        return self.suites(file for path in paths for file in self._files(Path(path)))
+
+    def _files(self, path: Path) -> list[Path]:
+        try:
+            return self._walk.below(path, (SPEC, SUITE)) if os.path.isdir(path) else [path]
+        except FolderLimit as error:
+            raise PathError(f"{path}: {error}; {error.hint}") from None
 
     def spec_as_suite(self, path: Path) -> Suite:
         """A spec file, run under the default backend; cases that launch kernels under those that launch them."""
@@ -68,90 +99,122 @@ class Reader:
         return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
 
     def spec(self, path: Path, defaults: Node | None) -> tuple[Case, ...]:
-        """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them."""
+        """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them.
+
+        ``defaults`` are those of a suite that was accepted.
+        """
         key = path, id(defaults) if defaults is not None else 0
         if key not in self._specs:
-            node, problems, bad = self._checked(path, "spec")
-            cases: tuple[Case, ...] = ()
-            if isinstance(node, Mapping):
-                cases = self._cases(node, path, problems, bad, node.get("defaults"), defaults)
-            self._keep(problems)
-            self._specs[key] = cases
+            self._specs[key] = ()
+            file = self._accepted(path, "spec")
+            if file is not None:
+                with _reading(file.problems):
+                    self._specs[key] = self._spec(file, defaults)
+                self._keep(file.problems)
         return self._specs[key]
 
+    def _spec(self, file: _Accepted, defaults: Node | None) -> tuple[Case, ...]:
+        kernels = parse_kernels(file.node.get("kernels"), str(file.path), file.problems)
+        if not self._defaults_hold(file, kernels):
+            return ()
+        return self._cases(file, kernels, file.node.get("defaults"), defaults)
+
     def suite(self, path: Path) -> Suite | None:
-        """A suite file with the cases it names."""
-        node, problems, bad = self._checked(path, "suite")
-        if not isinstance(node, Mapping) or None in bad:
+        """A suite file with the cases it names; None where its schema, defaults, selection or backends are refused."""
+        file = self._accepted(path, "suite")
+        if file is None:
             return None
-        select = _selection(node.get("select"), problems)
-        if node.get("select") is not None and select is None:  # without it the suite would be another one
-            self._keep(problems)
-            return None
-        defaults = node.get("defaults")
-        cases = list(self._cases(node, path, problems, bad, defaults))
-        specs = node.get("specs")
-        for pattern in specs.items if isinstance(specs, SequenceNode) else ():
-            assert isinstance(pattern, Scalar)
-            named = _matching(path.parent, str(pattern.value))
-            if not named:
-                problems.error(
-                    pattern.span, f"no file matches {pattern.value!r}", f"it is looked up from {path.parent}"
-                )
-            for spec in named:
-                cases += self.spec(spec.resolve(), defaults)
-        suite = Suite(
-            name=str(_scalar(node, "suite", path.name.removesuffix(SUITE))),
-            file=str(path),
-            doc=str(_scalar(node, "doc", "")),
-            cases=tuple(cases),
-            backends=self._backends(node.get("backends"), problems),
-            devices=_words(node.get("devices")),
-            dtypes=tuple(dtype_name(d) for d in _words(node.get("dtypes"))),
-            select=select,
-            manual=bool(_scalar(node, "manual", False)),
-        )
-        self._keep(problems)
+        suite = None
+        with _reading(file.problems):
+            suite = self._suite(file)
+        self._keep(file.problems)
         return suite
 
-    def _backends(self, node: Node | None, problems: Problems) -> tuple[Backend, ...]:
-        if not isinstance(node, SequenceNode):
-            return (Backend("inductor", "inductor"),)
-        found: dict[str, Backend] = {}
-        for item in node.items:
-            if isinstance(item, Scalar):
-                backend = Backend(str(item.value), str(item.value))
-            else:
-                assert isinstance(item, Mapping)
-                backend = Backend(
-                    name=str(_scalar(item, "name", _scalar(item, "backend", "inductor"))),
-                    backend=str(_scalar(item, "backend", _scalar(item, "name", "inductor"))),
-                    dynamic=_scalar(item, "dynamic", None),  # type: ignore[arg-type]
-                    fullgraph=_scalar(item, "fullgraph", None),  # type: ignore[arg-type]
-                    mode=_scalar(item, "mode", None),  # type: ignore[arg-type]
-                    options=check_flags(item.get("options"), problems, "torch._inductor.config."),
-                    config=check_flags(item.get("config"), problems),
-                )
-            if backend.name in found:
-                problems.error(item.span, f"two backends are called {backend.name!r}", "give one a name: of its own")
-            found[backend.name] = backend
-        return tuple(found.values())
-
-    def _cases(
-        self, node: Mapping, path: Path, problems: Problems, bad: set[int | None], *defaults: Node | None
-    ) -> tuple[Case, ...]:
-        body = node.get("cases")
-        if not isinstance(body, SequenceNode):
-            return ()
+    def _suite(self, file: _Accepted) -> Suite | None:
+        node, problems, path = file.node, file.problems, file.path
+        select = _selection(node.get("select"), problems)
+        if node.get("select") is not None and select is None:  # without it the suite would be another one
+            return None
+        defaults = node.get("defaults")
         kernels = parse_kernels(node.get("kernels"), str(path), problems)
+        if not self._defaults_hold(file, kernels):
+            return None
+        cases = [*self._cases(file, kernels, defaults)]
+        before = problems.errors
+        backends = self._backends(node.get("backends"), problems)
+        if problems.errors > before:
+            return None
+        for pattern in items(node.get("specs")):
+            for spec in self._named(pattern, path, problems):
+                cases += self.spec(spec.resolve(), defaults)
+        return Suite(
+            name=scalar(node.get("suite"), str, default=path.name.removesuffix(SUITE)),
+            file=str(path),
+            doc=scalar(node.get("doc"), str, default=""),
+            cases=tuple(cases),
+            backends=backends,
+            devices=listed(node.get("devices"), str),
+            dtypes=tuple(map(dtype_name, listed(node.get("dtypes"), str))),
+            select=select,
+            manual=scalar(node.get("manual"), bool, default=False),
+        )
+
+    def _named(self, pattern: Node, path: Path, problems: Problems) -> list[Path]:
+        """The spec files that an entry of ``specs:`` names."""
+        text = scalar(pattern, str)
+        try:
+            files = self._walk.matching(path.parent, text, SPEC)
+        except FolderLimit as error:
+            problems.error(pattern.span, f"{text!r}: {error}", error.hint)
+            return []
+        if not files:
+            problems.error(pattern.span, f"no file matches {text!r}", f"it is looked up from {path.parent}")
+        return files
+
+    def _backends(self, node: Node | None, problems: Problems) -> tuple[Backend, ...]:
+        if node is None:
+            return (Backend("inductor", "inductor"),)
+        backends: dict[str, Backend] = {}
+        for item in items(node):
+            if isinstance(item, Scalar):
+                name = scalar(item, str)
+                backend = Backend(name, name, span=item.span)
+            else:
+                keys = fields(item)
+                backend = Backend(
+                    name=scalar(keys.get("name"), str, default="inductor"),
+                    backend=scalar(keys.get("backend"), str, default="inductor"),
+                    dynamic=scalar(keys.get("dynamic"), bool, type(None)),
+                    fullgraph=scalar(keys.get("fullgraph"), bool),
+                    mode=scalar(keys.get("mode"), str),
+                    options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
+                    config=check_flags(keys.get("config"), problems),
+                    span=keys.get("backend", item).span,
+                )
+            if backend.name in backends:
+                problems.error(item.span, f"two backends are called {backend.name!r}", "give one a name: of its own")
+            backends[backend.name] = backend
+        return tuple(backends.values())
+
+    def _cases(self, file: _Accepted, kernels: dict[str, Kernel | None], *defaults: Node | None) -> tuple[Case, ...]:
+        """The cases of a file that are sound, under defaults that hold."""
+        problems, path = file.problems, str(file.path)
+        sizes = {id(value): count_nodes(value) for default in defaults for value in fields(default).values()}
+        repeated = 0
         cases: list[Case] = []
         names: dict[str, Span] = {}
-        for place, item in enumerate(body.items):
-            if not isinstance(item, Mapping) or place in bad:
+        for number, item in enumerate(items(file.node.get("cases"))):
+            if not isinstance(item, Mapping) or number in file.refused:
                 continue
             before = problems.errors
-            case = parse_case(with_defaults(item, *defaults), str(path), problems, kernels)
-            if broken(case.chain, kernels):
+            merged = with_defaults(item, *defaults)
+            repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
+            if repeated > self.limits.expanded_nodes:
+                message = f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes"
+                problems.error(item.span, message, self.limits.hint("expanded_nodes"))
+                return ()
+            case = self._case(merged, path, problems, kernels)
+            if case is None or broken(case.chain, kernels):
                 continue
             if case.name in names:
                 problems.error(
@@ -162,27 +225,56 @@ class Reader:
                 cases.append(case)
         return tuple(cases)
 
-    def _checked(self, path: Path, kind: str) -> tuple[Node | None, Problems, set[int | None]]:
-        """The node tree, and which cases its schema refuses; None among them is the file around the cases."""
-        text, found = read_text(path, self.limits)
+    def _case(self, node: Mapping, path: str, problems: Problems, kernels: dict[str, Kernel | None]) -> Case | None:
+        try:
+            return parse_case(node, path, problems, kernels)
+        except Mistyped as error:
+            problems.error(error.span, str(error))
+            return None
+
+    def _defaults_hold(self, file: _Accepted, kernels: dict[str, Kernel | None]) -> bool:
+        """Whether the file's own defaults pass the checks of a case, as far as these do not ask for the case's own keys."""
+        defaults = file.node.get("defaults")
+        if defaults is None:
+            return True
+        before = file.problems.errors
+        span = defaults.span
+        own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
+        alone = Mapping(
+            (*own, _entry("name", Scalar("defaults", span, "defaults")), _entry("chain", SequenceNode((), span))), span
+        )
+        self._case(alone, str(file.path), file.problems, kernels)
+        return file.problems.errors == before
+
+    def _accepted(self, path: Path, kind: str) -> _Accepted | None:
+        """A file that its schema accepts, but for some of its cases. For any other one the reasons go into ``problems``."""
+        text, findings = read_text(path, self.limits)
         lines = split_lines(text) if text is not None else []
-        problems = Problems(lines)
+        problems = Problems(lines, self.limits, str(path))
         node = None
         if text is not None:
-            node, found = load(path, text, self.limits)
-        problems.take(found)
-        bad: set[int | None] = set()
+            self._read += len(text)
+            if self._read > self.limits.total_bytes:
+                message = f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read"
+                findings = [Diagnostic(Span(str(path), 1, 1), message, self.limits.hint("total_bytes"))]
+            else:
+                node, findings = load(path, text, self.limits)
+        problems.take(findings)
+        refused: frozenset[int | None] = frozenset()
         if node is not None:
-            violations = schema.validate(node, kind, lines)
-            problems.take(violations)
-            bad = {_case_at(node, d.span) for d in (*found, *violations) if d.severity == "error"}
-        if node is None or problems.errors:
-            self._keep(problems)
-        return node, problems, bad
+            violations = schema.validate(node, kind, lines, self.limits, self.any_device)
+            problems.take(violations.diagnostics)
+            refused = violations.refused
+        # What is no clean YAML may mean anything: no part of the file is used.
+        if isinstance(node, Mapping) and None not in refused and not any(d.severity == "error" for d in findings):
+            return _Accepted(path, node, problems, refused)
+        self._keep(problems)
+        return None
 
     def _keep(self, problems: Problems) -> None:
-        known = set(self.problems)
-        self.problems += [d for d in problems.found if d not in known]
+        fresh = [d for d in problems.found if d not in self._kept]
+        self._kept.update(fresh)
+        self.problems += fresh
 
     def _duplicates(self, suites: Sequence[Suite]) -> None:
         first: dict[str, Suite] = {}
@@ -199,87 +291,79 @@ class Reader:
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
 
 
-def discover(paths: Iterable[str | Path]) -> list[Path]:
-    """The files that ``paths`` name: suites of a directory (its specs if it has none), or the file itself."""
-    found: dict[Path, None] = {}
+def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path]:
+    """The files that ``paths`` name: suites of a directory (its specs if it has none), or the file itself.
+
+    Raises PathError for a path with nothing, and for folders with more in them than the limits of ``walk`` allow.
+    """
+    walk = walk or Walk()
+    files: dict[Path, None] = {}
     for given in paths:
         path = Path(given)
-        if path.is_dir():
-            files = _directory(path)
-        elif not path.exists():
+        if os.path.isdir(path):  # unlike Path's own, no error for a name that is too long
+            try:
+                named = _directory(path, walk)
+            except FolderLimit as error:
+                raise PathError(f"{path}: {error}; {error.hint}") from None
+        elif not os.path.exists(path):
             raise PathError(f"no such file or directory: {given}")
         elif not path.name.endswith((SPEC, SUITE)):
             raise PathError(f"{given}: cases end in {SPEC}, suites in {SUITE}")
-        elif not path.is_file():
+        elif not os.path.isfile(path):
             raise PathError(f"{given} is no regular file")
+        elif not os.path.realpath(path).endswith((SPEC, SUITE)):
+            raise PathError(f"{given} is a link to {os.path.realpath(path)}: cases end in {SPEC}, suites in {SUITE}")
         else:
-            files = [path]
-        found.update((file.resolve(), None) for file in files)
-    return list(found)
+            named = [path]
+        files.update((file.resolve(), None) for file in named)
+    return list(files)
 
 
-def _directory(path: Path) -> list[Path]:
-    suites = _below(path, (SUITE,))
-    chosen = [file for file in suites if not _is_manual(file)]
+def _directory(path: Path, walk: Walk) -> list[Path]:
+    suites = walk.below(path, (SUITE,))
+    chosen = [file for file in suites if not _is_manual(file, walk.limits)]
     if chosen:
         return chosen
     if suites:
         raise PathError(f"{path}: every suite here says manual: true; name the one to run", empty=True)
-    specs = _below(path, (SPEC,))
+    specs = walk.below(path, (SPEC,))
     if not specs:
         raise PathError(f"{path}: no {SUITE} and no {SPEC} file here or below", empty=True)
     return specs
 
 
-def _matching(folder: Path, pattern: str) -> list[Path]:
-    """The spec files that a suite's pattern names; none for a pattern that is no relative one."""
+def _is_manual(path: Path, limits: Limits) -> bool:
+    node, _ = load(path, limits=limits)
+    manual = node.get("manual") if isinstance(node, Mapping) else None
+    return isinstance(manual, Scalar) and manual.value is True
+
+
+@contextmanager
+def _reading(problems: Problems) -> Iterator[None]:
+    """Ends the reading of a file where a value has a wrong type, and where more is wrong than is reported."""
     try:
-        return sorted(f for f in folder.glob(pattern) if f.name.endswith(SPEC) and f.is_file())
-    except (ValueError, NotImplementedError, OSError, IndexError):
-        return []
+        try:
+            yield
+        except Mistyped as error:
+            problems.error(error.span, str(error))
+    except TooManyProblems:
+        return
 
 
-def _below(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Regular files below a folder, hidden folders and environments left out, in a stable order."""
-    files = []
-    for folder, inner, names in os.walk(path):  # links to folders are not followed: they may lead in a circle
-        inner[:] = [name for name in inner if not name.startswith(".")]
-        files += [Path(folder, name) for name in names if name.endswith(endings) and not name.startswith(".")]
-    return sorted(file for file in files if file.is_file())
-
-
-def _case_at(node: Node, span: Span) -> int | None:
-    """The number of the case that a place lies in; None for the rest of the file."""
-    cases = node.get("cases") if isinstance(node, Mapping) else None
-    if not isinstance(cases, SequenceNode) or not cases.items:
-        return None
-    starts = [(item.span.line, item.span.column) for item in cases.items]
-    after = [k.span.line for k, _ in node.entries if k.span.line > starts[0][0] and k.span.column == 1]  # type: ignore[union-attr]
-    if after and span.line >= min(after):
-        return None
-    return bisect.bisect_right(starts, (span.line, span.column)) - 1 if (span.line, span.column) >= starts[0] else None
-
-
-def _is_manual(path: Path) -> bool:
-    node, _ = load(path)
-    return isinstance(node, Mapping) and _scalar(node, "manual", False) is True
-
-
-def _scalar(node: Mapping, key: str, otherwise: object) -> object:
-    value = node.get(key)
-    return value.value if isinstance(value, Scalar) else otherwise
-
-
-def _words(node: Node | None) -> tuple[str, ...]:
-    return tuple(str(v) for v in node.plain()) if isinstance(node, SequenceNode) else ()
+def _entry(key: str, value: Node) -> tuple[Scalar, Node]:
+    return Scalar(key, value.span, key), value
 
 
 def _selection(node: Node | None, problems: Problems) -> str | None:
-    if not isinstance(node, Scalar):
+    text: str | None = scalar(node, str)
+    if node is None or text is None:
+        return None
+    if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
+        problems.error(node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
         return None
     try:
-        parse_selection(str(node.value))
+        parse_selection(text)
     except SelectError as error:
         problems.error(node.span, str(error), 'such as "tag:regression and not tag:slow"')
         return None
-    return str(node.value)
+    return text

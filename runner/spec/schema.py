@@ -1,7 +1,8 @@
 """Checks a tree against the published JSON Schemas and says what is wrong in words, at the place.
 
 The schemas are draft-07 and the same that editors read. Keywords of our own start with ``x-``: ``x-expected`` is what a value
-should be, in words; ``x-namespaces`` are operators' first parts; ``x-refused`` says why a key is not taken; ``x-finite`` refuses NaN and infinity.
+should be, in words; ``x-namespaces`` are operators' first parts; ``x-refused`` says why a key is not taken; ``x-finite`` refuses NaN and infinity;
+``x-devices`` are the types of device that torch names itself: others are taken only where a module from the command line may add them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.diagnostics import Diagnostic, Span, nearest, source_line
+from runner.spec.limits import Limits
 from runner.spec.nodes import Mapping, Node, Sequence, find
 from runner.spec.words import count, expected, flow, found, shown, such_as
 
@@ -24,21 +27,50 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 NAMES = ("spec", "suite", "definitions")
-MAX_DIAGNOSTICS = 100
-_MAX_ERRORS = 5 * MAX_DIAGNOSTICS  # explaining an error takes a millisecond, and a file may hold 100,000
+"""Schemas of the YAML format; ``events``, of a run's log, stands by itself."""
+_ERRORS_EACH = 5
+"""Errors of jsonschema that are explained for each diagnostic: some fall together. A file may hold 100,000."""
+_UNKNOWN = 500
+"""Unknown keys of one mapping that are reported."""
 _SHARED = "definitions.schema.json"
 
 
-def validate(node: Node, kind: str, text_lines: list[str] | None = None) -> list[Diagnostic]:
-    """What is wrong with ``node`` as a whole ``"spec"`` or ``"suite"`` file: sorted by place, at most ``MAX_DIAGNOSTICS``.
+@dataclass(frozen=True, slots=True)
+class Violations:
+    """What a schema refuses: the diagnostics, and the numbers of the refused cases.
 
-    ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. Raises ValueError for another ``kind``.
+    ``refused`` holds None where something outside of the cases is refused, or where not all was looked at: then no part of the
+    file may be used.
+    """
+
+    diagnostics: tuple[Diagnostic, ...]
+    refused: frozenset[int | None]
+
+
+def validate(
+    node: Node,
+    kind: str,
+    text_lines: list[str] | None = None,
+    limits: Limits | None = None,
+    any_device: bool = False,
+) -> Violations:
+    """What is wrong with ``node`` as a whole ``"spec"`` or ``"suite"`` file, sorted by place.
+
+    ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes devices that torch
+    does not name. Raises ValueError for another ``kind``.
     """
     if kind not in ("spec", "suite"):
         raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
-    errors = islice(_validator(kind).iter_errors(node.plain()), _MAX_ERRORS)
+    limit = (limits or Limits()).diagnostics
     kept: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
-    for error in errors:
+    refused: set[int | None] = set()
+    for number, error in enumerate(_validator(kind, any_device).iter_errors(node.plain())):
+        if number == _ERRORS_EACH * limit:
+            refused.add(None)  # what comes behind has not been looked at
+            break
+        # By path, never by place: an alias has the place of its anchor, in another case or outside of all.
+        path = [*error.absolute_path]
+        refused.add(path[1] if len(path) > 1 and path[0] == "cases" else None)
         for span, group, message, hint in _explain(error, node):
             place = (span.file, span.line, span.column, group)
             rank = 0 if error.validator == "type" else 1  # of what is wrong with one value, its type comes first
@@ -46,13 +78,13 @@ def validate(node: Node, kind: str, text_lines: list[str] | None = None) -> list
                 kept[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
     diagnostics = [diagnostic for _, diagnostic in kept.values()]
     diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
-    return diagnostics[:MAX_DIAGNOSTICS]
+    return Violations(tuple(diagnostics), frozenset(refused))
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """One of the ``NAMES``, complete in itself: what it shares with the others is put in. Raises ValueError for another name."""
+    """One of the ``NAMES`` or ``events``, complete in itself: what it shares with the others is put in. Raises ValueError for another name."""
     schema = _read(name)
-    if name == "definitions":
+    if name in ("definitions", "events"):
         return schema
     whole = json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#'))
     return {**whole, "definitions": _read("definitions")["definitions"]}
@@ -65,8 +97,8 @@ def schema_text(name: str) -> str:
 
 def schema_path(name: str) -> Path:
     """The file of a schema: in the installed package, or beside it in a checkout. Raises ValueError for an unknown name."""
-    if name not in NAMES:
-        raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}")
+    if name not in (*NAMES, "events"):
+        raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}, events")
     package = Path(__file__).resolve().parent.parent
     installed = package / "_schema" / f"{name}.schema.json"
     return installed if installed.is_file() else package.parent / "schema" / installed.name
@@ -81,7 +113,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 @cache
-def _validator(kind: str) -> Any:
+def _validator(kind: str, any_device: bool) -> Any:
     from jsonschema import Draft7Validator, validators  # costs 0.1 s, which `runner --version` need not pay
     from jsonschema.exceptions import ValidationError as Invalid
 
@@ -94,12 +126,18 @@ def _validator(kind: str) -> Any:
         if wanted and isinstance(value, list) and len({repr(item) for item in value}) < len(value):
             yield Invalid("has repeated items")
 
+    def devices(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        if isinstance(value, str) and not any_device and value.partition(":")[0] not in wanted:
+            yield Invalid("is no device of torch")
+
     # Draft 7 takes 2.0 for an integer; Python, which runs what is written here, does not.
     types = Draft7Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool)
     )
     extend: Any = validators.extend
-    checker = extend(Draft7Validator, {"x-finite": finite, "uniqueItems": unique}, type_checker=types)
+    checker = extend(
+        Draft7Validator, {"x-finite": finite, "x-devices": devices, "uniqueItems": unique}, type_checker=types
+    )
     schema = load_schema(kind)
     return checker(_resolved(schema, schema["definitions"], {}))
 
@@ -198,6 +236,9 @@ def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> 
             return f"{shown(value)} is too small: expected {schema.get('x-expected', wish)}", ""
         case "maximum":
             return f"{shown(value)} is too large: expected {wanted} or less", ""
+        case "x-devices":
+            close = nearest(str(value).partition(":")[0], wanted) or f"torch has {', '.join(wanted)}"
+            return f"torch has no device {shown(value)}", f"{close} (--import brings others)"
         case "x-finite":
             return f"{shown(value)} has no place here: expected a finite number", ""
         case "minItems" | "maxItems":
@@ -227,7 +268,7 @@ def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
     patterns = list(schema.get("patternProperties", {}))
     present = set(node.keys())
     unknown = (key for key, _ in node.entries if not _fits(str(key.value), known, patterns))
-    for key in islice(unknown, MAX_DIAGNOSTICS):
+    for key in islice(unknown, _UNKNOWN):
         name = str(key.value)
         quoted = shown(name)
         refused = schema.get("x-refused", {}).get(name)

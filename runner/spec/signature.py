@@ -26,12 +26,12 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
     """The functions at the top of a file by name; None, with the error reported at ``span``, when it is no Python."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
+        return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else error
         problems.error(span, f"{path.name} is no Python{line}: {what}")
         return None
-    return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def top_names(text: str) -> dict[str, int]:

@@ -16,7 +16,7 @@ from runner.diagnostics import Diagnostic, Span, nearest
 from runner.spec.compose import Builder
 from runner.spec.limits import Limits, show_size
 from runner.spec.nodes import Mapping, Node, Scalar, Sequence, find
-from runner.spec.syntax import resolve, split_lines
+from runner.spec.syntax import excerpt, resolve, split_lines
 
 __all__ = [
     "Limits", "Mapping", "Node", "Scalar", "Sequence", "find", "load", "read_text", "resolve", "split_lines",
@@ -81,12 +81,12 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
             "it looks like UTF-16; save it as UTF-8" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "save it as UTF-8"
         )
         message = f"this file is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
-        return None, [Diagnostic(Span(file, len(lines), column), message, hint, text=lines[-1] + rest)]
+        return None, [Diagnostic(Span(file, len(lines), column), message, hint, text=excerpt(lines[-1] + rest))]
 
 
 def _too_large(file: str, limits: Limits) -> Diagnostic:
     message = f"this file is larger than {show_size(limits.file_bytes)}"
-    return Diagnostic(Span(file, 1, 1), message, f"the limit is file_bytes={limits.file_bytes}")
+    return Diagnostic(Span(file, 1, 1), message, limits.hint("file_bytes"))
 
 
 def _similar_file(path: Path) -> str:

@@ -49,6 +49,17 @@ def split_lines(text: str) -> list[str]:
     return re.split(r"\r\n|\r|\n", text)
 
 
+# Control characters, what changes the direction of text, and what is no character: a terminal would obey or hide them.
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+
+
+def excerpt(line: str) -> str:
+    """A line of a file as it is shown: characters that a terminal obeys are U+FFFD. A caret still fits: none is added."""
+    return _UNSHOWN.sub("\ufffd", line)
+
+
 # --- syntax errors ---------------------------------------------------------------------------
 
 _Mark = tuple[int, int] | None  # zero-based line and column

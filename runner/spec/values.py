@@ -44,6 +44,9 @@ OF_MODULES = frozenset({
 MAX_NESTING = 8
 """How deep the brackets of an index may be nested."""
 
+MAX_INDEX = 1000
+"""Characters in one index."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # not \w: Python reads many other letters as these
 _REF = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?P<path>(?:\.[A-Za-z_]\w*|\[-?\d{1,18}\])*)", re.ASCII)
 _PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]", re.ASCII)
@@ -68,7 +71,12 @@ def parse_value(node: Node, problems: Problems) -> Value:
     special = _special(node, problems)
     if special is not None:
         return special
-    return Table(tuple((str(key.value), parse_value(value, problems)) for key, value in node.entries))
+    return Table(
+        tuple(
+            (plain_text(str(key.value), key.span, problems), parse_value(value, problems))
+            for key, value in node.entries
+        )
+    )
 
 
 def parse_arguments(node: Node, problems: Problems, index_at: int | None = None) -> Arguments:
@@ -122,6 +130,27 @@ def arithmetic(text: str, span: Span, problems: Problems) -> Arithmetic | None:
     return Arithmetic(inner, span)
 
 
+_STRAY = re.compile(r"[^\w .,:>$-]", re.ASCII)
+"""What a text may not hold that reaches an operator: all that ends a text of Python or C++, and all that makes a call.
+
+Compilers write the texts of a graph into the code that they generate. Inductor's C++ wrapper does not quote them (torch 2.13,
+``codegen/cpp_wrapper_cpu.py``), nor do its Triton templates (``select_algorithm.py``): a text became a call of ``system``.
+"""
+
+
+def plain_text(text: str, span: Span, problems: Problems) -> str:
+    """``text``, for an operator; empty, with a problem reported, when it holds a character that generated code might not quote."""
+    stray = _STRAY.search(text)
+    if stray is None:
+        return text
+    problems.error(
+        span,
+        f"a text for an operator may not hold {shown(stray[0])}: compilers write it into the code that they generate",
+        "it may hold ASCII letters, digits, blanks and . , : - > $ _",
+    )
+    return ""
+
+
 def _scalar(node: Scalar, problems: Problems) -> Value:
     value = node.value
     if not isinstance(value, str):
@@ -136,7 +165,7 @@ def _scalar(node: Scalar, problems: Problems) -> Value:
         return Constant(value, span)
     if value.startswith("$"):
         return parse_reference(value, span, problems) or Literal(None)
-    return Literal(value)
+    return Literal(plain_text(value, span, problems))
 
 
 def _positionals(node: Sequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
@@ -153,6 +182,9 @@ def _positionals(node: Sequence, problems: Problems, index_at: int | None) -> tu
 def parse_index(node: Scalar, problems: Problems) -> Value:
     """``"[..., None, $i, 1:3]"``."""
     text = str(node.value)
+    if len(text) > MAX_INDEX:
+        problems.error(node.span, f"an index has at most {MAX_INDEX} characters, this one has {len(text)}")
+        return Literal(0)
     if not text.endswith("]") or _nesting(text) > MAX_NESTING:
         problems.error(node.span, f"{shown(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
         return Literal(0)
@@ -241,7 +273,7 @@ def _special(node: Mapping, problems: Problems) -> Value | None:
         if others or not isinstance(body, Scalar):
             problems.error(node.span, "$text holds one text and nothing stands beside it")
             return Literal("")
-        return Literal(body.value if isinstance(body.value, str) else body.text)
+        return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
     if key == "$tensor":
         for name, _ in others:
             if name not in ("dtype", "device", "requires_grad"):

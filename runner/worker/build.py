@@ -6,12 +6,12 @@ layouts) is done for real, and only what fails there too is an error.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from runner.worker import scratch
 from runner.worker.errors import InvalidCase, describe
 from runner.worker.load import Source, environment
 from runner.worker.observe import Settings, observe
@@ -23,7 +23,7 @@ def run_build(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
     ``expect.raises`` is not looked at: what eager raises is reported, and control decides.
     """
     send({"phase": "load"})
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
+    with scratch.folder() as folder:
         try:
             with environment(job):
                 source = Source(job["source"], job["name"], folder)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.metadata
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
-from runner.worker import backends, replays
+from runner.worker import backends, replays, scratch
 from runner.worker.errors import InvalidCase, Raised, is_class
 from runner.worker.judge import Evidence, Finding, judge
 from runner.worker.load import Loaded, Source, environment
@@ -92,7 +92,7 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         "eager_error": None,
     }
     phases.begin("load")
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
+    with scratch.folder() as folder:
         try:
             with environment(job):
                 _Run(job, Source(job["source"], job["name"], folder), phases, record).go()
@@ -121,8 +121,24 @@ def require(job: Mapping[str, Any]) -> None:
         if module is None or not module.is_available():
             raise Unavailable(f"no device {kind} here")
     for package in job.get("packages", ()):
-        if importlib.util.find_spec(package) is None:
+        if not is_installed(package):
             raise Unavailable(f"no package {package} here")
+
+
+@cache
+def is_installed(package: str) -> bool:
+    """Whether the metadata of installed packages know a name, as pip writes it or as import does; nothing is imported.
+
+    Of ``a.b`` the name ``a`` is enough: whether ``a`` has a ``b`` only its import can tell.
+    """
+    first = package.partition(".")[0]
+    for name in (package, first):
+        try:
+            importlib.metadata.distribution(name)
+            return True
+        except (importlib.metadata.PackageNotFoundError, ValueError):  # ValueError: it is no name at all
+            continue
+    return first in importlib.metadata.packages_distributions()
 
 
 def validate_distributions(on: bool) -> None:

@@ -13,13 +13,12 @@ import os
 import runpy
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from runner.worker import backends
+from runner.worker import backends, scratch
 from runner.worker.errors import InvalidCase, describe
 from runner.worker.load import Source, configured, environment
 from runner.worker.observe import Settings, observe, start_counting
@@ -54,7 +53,7 @@ def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
     """The case, compiled and run; torch writes the launcher into ``folder`` when it sees the failure."""
     given = job["arguments"]
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder, environment(job):
+    with scratch.folder() as folder, environment(job):
         os.chdir(folder)  # torch leaves a copy of the whole graph in the current folder
         source = Source(job["source"], job["name"], folder)
         settings = Settings.of(job)
@@ -82,7 +81,7 @@ def _cut(job: Mapping[str, Any]) -> dict[str, Any] | None:
 def _run(job: Mapping[str, Any]) -> dict[str, Any] | None:
     """A script of the minifier as ``python repro.py`` would run it: nothing of the case is set."""
     torch.set_num_threads(int(job.get("threads") or torch.get_num_threads()))
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
+    with scratch.folder() as folder:
         os.chdir(folder)
         raised = _script(job["arguments"]["script"], [])
         os.chdir("/")

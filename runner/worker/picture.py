@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
-from runner.worker import backends
+from runner.worker import backends, scratch
 from runner.worker.compare import Tolerance, number, tolerance_for
 from runner.worker.elements import classes, different_bits, finite_difference, finite_part, norm, pieces, planes
 from runner.worker.errors import InvalidCase, Raised
@@ -52,7 +51,7 @@ def run_picture(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) 
         "compiled_error": None,
         "error": None,
     }
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
+    with scratch.folder() as folder:
         try:
             require(job)
             with environment(job):

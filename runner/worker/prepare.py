@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from runner.worker import scratch
 from runner.worker.errors import InvalidCase
 from runner.worker.job import Unavailable, require
 from runner.worker.load import Source, environment
@@ -21,7 +21,7 @@ def with_source(
     The source lies in ``folder``, to stay there, or else in a temporary one.
     """
     with contextlib.ExitStack() as stack:
-        here = folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="runner-"))
+        here = folder or stack.enter_context(scratch.folder())
         try:
             stack.enter_context(environment(job))
             require(job)
@@ -53,7 +53,7 @@ def variable(name: str, value: str | None) -> Iterator[None]:
 def own_cache() -> Iterator[None]:
     """A cache of compiled code of this process's own, gone afterwards."""
     with (
-        tempfile.TemporaryDirectory(prefix="runner-kernels-", ignore_cleanup_errors=True) as folder,
+        scratch.folder() as folder,
         variable("TORCHINDUCTOR_CACHE_DIR", folder),
     ):
         yield

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from runner.worker import backends
+from runner.worker import backends, scratch
 from runner.worker.errors import InvalidCase, describe
 from runner.worker.load import Loaded, Source, configured, environment
 from runner.worker.observe import Settings, observe, start_counting
@@ -38,7 +37,7 @@ def run_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     root = Path(job["arguments"]["folder"])
     flags = {"torch._dynamo.config.replay_record_enabled": True, "torch._dynamo.config.debug_dir_root": str(root)}
     try:
-        with tempfile.TemporaryDirectory(prefix="runner-") as folder, environment(job), configured(flags.items()):
+        with scratch.folder() as folder, environment(job), configured(flags.items()):
             settings = Settings.of(job)
             loaded = Source(job["source"], job["name"], folder).load(settings.seed)
             _as_main(loaded)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
+from runner.worker import scratch
 from runner.worker.errors import InvalidCase
 from runner.worker.load import Loaded, Source, environment, seed_all
 from runner.worker.observe import Settings, modes
@@ -34,7 +34,7 @@ def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -
     """
     send({"phase": "load"})
     values: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="runner-") as folder, contextlib.suppress(InvalidCase), environment(job):
+    with scratch.folder() as folder, contextlib.suppress(InvalidCase), environment(job):
         source = Source(job["source"], job["name"], folder)
         try:
             send({"phase": "eager"})

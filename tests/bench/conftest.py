@@ -15,9 +15,13 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 @pytest.fixture(scope="module")
 def bench_module() -> Iterator[Callable[[str], ModuleType]]:
-    """Imports a module of the bench, which is forgotten afterwards with all that it imported there."""
+    """Import a module of the bench; it is forgotten afterwards with all that it imported there, unless it was there before."""
+    present = {
+        *sys.modules
+    }  # the fuzzer's, which tests of its own have imported: a process must find the same classes again
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCH))
         yield importlib.import_module
         for path in BENCH.glob("*.py"):
-            sys.modules.pop(path.stem, None)
+            if path.stem not in present:
+                sys.modules.pop(path.stem, None)

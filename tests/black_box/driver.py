@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from runner.engine.schema import event_checks
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT = 240
 """Seconds after which a command counts as hung."""
@@ -35,9 +37,12 @@ class Result:
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """The run's journal."""
+        """The run's journal, each line of which fits the published schema."""
         assert self.folder is not None, self.text
-        return [json.loads(line) for line in (self.folder / "events.jsonl").read_text().splitlines()]
+        events = [json.loads(line) for line in (self.folder / "events.jsonl").read_text().splitlines()]
+        for event in events:
+            event_checks()[event["event"]](event)
+        return events
 
     @cached_property
     def finished(self) -> dict[str, dict[str, Any]]:

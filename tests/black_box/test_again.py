@@ -8,9 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from runner.engine.events import RunStarted, from_json, to_json
+from runner.engine.signing import signature_of
 
 from .driver import Result, command, environment, latest, run_in, spec, write
 
@@ -50,7 +54,9 @@ def cut(result: Result, target: Path, finished: int) -> Path:
         if count > finished:
             break
         if event["event"] == "run-started":
-            line = line.replace(str(result.cwd), str(target))
+            start = from_json(json.loads(line.replace(str(result.cwd), str(target))))
+            assert isinstance(start, RunStarted)
+            line = json.dumps({**event, **to_json(replace(start, signature=signature_of(start)))})
         kept.append(line)
     (folder / "events.jsonl").write_text("\n".join([*kept, kept[-1][:20]]))  # the last line is torn
     (target / ".runner" / "latest").symlink_to(Path("runs") / result.folder.name)
@@ -206,14 +212,98 @@ def test_a_run_interrupted_by_hand_goes_on(tmp_path: Path) -> None:
     assert done.code == 1 and "9 passed, 1 failed" in done.out, done.text
 
 
+def test_one_process_at_a_time_writes_to_a_run(whole: Result, tmp_path: Path) -> None:
+    folder = cut(whole, tmp_path, 1)
+    both = [
+        subprocess.Popen(command("resume"), cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]  # fmt: skip
+    said = {process.pid: (*process.communicate(timeout=240), process.returncode) for process in both}
+    assert sorted(code for _, _, code in said.values()) == [1, 4], said
+    holder = next(pid for pid, (_, _, code) in said.items() if code == 1)
+    error = next(error for _, error, code in said.values() if code == 4)
+    assert "another process writes to" in error and f"process {holder} on " in error
+    lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines() if line.endswith("}")]
+    finished = [line["id"] for line in lines if line["event"] == "variant-finished"]
+    assert len(finished) == len(set(finished)) == 10
+    assert sum(line["event"] == "run-resumed" for line in lines) == 1
+
+
+def test_a_run_that_goes_on_is_not_resumed(tmp_path: Path) -> None:
+    write(tmp_path, {"a.spec.yaml": CASES})
+    process = subprocess.Popen(
+        command(*PLAIN, "--stress", 5), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL
+    )
+    try:
+        until = time.monotonic() + 120
+        while not latest(tmp_path):
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.05)
+        refused = run_in(tmp_path, "resume")
+        assert refused.code == 4 and f"process {process.pid} on " in refused.err
+    finally:
+        process.kill()
+        process.wait()
+    done = run_in(tmp_path, "resume", limit=240)
+    assert done.code == 1 and "9 passed, 1 failed" in done.out, done.text
+
+
+def test_a_log_from_elsewhere_runs_nothing_of_its_own(whole: Result, tmp_path: Path) -> None:
+    """One line by hand, as an attacker would write it."""
+    mark = tmp_path / "mark"
+    write(tmp_path, {
+        "x.sh": f"#!/bin/sh\ntouch {mark}\n",
+        "mine.txt": "kept\n",
+        "a.spec.yaml": CASES,
+        "evil.py": f"open({str(mark)!r}, 'w')\n",
+    })  # fmt: skip
+    (tmp_path / "x.sh").chmod(0o755)
+    words = ["run", "a.spec.yaml", "--python", str(tmp_path / "x.sh"), "--import", "evil", "--allow-python", "--junit", "mine.txt",
+             "--events", "mine.txt", "--backend", "evil:backend", "-k", "good and n=1", "--device", "cpu"]  # fmt: skip
+    start = {
+        "event": "run-started",
+        "run": "r",
+        "version": "0",
+        "argv": ["runner", *words],
+        "started": "now",
+        "host": "h",
+        "folder": "f",
+    }
+    (tmp_path / "log.jsonl").write_text(json.dumps({**start, "cwd": "/"}) + "\n")
+    refused = run_in(tmp_path, "rerun", "log.jsonl")
+    assert refused.code == 4 and "pass --yes" in refused.err and "  runner run a.spec.yaml" in refused.err
+    done = run_in(tmp_path, "rerun", "log.jsonl", "--yes", "--", "--backend", "eager")
+    assert done.code == 0 and "1 passed" in done.out and "left out: --python" in done.err, done.text
+    assert not mark.exists() and (tmp_path / "mine.txt").read_text() == "kept\n"
+    start_of_new = done.events[0]
+    assert start_of_new["argv"] == [
+        "runner",
+        "run",
+        "a.spec.yaml",
+        "-k",
+        "good and n=1",
+        "--device",
+        "cpu",
+        "--backend",
+        "eager",
+    ]
+    assert run_in(tmp_path, "rerun").code == 0  # the new run is one's own
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (("report", "."), "a run's folder holds events.jsonl"),
+        (("report", ""), "the name of the run is empty"),
+        (("report", "x" * 5000), "File name too long"),
+        (("report", "/dev/zero"), "it is no regular file"),
+        (("report", "a.spec.yaml"), "is no event log: line 1, column 1: no JSON"),
         (("resume",), "no event log"),
         (("rerun", "nowhere"), "no event log"),
         (("merge", "nowhere"), "no event log"),
         (("run", "a.spec.yaml", "--shard", "3/2"), "1/2 to 2/2"),
-        (("run", "a.spec.yaml", "--budget", "soon"), "no duration"),
+        (("run", "a.spec.yaml", "--budget", "soon"), "no time such as 90s"),
     ],
 )
 def test_what_cannot_be_is_said(words: tuple[str, ...], why: str, tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_inductor_finds_in_the_full_cache_what_it_missed_in_the_empty_one(result
     [
         (["a.spec.yaml", "-k", "nobody"], 5, "nothing selected"),
         (["a.spec.yaml", "--plot", "a.png"], 4, "ends in .svg or .html"),
-        (["a.spec.yaml", "--json", "no/a.json"], 4, "--json no/a.json: no folder no"),
-        (["a.spec.yaml", "-n", "0"], 4, "at least 1"),
+        (["a.spec.yaml", "--json", "no/a.json"], 4, "--json no/a.json: there is no folder"),
+        (["a.spec.yaml", "-n", "0"], 4, "no whole number from 1"),
         (["a.spec.yaml", "-j", "2"], 4, "unrecognized arguments: -j"),
         (["broken.spec.yaml"], 4, "broken.spec.yaml:3:5"),
         (["missing.spec.yaml"], 4, "missing.spec.yaml"),

@@ -23,6 +23,8 @@ NO_TENSOR = "it is no tensor operator"
 CODE = "it runs code, opens files or changes objects"
 ATTRIBUTES = "it reaches attributes by name"
 NUMPY = "it is outside numpy's array functions"
+TRUSTS = "it trusts the indices or sizes that it is given"
+CONSTRUCTOR = "it trusts its indices; the public constructors of sparse tensors are written with their check"
 DUNDER = "dunder names reach past the operators"
 UNKNOWN = "unknown operator"
 NO_NAMESPACE = "no operator namespace"
@@ -31,6 +33,20 @@ NO_CUSTOM = "is no custom operator"
 NO_OPERATOR = "is no operator"
 
 REFUSED: dict[str, list[str]] = {
+    TRUSTS: [
+        "aten._sparse_coo_tensor_unsafe", "aten._sparse_coo_tensor_unsafe.default", "aten._sparse_csr_tensor_unsafe", "aten._sparse_compressed_tensor_unsafe",
+        "aten._sparse_coo_tensor_with_dims_and_tensors", "aten._coalesced_", "aten._coalesced.out", "aten._unsafe_index", "aten._unsafe_index.Tensor",
+        "aten._unsafe_index_put", "aten._unsafe_masked_index", "aten._unsafe_masked_index_put_accumulate", "aten._index_put_impl_", "aten._reshape_alias",
+        "aten._reshape_alias_copy", "aten._nested_view_from_buffer", "aten._nested_view_from_jagged", "aten._convert_indices_from_coo_to_csr",
+        "aten._convert_indices_from_csr_to_coo.out", "aten._cslt_sparse_mm", "aten._sparse_semi_structured_linear", "aten._sobol_engine_draw",
+        "aten._embedding_bag_dense_backward", "aten._embedding_bag_backward", "aten._embedding_bag_per_sample_weights_backward", "aten.embedding_dense_backward",
+        "aten.embedding_sparse_backward", "aten.embedding_backward", "torch.segment_reduce", "aten.segment_reduce", "aten._segment_reduce_backward",
+        "aten._ctc_loss_backward", "aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward.grad_input", "aten._fused_adam_",
+        "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward", "aten._fused_sgd", "aten._cdist_backward", "aten._pdist_backward",
+        "torch.fused_moving_avg_obs_fake_quant", "aten._sparse_mm_reduce_impl_backward", "aten.native_batch_norm_backward", "prims._unsafe_index_put_",
+        "torch.sparse.SparseSemiStructuredTensor",
+    ],
+    CONSTRUCTOR: ["aten.sparse_coo_tensor", "aten.sparse_coo_tensor.indices_size", "aten.sparse_csr_tensor", "aten.sparse_compressed_tensor"],
     FILES: [
         "torch.load", "torch.save", "torch.from_file", "torch.serialization.load", "torch.serialization.add_safe_globals", "torch.package.PackageImporter",
         "aten.from_file", "aten.from_file.out", "aten.from_file.default", "aten.save", "aten.load", "aten.open", "Tensor.tofile", "Tensor.dump", "Tensor.dumps",
@@ -55,13 +71,13 @@ REFUSED: dict[str, list[str]] = {
         "torch.manual_seed", "torch.seed", "torch.initial_seed", "torch.random.manual_seed", "torch.get_rng_state", "torch.set_rng_state",
         "torch.use_deterministic_algorithms", "torch.backends.cudnn.flags", "torch.cuda.synchronize", "torch.cuda.set_device", "torch.cpu.synchronize",
         "torch.mps.empty_cache", "torch.xpu.synchronize", "torch.accelerator.set_device_index", "torch.overrides.wrap_torch_function", "torch._C._jit_init",
-        "torch.autograd.set_detect_anomaly", "torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline", "torch.utils.dlpack.from_dlpack",
+        "torch.autograd.set_detect_anomaly", "torch.sparse.check_sparse_tensor_invariants", "torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline", "torch.utils.dlpack.from_dlpack",
         "torch.profiler.profile", "torch.testing.assert_close",
     ],
     MEMORY: [
         "Tensor.storage", "Tensor.untyped_storage", "Tensor.typed_storage", "Tensor.share_memory_", "Tensor.register_hook",
         "Tensor.register_post_accumulate_grad_hook", "Tensor.apply_", "Tensor.map_", "Tensor.map2_", "Tensor.set_", "Tensor.data_ptr", "Tensor.const_data_ptr",
-        "Tensor.pin_memory", "Tensor.record_stream", "Tensor.module_load", "Tensor.as_subclass", "Tensor.reinforce", "Tensor.storage_type",
+        "Tensor.pin_memory", "Tensor.record_stream", "aten.pin_memory", "aten._pin_memory", "aten.record_stream", "Tensor.module_load", "Tensor.as_subclass", "Tensor.reinforce", "Tensor.storage_type",
     ],
     HOLDS: ["nn.Module", "nn.Container", "nn.Sequential", "nn.ModuleList", "nn.ModuleDict", "nn.ParameterList", "nn.ParameterDict"],
     NO_TENSOR: [
@@ -87,7 +103,7 @@ REFUSED: dict[str, list[str]] = {
     UNKNOWN: [
         "torch.from_dlpack", "torch.frombuffer", "torch.is_storage", "torch.storage", "torch.UntypedStorage", "torch.Generator", "torch.Tensor.apply_", "torch.typename",
         "Tensor.foo", "Tensor.grad.x", "F.foo", "nn.Linear.to", "nn.Foo", "aten.nothing", "aten._print", "aten.set_data", "prims.nothing", "operator.sub_class",
-        "builtin.id", "builtin.hash", "builtin.callable", "builtin.iter", "builtin.next", "builtin.map", "builtin.filter", "builtin.dir", "builtin.repr", "builtin.bytes",
+        "builtin.id", "builtin.hash", "builtin.callable", "builtin.iter", "builtin.next", "builtin.map", "builtin.filter", "builtin.dir",
         "builtin.staticmethod", "builtin.property", "numpy.ndarray", "numpy.frombuffer", "numpy.fromiter", "numpy.fromstring", "numpy.apply_along_axis", "numpy.piecewise",
         "numpy.errstate", "numpy.show_config", "numpy.info", "numpy.source", "numpy.safe_eval", "numpy.recarray", "numpy.record", "numpy.void", "numpy.object_", "numpy.char",
         "torch.distributions.register_kl", "torch.nn.attention.flex_attention.GetAttrKey", "torch.nn.attention.flex_attention.tree_unflatten",
@@ -147,7 +163,9 @@ ALLOWED = {
     "builtin.len": ("function", "len"), "builtin.print": ("function", "print"), "numpy.add": ("function", "numpy.add"), "self.first": ("submodule", "self.first"),
     "custom.mine.op": ("function", "torch.ops.mine.op"), "custom.mine.op.default": ("function", "torch.ops.mine.op.default"),
     "torch.utils.checkpoint.checkpoint": ("function", "torch.utils.checkpoint.checkpoint"), "torch._dynamo.graph_break": ("function", "torch._dynamo.graph_break"),
-    "torch.autograd.grad": ("function", "torch.autograd.grad"), "nn.MultiheadAttention": ("module", "nn.MultiheadAttention"), "torch.randn": ("function", "torch.randn"),
+    "aten._unsafe_view": ("function", "torch.ops.aten._unsafe_view"), "torch.unsafe_split": ("function", "torch.unsafe_split"),  # both check sizes
+    "aten.as_strided": ("function", "torch.ops.aten.as_strided"), "aten._embedding_bag": ("function", "torch.ops.aten._embedding_bag"),
+    "torch.sparse_coo_tensor": ("function", "torch.sparse_coo_tensor"), "torch.autograd.grad": ("function", "torch.autograd.grad"), "nn.MultiheadAttention": ("module", "nn.MultiheadAttention"), "torch.randn": ("function", "torch.randn"),
 }  # fmt: skip
 
 
@@ -227,7 +245,7 @@ def test_nothing_in_the_inventory_escapes_the_refusals() -> None:
             "torch.load: [a.pt]",
             "4:5: 'torch.load' is refused: it reads or writes files | a model in Python goes in with module: and --allow-python",
         ),
-        ("numpy.load: [a.npy]", "4:5: 'numpy.load' is refused: it reads or writes files"),
+        ("numpy.load: [$x]", "4:5: 'numpy.load' is refused: it reads or writes files"),
         ("builtin.open: [a]", "4:5: 'builtin.open' is refused: it runs code, opens files"),
         ("torch.no_grad: []", "4:5: 'torch.no_grad' is a context | write it in a block"),
     ],
@@ -235,3 +253,25 @@ def test_nothing_in_the_inventory_escapes_the_refusals() -> None:
 def test_places(built: Built, step: str, message: str) -> None:
     found = built.problems(f"chain:\n- {step}\n- torch.abs: $x")
     assert [f[: len(message)] for f in found] == [message.replace("4:5", "4:7")]
+
+
+def test_what_trusts_its_arguments_is_refused_in_every_version_s_spelling() -> None:
+    """By the words of their names, so that the next inventory is looked through too."""
+    words = re.compile(r"(^|_)unsafe|_unsafe(_|$)")
+    packets = [f"{space}.{name}" for space in ("aten", "prims") for name in inventory()[space]]
+    allowed = {name for name in packets if words.search(name.partition(".")[2]) and isinstance(resolve(name), Operator)}
+    assert allowed == {"aten._unsafe_view", "aten.unsafe_chunk", "aten.unsafe_split", "aten.unsafe_split_with_sizes"}
+
+
+SPARSE = "inputs: {i: {shape: [1, 2], dtype: int64, init: zeros}, v: [2]}\nchain:\n- torch.sparse_coo_tensor: "
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "bsr", "bsc", "compressed"])
+def test_sparse_constructors_are_written_with_their_check(built: Built, kind: str) -> None:
+    keys = SPARSE.replace("coo", kind)
+    assert f"torch.sparse_{kind}_tensor(i, v, [3], check_invariants=True)" in built.source(keys + "[$i, $v, [3]]")
+    text = built.source(keys + '{"*": [$i, $v, [3]], check_invariants: true, dtype: torch.float64}')
+    assert "(i, v, [3], check_invariants=True, dtype=torch.float64)" in text
+    for value in ("false", "null", "0"):
+        message = built.problems(keys + f'{{"*": [$i, $v, [3]], check_invariants: {value}}}')[0]
+        assert f"torch.sparse_{kind}_tensor writes past its end without check_invariants | leave it out" in message

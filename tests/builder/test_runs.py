@@ -492,3 +492,19 @@ def test_drafts_run_in_eager(path: Any) -> None:
             if expected is not None:
                 failed[variant.id] = f"no {expected.type}"
     assert failed == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "layout"),
+    [
+        ("torch.sparse_coo_tensor: [$i, $v, [1]]", torch.sparse_coo),
+        ("torch.sparse_csr_tensor: [[0, 1], $j, $v, [1, 1]]", torch.sparse_csr),
+    ],
+)
+def test_a_sparse_constructor_checks_its_indices(built: Built, step: str, layout: torch.layout) -> None:
+    """Otherwise the next operator writes to any place of the process's memory."""
+    indices = "i: {values: [[PLACE]], dtype: int64}" if "$i" in step else "j: {values: [PLACE], dtype: int64}"
+    keys = f"inputs: {{{indices}, v: [1]}}\nchain: [{{{step}}}]"
+    assert ran(built, keys.replace("PLACE", "0")).output.layout is layout
+    with pytest.raises(RuntimeError):
+        ran(built, keys.replace("PLACE", "50000000"))

@@ -9,13 +9,14 @@ import pytest
 from runner.builder.operators import BUILTINS
 from runner.builder.scope import Scope, python_name, temporary
 from runner.diagnostics import Span
+from runner.quote import QuoteError
 from runner.spec.problems import Problems
 
 SPAN = Span("a.yaml", 3, 5)
 
 
 def scope(**fields: object) -> Scope:
-    return Scope(Problems([]), {"n": 2, "s": "it's"}, set(), **fields)  # type: ignore[arg-type]
+    return Scope(Problems([]), {"n": 2, "s": "its"}, set(), **fields)  # type: ignore[arg-type]
 
 
 def found(made: Scope) -> list[str]:
@@ -58,7 +59,7 @@ def test_defined_names_are_found_and_used() -> None:
 
 def test_params_are_written_as_their_values() -> None:
     made = scope()
-    assert made.look_up("n", SPAN) == "2" and made.look_up("s", SPAN) == '"it\'s"' and made.used_params == {"n", "s"}
+    assert made.look_up("n", SPAN) == "2" and made.look_up("s", SPAN) == '"its"' and made.used_params == {"n", "s"}
     made.define("n")
     assert made.look_up("n", SPAN) == "n"
 
@@ -109,3 +110,9 @@ def test_a_function_sees_the_names_around_it() -> None:
     inner.define("fine", SPAN)
     inner.define("x", SPAN)
     assert found(outer) == ["$x belongs to the chain around this function | give it a name of its own, or return it"]
+
+
+@pytest.mark.parametrize("name", ["a.b", "a = 1; b", "x\ny", "class"])
+def test_a_variable_is_one_name(name: str) -> None:
+    with pytest.raises(QuoteError):
+        Scope(Problems([]), {}, set()).define(name)

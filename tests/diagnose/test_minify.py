@@ -107,21 +107,21 @@ def test_a_script_finds_its_inputs_and_loses_our_settings() -> None:
     made = standalone(SCRIPT, Path("/tmp/out"), {"backend": "toy"}, "toy_copied", (), ())
     compile(made, "repro.py", "exec")
     assert "/tmp" not in made
-    assert "os.path.abspath(__file__)), 'run_1/minifier/checkpoints')" in made
+    assert 'os.path.abspath(__file__)), "run_1/minifier/checkpoints")' in made
     assert "COMPILE_THREADS" in made and "fallback_random = True" in made
 
 
 def test_a_script_names_the_backend_or_registers_it() -> None:
     aliased = SCRIPT.replace("'toy'", "'toy_copied'")
-    assert "backend='toy'" in standalone(
+    assert 'backend="toy"' in standalone(
         aliased, Path("/tmp/out"), {"backend": "toy"}, "toy_copied", ("plugin",), ("/p",)
     )
     custom = SCRIPT.replace("'toy'", "'package_toy'")
     given = {"backend": "package:toy", "options": {"a": 1}}
     made = standalone(custom, Path("/tmp/out"), given, "package_toy", (), ("/p",))
     before = made[: made.index("if __name__")]
-    assert "sys.path.append('/p')" in before
-    assert "importlib.import_module('package').toy, **{'options': {'a': 1}}), name='package_toy')" in before
+    assert 'sys.path.append("/p")' in before
+    assert 'importlib.import_module("package").toy, **{"options": {"a": 1}}), name="package_toy")' in before
 
 
 def test_imports_come_before_the_graph_runs() -> None:

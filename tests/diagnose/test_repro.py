@@ -349,10 +349,10 @@ def test_what_a_policy_of_the_compiler_explains(off: float, code: int, tmp_path:
 
 
 def test_a_flag_that_this_torch_lacks_is_no_verdict(tmp_path: Path) -> None:
-    keys = X + "chain: [torch.sin]\nconfig: {torch._inductor.config.no_such_flag: true}"
+    keys = X + "chain: [torch.sin]\nconfig: {torch._inductor.config.force_same_precision: true}"
     code, _, output = outcome(variant(tmp_path, keys, CLEAN), tmp_path)
     assert code == 2
-    assert "no_such_flag" in output
+    assert "force_same_precision" in output
 
 
 MODULE = """

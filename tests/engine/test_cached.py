@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import multiprocessing
 import os
@@ -392,6 +393,43 @@ def test_a_spoiled_file_is_a_miss_and_is_written_anew(tmp_path: Path, spoil: Cal
 
 def later_than(folder: Path, run: str) -> Outcome:
     return ask(engine(folder, lambda job: Outcome(job, "asked", 0.0), run=run))
+
+
+def test_an_answer_that_somebody_else_wrote_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(engine(tmp_path))
+    (path,) = entries(tmp_path)
+    data = json.loads(path.read_bytes())
+    body = json.dumps({"seconds": 1, "phase": "judge", "result": {"findings": "x", "labels": 3}, "output": ""})
+    digest = hashlib.sha256(f"{data['run']}\n{body}".encode()).hexdigest()
+    for forged in (
+        {**data, "outcome": body},
+        {**data, "outcome": body, "signature": digest},
+        {**data, "run": "r9"},
+        {**data, "signature": 3},
+        {**data, "signature": "é"},
+        {key: value for key, value in data.items() if key != "signature"},
+    ):
+        path.write_text(json.dumps(forged))
+        assert read(path) is None
+    path.write_text(json.dumps(data))
+    assert read(path) is not None
+    other = path.with_name("0" * 64 + ".json")  # of another question
+    other.write_text(json.dumps(data))
+    assert read(other) is None
+    other.unlink()
+    os.mkfifo(other)
+    assert read(other) is None
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+    assert read(path) is None
+
+
+def test_without_a_key_nothing_is_kept_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").write_text("somebody's own file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = engine(tmp_path / "results")
+    assert ask(made).ended == "result" and entries(tmp_path / "results") == []
+    (notice,) = made.notices()
+    assert "results cannot be kept" in notice and "state/runner/key cannot be used" in notice
 
 
 def test_a_file_lies_where_its_name_says_and_is_plain_json(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from engine_jobs import one
+from engine_jobs import gone, one
 
 from runner.engine import process
 from runner.engine.local import LocalEngine
@@ -60,3 +62,14 @@ def test_a_job_runs_another_function_only_if_the_engine_is_told(
         outcome = one(engine, "result['ran'] = 'the wrong function'")
     # The real function was imported and cannot do with the stand-in for torch.
     assert outcome.ended == "broken" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail
+
+
+def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:
+    begun = time.monotonic()
+    script = "sleep 100 & echo $!; setsid sleep 100 & echo $!; wait"
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        process.run_family(["bash", "-c", script], timeout=1, stdout=subprocess.PIPE)
+    assert time.monotonic() - begun < 50
+    pids = caught.value.output.split()
+    assert len(pids) == 2 and all(gone(int(pid)) for pid in pids)
+    assert process.run_family(["bash", "-c", "echo whole; exit 3"], stdout=subprocess.PIPE).stdout == b"whole\n"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from runner.builder.source import build
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
+from runner.diagnose.rules import Facts, ScriptRun, Tried
 from runner.diagnose.signature import speaking
 from runner.engine.events import Finding
+from runner.report.issue import Material
+from runner.spec.model import Variant
+from runner.spec.write import text as yaml_of
 
 PICTURE: dict[str, Any] = {
     "path": "output[0]", "oracle": "value", "shape": [2, 3, 4], "dtype": "float32", "elements": 24, "wrong": 3,
@@ -70,3 +76,16 @@ def diagnosis(*findings: Finding, **changes: Any) -> Diagnosis:
         ), "seconds": 12.5,
     }  # fmt: skip
     return Diagnosis(**{**values, **changes})
+
+
+def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **changes: Any) -> Material:
+    """What a report is made of."""
+    found = tuple(findings)
+    verdict = "FAIL" if found[0].error is None else "ERROR"
+    values: dict[str, Any] = {
+        "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh": (found, found),
+        "script": ScriptRun(1, "PROBLEM: value: output: 3 of 24 differ\nPROBLEM: error: eager returned, compiled raised InductorError: no"), "tried": (Tried("2.13.0", verdict, "value: off"), Tried("2.6.0", "PASS")),
+        "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
+    }  # fmt: skip
+    more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
+    return Material(Facts(**{**values, **changes}), yaml_of(variant), "PyTorch version: 2.13.0+cpu\n", **more)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from runner.builder.source import build
-from runner.diagnose.rules import Facts, ScriptRun, Tried
+from runner.diagnose.rules import ScriptRun
 from runner.diagnose.similar import Entry, Mark, Match
-from runner.engine.events import Finding
-from runner.report.issue import Material, redact, script_of, sentences, title, write
+from runner.report.issue import redact, script_of, sentences, title, write
 from runner.spec.model import Variant
-from runner.spec.write import text as yaml_of
 from tests.handmade import loaded, written
-from tests.report.pictures import crash, diagnosis, wrong
+from tests.report.pictures import crash, diagnosis, material, wrong
 
 CASE = """
     defaults: {devices: [cpu]}
@@ -46,18 +42,6 @@ def one(tmp_path: Path) -> Variant:
     return next(v for v in loaded(written(tmp_path, CASE)).variants if v.case.name == "a")
 
 
-def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **changes: Any) -> Material:
-    found = tuple(findings)
-    verdict = "FAIL" if found[0].error is None else "ERROR"
-    values: dict[str, Any] = {
-        "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh": (found, found),
-        "script": ScriptRun(1, "PROBLEM: value: output: 3 of 24 differ\nPROBLEM: error: eager returned, compiled raised InductorError: no"), "tried": (Tried("2.13.0", verdict, "value: off"), Tried("2.6.0", "PASS")),
-        "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
-    }  # fmt: skip
-    more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
-    return Material(Facts(**{**values, **changes}), yaml_of(variant), "PyTorch version: 2.13.0+cpu\n", **more)
-
-
 def test_a_report_has_every_section_in_order(one: Variant) -> None:
     text, checks = write(material(one, steps="Reduced in 4 steps."))
     assert all(check.met for check in checks), checks
@@ -75,8 +59,8 @@ def test_a_report_has_every_section_in_order(one: Variant) -> None:
 def test_two_sentences_say_what_happened(one: Variant) -> None:
     said = sentences(material(one).facts)
     assert said == (
-        "`torch.compile(model, backend='inductor')` gives wrong values for a model of `nn.Linear`, `F.relu` in float32 on the "
-        "CPU at output[0]: 3 of 24 elements differ; eager 2.0, compiled 3.0 at [1, 2, 0]. "
+        '`torch.compile(model, backend="inductor")` gives wrong values for a model of `nn.Linear`, `F.relu` in float32 on the '
+        "CPU at `output[0]`: 3 of 24 elements differ; eager 2.0, compiled 3.0 at \\[1, 2, 0\\]. "
         "It first shows at the stage `inductor`, torch's `CompilerBisector` blames the subsystem `lowerings`, application 2, "
         "`relu`, and it goes away with `torch._inductor.config.cpp.simdlen = 1`."
     )
@@ -93,9 +77,9 @@ def test_little_is_known_of_the_cause(one: Variant) -> None:
 
 def test_the_script_is_python_and_names_no_file(one: Variant) -> None:
     text, _ = write(material(one))
-    shown, script = re.findall(r"```python\n(.*?)\n```\n", text, re.DOTALL)
+    shown, script = (code for _, code in re.findall(r"(`{3,})python\n(.*?)\n\1\n", text, re.DOTALL))
     assert (
-        shown.startswith("import torch") and "F.relu" in shown and "torch.compile(model, backend='inductor')" in shown
+        shown.startswith("import torch") and "F.relu" in shown and 'torch.compile(model, backend="inductor")' in shown
     )
     assert script == script_of(one).rstrip()
     assert {"main", "make_inputs", "make_model"} <= {
@@ -166,7 +150,7 @@ def test_flags_stand_in_the_short_form(tmp_path: Path) -> None:
     assert (
         "import torch._inductor.config\ntorch._inductor.config.cpp.simdlen = 1\ntorch._inductor.config.pattern_matcher = False\n"
         "model = make_model()\nprint(model(*make_inputs()))\n"
-        "print(torch.compile(model, backend='inductor', fullgraph=True)(*make_inputs()))\n```"
+        'print(torch.compile(model, backend="inductor", fullgraph=True)(*make_inputs()))\n```'
     ) in report
 
 

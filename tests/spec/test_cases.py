@@ -54,7 +54,7 @@ def test_defaults(files: Files) -> None:
         ("expect: {raises: {type: IndexError, match: 'out of'}}", "expect", Expect(Raises("IndexError", "out of"))),
         ("expect: {graphs: 1, graph_breaks: 0, recompiles: 2}", "expect", Expect(None, 1, 0, 2)),
         ("ignore: {value: random}", "ignore", {"value": "random"}), ("timeout: 2m", "timeout", 120.0), ("timeout: 90", "timeout", 90.0), ("timeout: 1e-5", "timeout", 1e-5),
-        ("timeout: 1e20", "timeout", 1e20), ("memory: 2GiB", "memory", 2 << 30), ("memory: 4096", "memory", 4096),
+        ("timeout: 604800", "timeout", 604800.0), ("timeout: 168h", "timeout", 604800.0), ("memory: 2GiB", "memory", 2 << 30), ("memory: 4096", "memory", 4096),
     ],
 )  # fmt: skip
 def test_keys(files: Files, keys: str, field: str, value: Any) -> None:
@@ -104,8 +104,14 @@ def test_a_known_entry_without_issue_or_reason(files: Files) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ('{reason: x, error: "("}', "4:28: error: missing ), unterminated subpattern at position 0"),
-        ('{reason: x, error: "a{99999999999999999999}"}', "4:28: error: the repetition number is too large"),
+        (
+            '{reason: x, error: "("}',
+            "4:28: error: not a regular expression: missing ): ( | the syntax is RE2's: https://github.com/google/re2/wiki/Syntax",
+        ),
+        (
+            '{reason: x, error: "a{1001}"}',
+            "4:28: error: not a regular expression: invalid repetition size: {1001} | RE2 repeats at most 1000 times",
+        ),
         ("{reason: x, review: soon}", "4:29: warning: review: is a date, 'soon' is none | write review: 2027-01-01"),
         ("{reason: x, review: 2020-01-31}", "4:29: warning: this entry was to be looked at again by 2020-01-31"),
     ],
@@ -173,7 +179,8 @@ def test_tolerances(files: Files, tolerance: str, by_dtype: Any, exact: bool, re
     ("keys", "messages"),
     [
         ("expect: {raises: {type: IndexError, match: '['}}", ["3:48: not a regular expression: unterminated character set at position 0"]),
-        ("expect: {raises: {type: E, match: '" + "(" * 3000 + "'}}", ["3:39: not a regular expression: "]),
+        ("expect: {raises: {type: E, match: '" + "(" * 3000 + "'}}", ["3:39: a regular expression has at most 1000 characters, this one has 3000"]),
+        ("expect: {raises: {type: E, match: '" + "(" * 900 + "'}}", ["3:39: not a regular expression: "]),
         ("expect: {raises: {type: E, match: 'a{99999999999999999999}'}}", ["3:39: not a regular expression: the repetition number is too large"]),
         ("params: {n: [1]}\nexclude: [{n: 1}, {nn: 1}]", ["4:24: exclude: names 'nn', which is no param"]),
         ("params: {train: [1, 2]}", ["3:14: 'train' cannot name a param | train: beside params: is an axis of its own"]),
@@ -241,3 +248,8 @@ def test_calls(files: Files) -> None:
     first, second = files.case("params: {n: [2]}\ncalls: [{params: {n: 7}, inputs: {x: [3]}}, {}]").calls
     assert first.params == {"n": 7} and [i.name for i in first.inputs] == ["x"] and first.span.line == 4
     assert second.params == {} and second.inputs == ()
+
+
+def test_a_range_of_versions_that_cannot_be_read(files: Files) -> None:
+    (message,) = files.errors(f"requires: {{torch: '=={'9' * 5000}'}}")
+    assert message == "3:23: torch: a range of versions has at most 200 characters | such as >=2.7"

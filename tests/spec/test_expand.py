@@ -236,7 +236,10 @@ def test_the_product_of_the_axes_over_the_limit(files: Files) -> None:
         expand(files.suites("a.spec.yaml"))
     (found,) = caught.value.diagnostics
     assert found.message == "the axes of case 'a' multiply to 125000 variants, more than 100000"
-    assert found.hint == "raise the limit with --limit variants=N" and (found.span.line, found.span.column) == (2, 11)
+    assert found.hint == "the limit is variants=100000; change it with --limit variants=N" and (
+        found.span.line,
+        found.span.column,
+    ) == (2, 11)
     with pytest.raises(InputError, match="multiply to 125000 variants, more than 124999"):
         expand(files.suites("a.spec.yaml"), limits=Limits(variants=124_999))
 
@@ -264,3 +267,12 @@ def test_the_limit_holds_for_all_cases_together(files: Files) -> None:
     files.write("a.spec.yaml", "cases:\n" + "".join(case(f"c{i}") for i in range(5)))
     with pytest.raises(InputError, match="more than 4 variants"):
         expand(files.suites("a.spec.yaml"), limits=Limits(variants=4))
+
+
+def test_variants_that_a_selection_leaves_out_count_too(files: Files) -> None:
+    files.write("a.spec.yaml", "cases:\n" + "".join(case(f"c{n}", "params: {n: [1, 2, 3, 4]}") for n in range(10)))
+    files.write("a.suite.yaml", "suite: s\nspecs: [a.spec.yaml]\nselect: case:none\n")
+    suites = files.suites("a.suite.yaml")
+    assert expand(suites, limits=Limits(variants=14)) == []
+    with pytest.raises(InputError, match="suites select among more than 39 variants"):
+        expand(suites, limits=Limits(variants=13))

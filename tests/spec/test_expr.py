@@ -114,13 +114,29 @@ def test_what_is_no_expression(text: str, offset: int, words: str) -> None:
         ("s + s", "arithmetic needs numbers on both sides"), ("s * 99999", "arithmetic needs numbers on both sides"),
         ("s < n", "not supported between"), ("-s", "bad operand type"), ("abs(s)", "bad operand type"), ("len(n)", "has no len"),
         ("s[9]", "out of range"), ("n[0]", "not subscriptable"), ("min(n)", "not iterable"), ("m + 1", "m"),
-        ("x.shape", "this is known only when the model runs"),
+        ("x.shape", "this is known only when the model runs"), ("(-8) ** 0.5", "the result is no number but complex"),
+        ("0.5 ** -10000", "the result is too large"), ("9" * 99, "the result has more than 128 bits"),
     ],
 )  # fmt: skip
 def test_what_has_no_value(text: str, words: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         value(text)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("next_power_of_2(1.5)", "take integers"), ("next_power_of_2(s)", "take integers"), ("cdiv(1e400, 1)", "take integers"),
+        ("cdiv(1, 2.0)", "take integers"), ("cdiv(1, 0)", "division by zero"), ("cdiv(1)", "missing 1 required"),
+        ("next_power_of_2(abs((-8) ** 0.5))", "take integers"), (f"next_power_of_2({'9' * 99})", "more than 128 bits"),
+    ],
+)  # fmt: skip
+def test_launch_functions_take_integers(text: str, words: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        evaluate(parse(text, True), PARAMS)
+    assert words in str(caught.value)
+    assert evaluate(parse("cdiv(7, 2) + next_power_of_2(5)", True), {}) == 12
 
 
 @pytest.mark.parametrize(

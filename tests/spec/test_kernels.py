@@ -249,3 +249,49 @@ def test_the_shipped_kernels_read() -> None:
     assert loaded.diagnostics == ()
     kernels = {kernel.name for variant in loaded.variants for kernel in variant.case.kernels}
     assert len(kernels) == 14 and {variant.backend.name for variant in loaded.variants} == {"triton", "triton-compiled"}
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ('"${next_power_of_2(1.5)}"', "in ${next_power_of_2(1.5)}: cdiv and next_power_of_2 take integers"),
+        ('"${abs((-8) ** 0.5)}"', "a grid has 0 to 2147483647 programs each way, not 2.8284271247461903"),
+        ('"${1e400}"', "a grid has 0 to 2147483647 programs each way, not .inf"),
+        ('"${1 < 2}"', "a grid has 0 to 2147483647 programs each way, not true"),
+        ('"${0 - BLOCK}"', "a grid has 0 to 2147483647 programs each way, not -64"),
+        ("2147483648", "a grid has 0 to 2147483647 programs each way, not 2147483648"),
+        ("-1", "a grid has 0 to 2147483647 programs each way, not -1"),
+        ('"${1 // 0}"', "in ${1 // 0}: division by zero"),
+        ('"${2 ** 99999999}"', "in ${2 ** 99999999}: the power has more than 128 bits"),
+    ],
+)
+def test_a_grid_that_cannot_be_launched(tmp_path: Path, size: str, message: str) -> None:
+    loaded = load([str(written(tmp_path, grid=f"[{size}]", constants="{BLOCK: 64}"))], allow_python=True)
+    assert loaded.variants == ()
+    assert [d.message for d in loaded.errors] == [message]
+    assert {d.span.line for d in loaded.errors} <= {2, 7}
+
+
+@pytest.mark.parametrize("size", ["0", "2147483647", '"${cdiv(100, BLOCK)}"', '"${x.numel() - 5}"'])
+def test_a_grid_that_can_be_launched(tmp_path: Path, size: str) -> None:
+    loaded = load([str(written(tmp_path, grid=f"[{size}]", constants="{BLOCK: 64}"))], allow_python=True)
+    assert not loaded.errors and loaded.variants
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 300, "x = " + "-" * 20_000 + "1", "def f(x: " + "+".join("a" * 5000) + "): pass", "\0"]
+)
+def test_python_that_troubles_the_parser(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path)
+    (tmp_path / "add.py").write_text(text)
+    _, problems = read(path)
+    assert len(problems) == 1 and problems[0].startswith("3:11: add.py is no Python")
+
+
+def test_python_that_is_too_large(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    (tmp_path / "add.py").write_text("#" * 2_000_000)
+    _, problems = read(path)
+    assert problems == [
+        "3:11: 'add.py' is larger than 1 MiB | the limit is file_bytes=1048576; change it with --limit file_bytes=N"
+    ]

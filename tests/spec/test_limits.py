@@ -11,7 +11,9 @@ from runner.spec.limits import Limits, parse_size, show_size
 
 def test_defaults() -> None:
     limits = Limits()
-    assert dataclasses.astuple(limits) == (4 << 20, 40, 200_000, 100_000, 4 << 30)
+    assert (limits.file_bytes, limits.depth, limits.nodes, limits.expanded_nodes) == (1 << 20, 40, 100_000, 200_000)
+    assert (limits.variants, limits.tensor_bytes) == (100_000, 4 << 30)
+    assert (limits.log_bytes, limits.log_line_bytes) == (1 << 30, 16 << 20)
 
 
 def test_every_limit_is_described() -> None:
@@ -59,7 +61,7 @@ def test_overrides() -> None:
     [
         ("tensor_bytes", "is not name=value, such as 'tensor_bytes=8GiB'"),
         ("tensor_byte=1", "there is no limit 'tensor_byte': did you mean 'tensor_bytes'?"),
-        ("xyz=1", "there are file_bytes, depth"),
+        ("xyz=1", "there are file_bytes, total_bytes"),
         ("=1", "there is no limit ''"),
         ("depth=8KiB", "'8KiB' is no value for depth"),
         ("depth=0", "above 0"),

@@ -65,7 +65,7 @@ EVERYTHING = """
         out: [only]
       - operator.getitem: [$x, "[..., None, $i, 1:${n}, ::2, [0, 1], true]"]
         out: part
-      - operator.setitem: [$a, {$text: "[0]"}, 1]
+      - operator.setitem: [$a, {$text: "$0"}, 1]
       - Tensor.type: [$x, {$text: torch.FloatTensor}]
       - torch.einsum: ["i,j->ij", $y, $y]
       - torch.cat: [[$a, $only]]

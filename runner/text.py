@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from pathlib import PurePath
-
-from runner.diagnostics import shown_path
 
 TEXT_LIMIT = 64 * 1024
 """Bytes in one text node: libxml2 refuses 10 MB, dorny cuts at 65 535, and people stop reading long before."""
@@ -28,9 +25,12 @@ _ANSI = re.compile(
 )
 
 # Not XML 1.0 at all: C0 but tab and newline, surrogates, U+FFFE and U+FFFF. Allowed there but dropped without a word by
-# junit-xml, or obeyed by terminals: DEL, C1, and the other noncharacters. All are shown instead.
+# junit-xml, or obeyed by terminals: DEL, C1, and the other noncharacters. What changes the direction or the lines of
+# text (bidirectional controls, U+2028, U+2029) or hides in it (byte order marks, tags) can make one text look like another.
+# All are shown instead.
 _UNFIT = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f"
     + "".join(chr(plane * 0x10000 + low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF))
     + "]"
 )
@@ -84,7 +84,8 @@ def cap(text: str, limit: int = TEXT_LIMIT) -> str:
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """``text``, cleaned, on one line of at most ``limit`` characters."""
     # Nobody reads past the limit, so a megabyte of output is not cleaned for the sake of one line.
-    line = " ".join(clean(text[: limit * 8]).split())
+    start = text[: limit * 8].replace("\u2028", " ").replace("\u2029", " ")
+    line = " ".join(clean(start).split())
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
 
 
@@ -134,9 +135,3 @@ def duration(value: float) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 warning``, ``2 warnings``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def shown_file(file: str) -> str:
-    """``file`` below the working folder as a relative path with forward slashes, which is how every reader of JUnit
-    that marks lines wants it; any other file as it is."""
-    return in_line(PurePath(shown_path(file)).as_posix())

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from runner.report import text
+from runner import text
+from runner.diagnostics import shown_file
 from tests.report.events_sample import NASTY
 
 
@@ -77,7 +78,7 @@ def test_duration(value: float, shown: str) -> None:
 
 def test_shown_file_is_relative_below_the_working_folder_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert text.shown_file(str(tmp_path / "specs" / "a.yaml")) == "specs/a.yaml"
-    assert text.shown_file("./specs/a.yaml") == "specs/a.yaml"
-    assert text.shown_file("/elsewhere/a.yaml") == "/elsewhere/a.yaml"
-    assert text.shown_file("a\x00.yaml") == "a\\x00.yaml"
+    assert shown_file(str(tmp_path / "specs" / "a.yaml")) == "specs/a.yaml"
+    assert shown_file("./specs/a.yaml") == "specs/a.yaml"
+    assert shown_file("/elsewhere/a.yaml") == "/elsewhere/a.yaml"
+    assert shown_file("a\x00.yaml") == "a\\x00.yaml"

@@ -1,0 +1,100 @@
+"""A run without torch, for ``bench/fuzz.py``: the engine ends every job at once, as the job's name decides.
+
+So ``run``, ``resume`` and ``rerun`` do all that control does, and nothing of a file or an event log is executed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from runner import running
+from runner.engine.messages import Job, Outcome
+from runner.plan import Environment
+
+_ERROR = {
+    "type": "InductorError",
+    "message": "CppCompileError: no",
+    "chain": ["InductorError", "CppCompileError"],
+    "trace": "Traceback: ...",
+}
+_NUMBERS = {
+    "mismatched": 3, "elements": 1000, "worst_index": [1, 2], "eager": 1.5, "compiled": 1.25, "reference": 1.5, "abs_error": 0.25, "rel_error": 0.16,
+    "rtol": 1.3e-6, "atol": 1e-5, "eager_error_max": 1e-7, "eager_error_rmse": 1e-8, "compiled_error_max": 0.25, "compiled_error_rmse": 0.01, "multiplier": 12.5,
+}  # fmt: skip
+_ANSWERS: tuple[dict[str, Any], ...] = (
+    {}, {}, {},
+    {"findings": [{"oracle": "value", "message": "3 of 1000 differ", "path": "call 0, output", "numbers": _NUMBERS}]},
+    {"findings": [{"oracle": "compile-error", "message": "InductorError: no", "path": "call 0", "error": _ERROR}]},
+    {"findings": [{"oracle": "stride", "message": "(1, 2) and (2, 1)", "path": "call 0, output"}]},
+    {"ended": "signal", "signal": "SIGSEGV", "phase": "backend", "stack": "Fatal Python error: Segmentation fault\n", "output": "last words\n"},
+    {"ended": "timeout", "phase": "backend"},
+    {"trust": {"verdict": "INVALID", "reason": "eager itself fails", "error": _ERROR}},
+)  # fmt: skip
+
+
+class ScriptedEngine:
+    """Ends jobs in the order in which they came. After ``most`` of them Ctrl-C is pressed."""
+
+    slots = 1
+
+    def __init__(self, most: int | None = None) -> None:
+        self.queue: deque[Job] = deque()
+        self.most = most
+
+    def submit(self, job: Job) -> None:
+        """Take a job."""
+        self.queue.append(job)
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        """End the oldest job."""
+        if self.most is not None:
+            self.most -= 1
+            if self.most < 0:
+                raise KeyboardInterrupt
+        if not self.queue:
+            return []
+        job = self.queue.popleft()
+        answer = dict(Random(job.id).choice(_ANSWERS))
+        record = {key: answer.pop(key) for key in ("findings", "trust") if key in answer}
+        return [Outcome(job, **{"ended": "result", "phase": "judge", "seconds": 0.5, **answer}, result=record)]
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        """Nothing runs between two calls."""
+        return []
+
+    def cancel_all(self) -> list[Job]:
+        """Drop what waits."""
+        jobs = [*self.queue]
+        self.queue.clear()
+        return jobs
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def install(report: Callable[[str], None], most: int | None = None) -> None:
+    """Let this process's runs use the scripted engine, and say to ``report`` which Python and modules they ask for."""
+
+    def environments(pythons: Any, *more: Any, **options: Any) -> list[Environment]:
+        if pythons:
+            report(f"run-python {[*pythons]!r}")
+        return [Environment("2.13.0", "/venvs/2.13.0/bin/python", "2.13.0", "2.13.0+cpu", "3.11.2")]
+
+    def engine(arguments: Any, *more: Any, **options: Any) -> ScriptedEngine:
+        if arguments.allow_python:
+            report("run-allow-python")
+        if arguments.imports:
+            report(f"run-import {arguments.imports!r}")
+        return ScriptedEngine(most)
+
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "runner"]
+    for name, replacement, own in (("find_environments", environments, modules), ("_engine", engine, [running])):
+        places = [module for module in own if hasattr(module, name)]
+        if not places:
+            raise AttributeError(f"runner has no {name}: the fuzzer would start real processes")
+        for module in places:
+            setattr(module, name, replacement)

@@ -1,0 +1,71 @@
+"""What a command prints: every line passes here, so that no file's text reaches a terminal as a command to it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import TextIO
+
+from runner import exits
+from runner.text import visible
+
+
+def output(text: str = "", end: str = "\n") -> None:
+    """Print a command's result to standard output. Control and bidirectional characters are shown, not obeyed.
+
+    A reader that went away (``| head``) is no error: what follows goes nowhere.
+
+    Raises:
+        UsageError: it cannot be written, because a disk is full for example.
+    """
+    _succeed(_write(sys.stdout, visible(text) + end))
+
+
+def flush() -> None:
+    """Hand what was printed to the operating system. Raises UsageError as ``output`` does."""
+    _succeed(_write(sys.stdout, "", now=True))
+
+
+def message(text: str = "", end: str = "\n") -> None:
+    """Print a remark for people to standard error, by the same rule. A remark that cannot be printed is lost."""
+    with contextlib.suppress(RuntimeError):  # a signal's remark may meet one that is being printed
+        _write(sys.stderr, visible(text) + end, now=True)
+
+
+def status(text: str) -> None:
+    """Let ``text`` be the last line of the terminal that standard error is; empty clears it."""
+    _write(sys.stderr, "\r\x1b[K" + visible(text), now=True)
+
+
+def ready() -> None:
+    """Make the streams usable: what cannot be encoded is escaped, what was closed (``>&-``) leads nowhere."""
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:  # else a file that is opened later gets the number of a stream
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _write(stream: TextIO, text: str, now: bool = False) -> str:
+    """Why the text could not be written; empty if it was, or if nobody reads there any more."""
+    try:
+        stream.write(text)
+        if now:
+            stream.flush()
+    except (OSError, ValueError) as error:  # ValueError: somebody closed it
+        with contextlib.suppress(OSError, ValueError):  # what its buffer holds would fail again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return "" if isinstance(error, BrokenPipeError) else getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _succeed(problem: str) -> None:
+    if problem:
+        raise exits.UsageError(f"standard output cannot be written: {problem}", exits.INTERNAL)

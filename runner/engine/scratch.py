@@ -1,0 +1,92 @@
+"""Temporary folders that go with their process, and the end of those that killed processes have left.
+
+A folder stays locked as long as its process lives. The kernel drops the lock however the process ends, so a folder whose lock
+is free belongs to nobody; a process number that is used again cannot protect it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner import exits, interrupts
+
+PREFIX = "runner-scratch-"
+"""How their names begin. Reports are never kept in one."""
+VARIABLE = "RUNNER_SCRATCH"
+"""Environment variable of workers: the folder for what they write (see ``runner/worker/scratch.py``)."""
+LONGEST = 70
+"""Bytes that the path around it may have: a Unix socket in the folder has at most 107."""
+
+_locks: dict[Path, int] = {}
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for as long as it lasts. Raises UsageError as ``make`` does."""
+    path = make()
+    try:
+        yield path
+    finally:
+        with interrupts.held():
+            remove(path)
+
+
+def make() -> Path:
+    """A new folder, ours alone, until ``remove``. First removes those that nobody has any more.
+
+    Raises:
+        UsageError: no temporary folder can be made.
+    """
+    try:
+        base = tempfile.gettempdir()
+        if len(os.fsencode(base)) > LONGEST:
+            base = "/tmp"
+        if not _locks:
+            sweep(Path(base))
+        while True:
+            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            with contextlib.suppress(OSError):  # a file system without locks: no sweep removes anything there either
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if path.is_dir():  # a sweep may have come between
+                _locks[path] = descriptor
+                return path
+            os.close(descriptor)
+    except OSError as error:
+        raise exits.UsageError(
+            f"no temporary folder can be made: {error.strerror}; the variable TMPDIR may name another place",
+            exits.INTERNAL,
+        ) from None
+
+
+def remove(path: Path) -> None:
+    """Remove a folder that ``make`` made."""
+    shutil.rmtree(path, ignore_errors=True)
+    descriptor = _locks.pop(path, -1)
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def sweep(base: Path) -> None:
+    """Remove this user's folders in ``base`` whose process is gone. Links are not followed, and errors are no matter."""
+    with contextlib.suppress(OSError), os.scandir(base) as entries:
+        names = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+        for name in names:
+            with contextlib.suppress(OSError):
+                _remove_if_free(name)
+
+
+def _remove_if_free(name: str) -> None:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid == os.getuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError while its process lives
+            shutil.rmtree(name, ignore_errors=True)
+    finally:
+        os.close(descriptor)

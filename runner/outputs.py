@@ -1,0 +1,99 @@
+"""Files that a command was asked to write: seen to be possible before anything runs, and written whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from runner.exits import INTERNAL, UsageError
+from runner.quote import shell_word
+from runner.report.live_file import replace
+
+OPTIONS = ("junit", "events", "html", "json", "plot", "output")
+EMPTY = "an empty path; did a shell variable have no value?"
+
+
+def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
+    """See that there is a place for every file and folder that the arguments ask for.
+
+    Args:
+        arguments: of any command.
+        inputs: absolute paths, without links, of the files that the command reads.
+
+    Raises:
+        UsageError: one cannot be written, is named twice, or is an input.
+    """
+    targets: dict[str, str] = {}
+    for name in OPTIONS:
+        path = getattr(arguments, name, None)
+        # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
+        if not isinstance(path, str) or (path == "-" and name in ("junit", "json") and arguments.command != "run"):
+            continue
+        option = f"--{name}"
+        try:
+            target = Path(os.path.realpath(path))
+            if name == "output" and arguments.command != "issue":
+                problem = _folder_problem(path, target)
+            else:
+                problem = _file_problem(path, target, name)
+                if not target.exists() or target.is_file():
+                    problem = problem or (
+                        f"{targets[str(target)]} names the same file" if str(target) in targets else ""
+                    )
+                    targets[str(target)] = option
+                if str(target) in inputs:
+                    problem = "this command reads that file; name another one"
+        except (OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+        if problem:
+            raise UsageError(f"{option} {path}: {problem}" if path else f"{option}: {problem}")
+
+
+def write(option: str, path: str, text: str) -> None:
+    """Write a file; a regular one in one step.
+
+    Raises:
+        UsageError: it cannot be written; then it is as it was.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            Path(path).write_bytes(data)
+        else:
+            replace(path, [data])
+    except OSError as error:
+        raise UsageError(f"{option} {path} could not be written: {error.strerror}", INTERNAL) from None
+
+
+def _file_problem(path: str, target: Path, name: str) -> str:
+    """Why a file cannot be written; empty if it can."""
+    if not path:
+        return EMPTY
+    if target.is_dir():
+        return "this is a folder; name a file"
+    if target.is_symlink():  # after all links
+        return "this link leads in a circle"
+    if target.exists() and not os.access(target, os.W_OK):
+        return "no permission to write it"
+    if target.exists() and not target.is_file():
+        return "not a regular file, and this report is replaced again and again" if name == "junit" else ""
+    if name == "events" and target.exists():  # it is appended to; all others are replaced
+        return ""
+    return _parent_problem(target.parent)
+
+
+def _folder_problem(path: str, target: Path) -> str:
+    """Why nothing can be written into a folder; empty if something can, or if it can be made."""
+    if not path:
+        return EMPTY
+    if target.is_dir():
+        return "" if os.access(target, os.W_OK | os.X_OK) else "no permission to write there"
+    return "this is a file; name a folder" if target.exists() else _parent_problem(target.parent)
+
+
+def _parent_problem(parent: Path) -> str:
+    if not parent.is_dir():  # never made unasked: its name may be a mistake
+        return f"there is no folder {parent}; to make it: mkdir -p {shell_word(parent)}"
+    return "" if os.access(parent, os.W_OK | os.X_OK) else f"no permission to write in {parent}"

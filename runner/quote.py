@@ -1,0 +1,201 @@
+"""The one door from data into text that something else reads: Python, a shell, Markdown.
+
+Names, YAML values and logs come from strangers. Each function here takes one checked type and returns text in which the
+value cannot end the place that it stands in. Generated text is put together from such pieces and from constants alone.
+Text for terminals and XML goes through ``runner.text``; what a command prints goes through ``runner.console``.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+from runner.text import in_line, visible
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+
+
+class QuoteError(ValueError):
+    """A value that has no place in the text that was to hold it. Nothing of it is written."""
+
+
+def literal(value: object) -> str:
+    """A plain value as a Python expression: text in double quotes, NaN and infinities as ``float(...)``.
+
+    Takes None, booleans, numbers, text, and lists, tuples and mappings of them. Raises QuoteError for another type:
+    the ``repr`` of an object is no literal.
+    """
+    if isinstance(value, str):
+        # repr where JSON would write escapes that Python reads otherwise (lone surrogates, control characters)
+        return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(str(value))
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(literal(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, int):
+        return repr(int(value))
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else f'float("{float(value)!r}")'
+    if isinstance(value, complex):
+        return f'complex("{complex(value)!r}")'
+    raise QuoteError(f"{type(value).__name__} is no plain value")
+
+
+def integer(value: object) -> str:
+    """An integer as a Python expression. Raises QuoteError for anything else, booleans included."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise QuoteError(f"{_excerpt(value)} is no integer")
+    return repr(int(value))
+
+
+def decimal(value: object) -> str:
+    """A finite number in at most six digits, as ``:g`` writes it. Raises QuoteError for anything else, booleans included."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise QuoteError(f"{_excerpt(value)} is no finite number")
+    return f"{float(value):g}"
+
+
+def dotted_name(name: object) -> str:
+    """``name`` as it is: ASCII identifiers with dots between them, none a keyword. Raises QuoteError for anything else."""
+    if not isinstance(name, str) or not _DOTTED.fullmatch(name) or any(map(keyword.iskeyword, name.split("."))):
+        raise QuoteError(f"{_excerpt(name)} is no Python name")
+    return name
+
+
+def torch_name(name: object) -> str:
+    """``torch.<name>`` for a dtype or a constant of torch, named without ``torch.``. Raises QuoteError for no Python name."""
+    return f"torch.{dotted_name(name)}"
+
+
+def torch_flag(name: object) -> str:
+    """A setting or a module of torch by its full name, as it is. Raises QuoteError for any other name."""
+    if not dotted_name(name).startswith("torch."):
+        raise QuoteError(f"{_excerpt(name)} is no name in torch")
+    return str(name)
+
+
+def identifier(name: object) -> str:
+    """``name`` as it is: one ASCII identifier, no keyword. Raises QuoteError for anything else."""
+    if not isinstance(name, str) or "." in name:
+        raise QuoteError(f"{_excerpt(name)} is no Python identifier")
+    return dotted_name(name)
+
+
+def _excerpt(value: object) -> str:
+    """A value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def docstring(text: str) -> str:
+    """Prose for a string in three double quotes: nothing in it ends the string, escapes a letter or breaks a line but a newline."""
+    text = text.replace("\\", "\\\\").replace('"', "'")
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else " " if c in "\t\r" else ascii(c)[1:-1].replace("\\", "\\\\")
+        for c in text
+    )
+
+
+def comment(text: object) -> str:
+    """``# text`` for Python, YAML and shells: always one line, with line breaks and control characters shown."""
+    return f"# {in_line(str(text))}".rstrip()
+
+
+def yaml_text(text: str) -> str:
+    """Text as a scalar of YAML in double quotes, on one line."""
+    return visible(json.dumps(text, ensure_ascii=False))
+
+
+def operand(text: object) -> str:
+    """A path or an id that no program takes for an option: one that begins with a dash gets ``./`` before it."""
+    return f"./{text}" if str(text).startswith("-") else str(text)
+
+
+def shell_word(text: object) -> str:
+    """One word of a POSIX shell command, fit to be printed: control characters as ``$'...'`` writes them.
+
+    No quote stands inside ``$'...'``, so that a shell without that form (dash) also sees one word, if an odd one.
+    """
+    word = str(text)
+    shown = in_line(word)
+    if shown == word:
+        return shlex.quote(word)
+    return "$'" + "".join(_shell_escape(character) for character in word) + "'"
+
+
+def shell_words(words: Iterable[object]) -> str:
+    """Words of a command line, each by ``shell_word``, with blanks between."""
+    return " ".join(map(shell_word, words))
+
+
+_PIECE = r"""(?:[\w@%+=:,./-]|'[^']*'|"'"|\$'(?:[^'\\]|\\.)*')"""
+_WORD = re.compile(rf"{_PIECE}+", re.ASCII)
+_COMMAND = re.compile(rf"runner [a-z]+(?: {_PIECE}+)*", re.ASCII)
+
+
+def command_words(text: str) -> list[str]:
+    """The words of a call of ``runner`` that ``shell_words`` wrote, each as it stands there; empty for any other text.
+
+    A shell runs nothing else for such a line, wherever the line comes from.
+    """
+    return _WORD.findall(text) if _COMMAND.fullmatch(text) and in_line(text) == text else []
+
+
+def _shell_escape(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character == "'":
+        return "\\047"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+# Besides markup: addresses, mentions and numbers of issues, of which GitHub makes links, and mathematics.
+_MARKDOWN = re.compile(r"([\\`*_\[\]#|<>&~@$]|^[-+=]|:(?=//)|(?<=www)\.|(?<=gh)-)", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[\w./?=%~:#&+-]+", re.ASCII)
+
+
+def markdown_text(text: object) -> str:
+    """Text within a line of Markdown, as plain text: no markup, HTML, link, mention or table column comes of it."""
+    return _MARKDOWN.sub(r"\\\1", in_line(str(text)))
+
+
+def markdown_code(text: object) -> str:
+    """Text on one line as inline code, in a fence of more backticks than it holds."""
+    line = in_line(str(text))
+    if not line:
+        return ""
+    fence = "`" * (1 + _longest_run(line))
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def markdown_cell(text: object) -> str:
+    """Inline code for a table. Text with a bar is plain text there: a bar ends a column even in code."""
+    return markdown_text(text) if "|" in str(text) else markdown_code(text)
+
+
+def markdown_address(text: object) -> str:
+    """An address on the web, of which a reader makes a link; any other text as plain text."""
+    return str(text) if _ADDRESS.fullmatch(str(text)) else markdown_text(text)
+
+
+def markdown_fence(text: str) -> str:
+    """A fence for a code block that no line of ``text`` can close."""
+    return "`" * max(3, 1 + _longest_run(text))
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)

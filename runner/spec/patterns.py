@@ -1,0 +1,94 @@
+"""Regular expressions from files, matched in the control process: by an engine that does not backtrack.
+
+RE2 takes time in proportion to the text, whatever the expression, and its memory is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+MEMORY = 64 << 10
+"""Bytes that one expression may take."""
+
+_SYNTAX = "the syntax is RE2's: https://github.com/google/re2/wiki/Syntax"
+_HINTS = (
+    (("(?=", "(?!"), "RE2 has no lookahead: write the text that follows, or two entries"),
+    (("(?<=", "(?<!"), "RE2 has no lookbehind: write the text that stands before"),
+    (("\\Z",), "write \\z for the end of the text"),
+    (("(?>", "++", "*+", "?+"), "RE2 never backtracks: leave out what keeps it from that"),
+    ((*tuple(f"\\{n}" for n in range(1, 10)), "(?P="), "RE2 has no back references: write the text again"),
+)
+
+
+# Python compiles a class that reaches beyond ASCII by a table of 65,536 characters: 250 of them take a second.
+_PLAIN = re.compile(r"(?:[\x00-\x5b\x5d-\x7f]|\\[^uUN\x80-\U0010ffff])*", re.DOTALL)
+
+
+class PatternError(ValueError):
+    """An expression that the engine does not take; ``hint`` says what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises PatternError for an expression that ``matches_anywhere`` cannot take."""
+    _taken(pattern)
+
+
+def check_python_pattern(pattern: str) -> None:
+    """Raises PatternError for an expression that Python's own engine, which a worker uses, cannot take."""
+    error = _python_error(pattern)
+    if error is not None:
+        raise error
+
+
+def matches_anywhere(pattern: str, text: str) -> bool:
+    """Whether the expression matches somewhere in ``text``. Raises PatternError for one that is not taken."""
+    # What a worker says may hold halves of characters, which UTF-8 does not.
+    return _taken(pattern).search(text.encode("utf-8", "replace").decode()) is not None
+
+
+def _taken(pattern: str) -> Any:
+    result = _compiled(pattern)
+    if isinstance(result, PatternError):
+        raise result
+    return result
+
+
+@lru_cache(maxsize=1024)
+def _python_error(pattern: str) -> PatternError | None:
+    if "[" in pattern and not _PLAIN.fullmatch(pattern):
+        words = "an expression with a character class holds ASCII alone, and no \\u, \\U or \\N"
+        return PatternError(words, "list the characters that are meant, each with a bar before it")
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return PatternError(f"not a regular expression: {error}", "")
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Any:
+    """The expression, or a PatternError."""
+    import re2  # costs 10 ms that `runner --version` need not pay
+
+    options = re2.Options()
+    options.max_mem = MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except UnicodeError:
+        return PatternError("not a regular expression: half of a surrogate pair is no character", _SYNTAX)
+    except re2.error as error:
+        reason = error.args[0]
+        words = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        if "too large" in words:
+            return PatternError(f"not taken: it needs more than {MEMORY} bytes", "write smaller repetitions")
+        if "repetition size" in words:
+            return PatternError(f"not a regular expression: {words}", "RE2 repeats at most 1000 times")
+        hint = next((hint for marks, hint in _HINTS if any(mark in pattern for mark in marks)), _SYNTAX)
+        return PatternError(f"not a regular expression: {words}", hint)

@@ -1,0 +1,17 @@
+"""For all tests: nothing is written into the home of whoever runs them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home() -> Iterator[str]:
+    """A folder for the user's key (``runner.engine.signing``), which commands that tests start use too."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", folder)
+        yield os.environ["XDG_STATE_HOME"]

@@ -1,0 +1,102 @@
+"""Temporary folders that go with their process, whatever ends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_jobs import Make, one
+
+from runner.engine import scratch
+from runner.exits import UsageError
+
+HOLDER = "from runner.engine import scratch; print(scratch.make(), flush=True); input()"
+
+
+@pytest.fixture(autouse=True)
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder with a short path: a long one is not used."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setattr(scratch, "_locks", {})
+        yield Path(folder)
+
+
+def test_a_folder_lasts_as_long_as_its_with(base: Path) -> None:
+    with scratch.folder() as path:
+        (path / "file").write_text("")
+        assert path.parent == base
+        scratch.sweep(base)
+        assert (path / "file").exists()
+    assert not path.exists()
+
+
+def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], env={**os.environ, "TMPDIR": str(base)}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with holder:
+        assert holder.stdout is not None
+        path = Path(holder.stdout.readline().strip())
+        assert path.parent == base
+        scratch.sweep(base)
+        assert path.is_dir()  # it lives
+        holder.kill()
+    (path / "below").mkdir()
+    mine = scratch.make()  # sweeps first
+    assert [*base.iterdir()] == [mine]
+    scratch.remove(mine)
+
+
+def test_what_is_not_ours_stays(base: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("")
+    (base / "runner-abcdefgh").mkdir()  # a run that was kept here, since its own folder could not be written
+    (base / f"{scratch.PREFIX}link").symlink_to(elsewhere)
+    (base / f"{scratch.PREFIX}file").write_text("")
+    inner = base / f"{scratch.PREFIX}old"
+    inner.mkdir()
+    (inner / "link").symlink_to(elsewhere)
+    scratch.sweep(base)
+    assert not inner.exists()
+    assert (elsewhere / "kept").exists()
+    assert {path.name.removeprefix(scratch.PREFIX) for path in base.iterdir()} == {"runner-abcdefgh", "link", "file"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a folder away")
+def test_another_users_folder_stays(base: Path) -> None:
+    theirs = base / f"{scratch.PREFIX}theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    scratch.sweep(base)
+    assert theirs.exists()
+
+
+def test_no_place_at_all_is_said(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(base / "none"))
+    with pytest.raises(UsageError, match=r"no temporary folder can be made: No such file.*TMPDIR") as caught:
+        scratch.make()
+    assert caught.value.code == 3
+
+
+def test_what_a_killed_job_wrote_goes_with_the_engine(make: Make, base: Path) -> None:
+    engine = make()
+    source = """
+        import os, signal
+        from runner.worker import scratch
+        with scratch.folder() as folder:
+            print(folder, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    outcome = one(engine, source)
+    path = Path(outcome.output.strip())
+    assert outcome.signal == "SIGKILL" and path.is_relative_to(base) and path.is_dir()
+    engine.close()
+    assert [*base.iterdir()] == []

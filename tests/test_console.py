@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from runner import console
+from runner.diagnose.lab import Progress
+from runner.exits import UsageError
+
+CONTROL_HALF = [
+    path
+    for path in sorted((Path(__file__).parent.parent / "runner").rglob("*.py"))
+    if path.parent.name != "worker" and path.name not in ("console.py", "build_set.py")
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("red \x1b[31m", "red \\x1b[31m"),
+        ("a\rb\x00\x07", "a\\x0db\\x00\\x07"),
+        ("abc\u202edcba\u2066", "abc\\u202edcba\\u2066"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("ünïcode שלום", "ünïcode שלום"),
+    ],
+)
+def test_what_is_printed_obeys_nobody(given: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    console.output(given)
+    console.message(given)
+    assert capsys.readouterr() == (printed + "\n", printed + "\n")
+
+
+def test_what_follows_goes_nowhere_once_the_reader_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Python would try it again when it ends, and end with a code of its own."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        for _ in range(3):
+            console.output("x" * 100_000)
+        console.flush()
+        assert os.path.samestat(os.fstat(writer), os.stat(os.devnull))
+
+
+def test_a_full_disk_is_said_once_and_a_remark_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w") as stream, open("/dev/full", "w") as remarks:
+        monkeypatch.setattr("sys.stdout", stream)
+        monkeypatch.setattr("sys.stderr", remarks)
+        console.message("lost")
+        console.status("lost too")
+        console.output("short")
+        with pytest.raises(UsageError, match="standard output cannot be written: No space left on device") as caught:
+            console.flush()
+        assert caught.value.code == 3
+        console.flush()
+
+
+@pytest.mark.parametrize("path", CONTROL_HALF, ids=lambda path: path.stem)
+def test_the_control_half_prints_through_the_console_alone(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"] == []
+
+
+STREAMS = ("stdout", "stderr")
+QUERIES = ("isatty", "fileno", "encoding", "flush")
+"""What may be asked of a stream by anybody."""
+WRITERS = {"terminal.py": 1, "arguments.py": 1}
+"""Files that write in a terminal themselves, and how often they name a stream otherwise than to ask it something."""
+
+
+def named_streams(text: str) -> list[int]:
+    """The lines that name a standard stream, but those that only ask it something."""
+    tree = ast.parse(text)
+    asked = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in QUERIES}
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in STREAMS and id(n) not in asked]
+    named = [n for n in named if isinstance(n.value, ast.Name) and n.value.id == "sys"]
+    imported = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom) and n.module == "sys" and {a.name for a in n.names} & {*STREAMS}
+    ]
+    return [node.lineno for node in (*named, *imported)]
+
+
+@pytest.mark.parametrize("path", CONTROL_HALF, ids=lambda path: path.stem)
+def test_the_control_half_writes_to_no_stream_itself(path: Path) -> None:
+    assert len(named_streams(path.read_text())) == WRITERS.get(path.name, 0)
+
+
+def test_a_stream_by_any_name_is_seen() -> None:
+    for text in (
+        "import sys\nsys.stdout.write('x')",
+        "import sys\nf = sys.stderr",
+        "from sys import stdout",
+        "import sys\nsys.stdout.buffer.write(b'')",
+    ):
+        assert named_streams(text), text
+    assert named_streams("import sys\nsys.stdout.isatty()\nsubprocess.run(x).stdout") == []
+
+
+def test_progress_in_a_terminal_obeys_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress._live = True
+    progress.say("case \x1b[2J\nnext\u202e")
+    assert capsys.readouterr().err.removeprefix("\r\x1b[K") == "[0:00] case \\x1b[2J\\nnext\\u202e"

@@ -1,0 +1,317 @@
+"""``docs/format.md``: complete, true to the schemas and the runner's own lists, and every example works."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from runner import verdict
+from runner.builder import operators
+from runner.load import load
+from runner.spec import cases, expr, limits, schema, select, source, values
+from runner.spec.model import DTYPES
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DEFINITIONS = schema.load_schema("definitions")["definitions"]
+
+
+def bench_module(name: str) -> ModuleType:
+    """A module of the bench, which is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "bench"))
+        return importlib.import_module(name)
+
+
+format_page = bench_module("format_page")
+PAGE = format_page.PAGE.read_text(encoding="utf-8")
+EXAMPLES = format_page.examples(PAGE)
+YAML = [example for example in EXAMPLES if example.name.endswith(".yaml")]
+RIGHT = [example for example in YAML if not example.is_refused]
+REFUSED = [example for example in YAML if example.is_refused]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with every file of the page."""
+    format_page.write(EXAMPLES, tmp_path)
+    return tmp_path
+
+
+# --- the generated parts ---------------------------------------------------------------------
+
+
+def test_generated_parts_are_fresh() -> None:
+    assert format_page.refreshed(PAGE) == PAGE, "run: python bench/format_page.py"
+
+
+def test_a_changed_table_and_a_changed_message_are_noticed() -> None:
+    for old in ("| `name` | text | required |", "did you mean 'F.relu'?"):
+        assert old in PAGE
+        assert format_page.refreshed(PAGE.replace(old, "", 1)) == PAGE
+
+
+def rows(part: str) -> list[str]:
+    """The first cells of a generated table, without their code marks."""
+    match = re.search(rf"<!-- generated: {re.escape(part)} -->\n(.*?)<!-- end -->", PAGE, re.DOTALL)
+    assert match, f"the page has no part {part}"
+    return [line.split(" | ")[0].strip("| `") for line in match[1].splitlines()[2:]]
+
+
+def key_tables() -> dict[str, set[str]]:
+    parts = re.findall(r"<!-- generated: keys (\S+) -->", PAGE)
+    return {part: set(rows(f"keys {part}")) for part in parts}
+
+
+def mappings(part: Any, path: str, seen: set[str]) -> Iterator[tuple[str, set[str]]]:
+    """Every mapping with named keys that a file may hold: where it is defined, and its keys."""
+    if isinstance(part, list):
+        for item in part:
+            yield from mappings(item, path, seen)
+    if not isinstance(part, dict):
+        return
+    if "$ref" in part:
+        path = part["$ref"].rpartition("/")[2]
+        if path in seen:
+            return
+        seen.add(path)
+        part = DEFINITIONS[path]
+    if part.get("properties"):
+        yield path, set(part["properties"])
+    for word, inner in part.items():
+        if word == "properties":
+            for name, value in inner.items():
+                yield from mappings(value, f"{path}/{name}", seen)
+        elif word in ("items", "additionalProperties"):
+            yield from mappings(inner, f"{path}/{'items' if word == 'items' else '*'}", seen)
+        elif word in ("then", "else"):
+            yield from mappings(inner, path, seen)
+
+
+def test_every_key_of_the_schemas_is_on_the_page_and_every_key_of_the_page_in_a_schema() -> None:
+    tables = key_tables()
+    elsewhere = {
+        "defaults": tables["case"] - {"name"},
+        "case.ignore": set(rows("values oracle")),
+        "bound": {"rtol", "atol", "reason"},
+        "init": {match[1] for row in rows("values init") if (match := re.match(r"\{(\w+):", row))},
+    }
+    tables["case.tolerance"] -= {"a dtype"}
+    paths = set()
+    for kind in ("spec", "suite"):
+        for path, keys in mappings(schema.load_schema(kind), kind, set()):
+            expected = without_dtypes(keys) if path == "case.tolerance" else keys
+            assert elsewhere.get(path, tables.get(path)) == expected, f"the keys of {path}"
+            paths.add(path)
+    assert set(tables) <= paths, "a table of no schema"
+
+
+def without_dtypes(keys: set[str]) -> set[str]:
+    return {key for key in keys if key.removeprefix("torch.") not in DTYPES}
+
+
+def test_every_value_of_a_schema_is_on_the_page() -> None:
+    for path in (
+        "oracle",
+        "init",
+        "gradMode",
+        "gradMode/cotangent",
+        "compileMode",
+        "knownEntry/stage",
+        "knownEntry/why",
+    ):
+        part = format_page.schema_at(path)
+        assert set(part["enum"] if "enum" in part else part["then"]["enum"]) <= set(rows(f"values {path}"))
+    assert set(rows("values oracle")) == set(verdict.PRIORITY)
+    assert all(f"`{dtype}`" in PAGE for dtype in DTYPES)
+
+
+# --- what is written by hand -----------------------------------------------------------------
+
+
+def table_below(text: str) -> list[str]:
+    """The first cells of the first table after a line."""
+    lines = PAGE[PAGE.index(text) :].split("\n")
+    start = next(place for place, line in enumerate(lines) if line.startswith("| --- "))
+    end = next(place for place in range(start, len(lines)) if not lines[place].startswith("|"))
+    return [line.split(" | ")[0].strip("| ") for line in lines[start + 1 : end]]
+
+
+def test_every_namespace_of_operators_has_a_row() -> None:
+    cells = table_below("An operator has one spelling.")
+    assert [cell.strip("`").partition(".")[0] for cell in cells] == DEFINITIONS["operatorName"]["x-namespaces"]
+
+
+def test_every_reason_to_refuse_an_operator_is_on_the_page() -> None:
+    reasons = {reason for _, reason in operators.REFUSED}
+    part = format_page.table("refused operators")
+    assert {reason for reason in reasons if reason not in part} == set()
+
+
+def test_every_field_of_a_selection_has_a_row() -> None:
+    cells = table_below("`-k` and `select:` take words")
+    assert [cell.strip("`").removesuffix(":x") for cell in cells[:-1]] == list(select._FIELDS)
+
+
+def test_operators_of_arithmetic_are_those_that_are_taken() -> None:
+    row = {
+        cell: line
+        for line in PAGE.split("\n")
+        for cell in ("operators", "comparisons")
+        if line.startswith(f"| {cell} ")
+    }
+    signs = re.findall(r"`([^`]+)`", row["operators"].partition("unary")[0] + row["comparisons"])
+    for sign in signs:
+        expr.parse(f"a {sign} b")
+    assert len(signs) == len(expr._BINARY) + len(expr._COMPARE)
+
+
+def test_names_that_the_source_takes_are_all_there() -> None:
+    line = next(line for line in PAGE.split("\n") if line.startswith("These names are taken"))
+    assert {*re.findall(r"`(\w+)`", line), "_"} == values.RESERVED
+
+
+def test_units_of_time_and_memory_are_units() -> None:
+    times, sizes = (
+        re.findall(r"`(\w+)`", re.search(rf"^`{key}` has a unit \((.*?)\)", PAGE, re.MULTILINE)[1])  # type: ignore[index]
+        for key in ("timeout", "memory")
+    )
+    assert set(times) == {unit for unit in cases._UNIT if unit}
+    assert {size.lower() for size in sizes} == {unit for unit in limits._UNITS if unit}
+
+
+# --- the examples ----------------------------------------------------------------------------
+
+
+def test_there_are_examples_of_both_kinds() -> None:
+    assert len(RIGHT) > 20 and len(REFUSED) > 2
+    assert len({example.name for example in EXAMPLES}) == len(EXAMPLES)
+    assert len(EXAMPLES) == len(re.findall(r"^```(?:yaml|python)$", PAGE, re.MULTILINE)), "a block without a file name"
+
+
+@pytest.mark.parametrize("example", RIGHT, ids=lambda example: example.name)
+def test_every_example_is_valid(example: Any, folder: Path) -> None:
+    loaded = load([str(folder / example.name)], everything=True, allow_python=True)
+    assert [diagnostic.render() for diagnostic in loaded.diagnostics] == []
+    assert loaded.variants
+
+
+@pytest.mark.parametrize("example", REFUSED, ids=lambda example: example.name)
+def test_every_refused_example_is_refused_with_the_messages_shown(example: Any, folder: Path) -> None:
+    text = format_page.messages(folder, example.name)
+    assert ": error: " in text and example.messages == text
+    loaded = load([str(folder / example.name)], allow_python=True)
+    assert not loaded.variants, "a case of a refused example would run"
+
+
+def keys_of(node: Any, part: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The keys that a file uses, each with the place where the schema defines it."""
+    if "$ref" in part:
+        path = part["$ref"].rpartition("/")[2]
+        part = DEFINITIONS[path]
+    if isinstance(node, list):
+        for branch in (part.get("items"), part.get("then", {}).get("items")):
+            for item in node if branch else ():
+                yield from keys_of(item, branch, f"{path}/items")
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            inner = part.get("properties", {}).get(key)
+            if inner is not None:
+                yield path, key
+            for branch, where in ((inner, f"{path}/{key}"), (part.get("additionalProperties"), f"{path}/*")):
+                if isinstance(branch, dict):
+                    yield from keys_of(value, branch, where)
+        if isinstance(part.get("else"), dict):
+            yield from keys_of(node, part["else"], path)
+
+
+def test_every_key_has_an_example(folder: Path) -> None:
+    uses: set[tuple[str, str]] = set()
+    for example in RIGHT:
+        kind = "suite" if example.name.endswith(".suite.yaml") else "spec"
+        node, _ = source.load(folder / example.name)
+        assert node is not None
+        uses.update(keys_of(node.plain(), schema.load_schema(kind), kind))
+    for kind in ("spec", "suite"):
+        for path, keys in mappings(schema.load_schema(kind), kind, set()):
+            if path not in ("defaults", "case.ignore"):
+                assert without_dtypes(keys) - {key for where, key in uses if where == path} == set(), path
+
+
+def test_every_init_and_every_form_of_a_value_has_an_example() -> None:
+    text = "".join(example.text for example in RIGHT)
+    for row in rows("values init"):
+        assert re.search(rf"init: \{{?{row.strip('{').partition(':')[0]}\b", text), row
+    for form in (
+        "$_",
+        "$dtype",
+        "$device",
+        "$fn",
+        "$tensor",
+        "$text",
+        '"*"',
+        "$self.",
+        "${",
+        "::2",
+        "..., ",
+        "-1, None",
+    ):
+        assert form in text, form
+
+
+def test_every_example_is_as_expected_under_aot_eager(folder: Path) -> None:
+    files = [str(folder / example.name) for example in RIGHT if example.name.endswith(".spec.yaml")]
+    command = [sys.executable, "-m", "runner", "run", "--backend", "aot_eager", "--allow-python", "-j", "2", *files]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- the glossary, and links -----------------------------------------------------------------
+
+GLOSSARY = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
+
+
+def glossary_entries() -> dict[str, str]:
+    return dict(re.findall(r"^\* \*\*(.+?)\*\*: (.+)$", GLOSSARY, re.MULTILINE))
+
+
+def test_the_glossary_is_alphabetical_and_its_words_have_entries() -> None:
+    entries = glossary_entries()
+    assert len(entries) == len(re.findall(r"^\* ", GLOSSARY, re.MULTILINE)) > 50
+    assert list(entries) == sorted(entries, key=str.lower)
+    words = {word.lower() for word in entries}
+    italics = {word for text in entries.values() for word in re.findall(r"(?<![*\w])\*([^*]+)\*(?!\*)", text)}
+    # A word in italics may be a plural or a verb of its entry.
+    for italic in italics:
+        assert any(italic.lower().startswith(word[: max(len(word) - 4, 4)]) for word in words), italic
+    for word, text in entries.items():
+        plain = re.sub(r": \[.*?\]\(.*?\)\.$", ".", text)
+        assert 1 <= len(re.findall(r"\.(?= [A-Z`*]|$)", plain)) <= 2, word
+
+
+def anchors(page: Path) -> set[str]:
+    """GitHub's anchors of a page's headings."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S), re.M
+    )
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", ["format.md", "glossary.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    page = REPOSITORY / "docs" / name
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) > 10
+    for link in links:
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link

@@ -1,0 +1,111 @@
+"""Files that a command is to write: what is refused before anything runs, and what a failed write leaves."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+
+from runner import outputs
+from runner.exits import UsageError
+
+
+def check(command: str = "run", *inputs: Path, **options: object) -> None:
+    outputs.check(argparse.Namespace(command=command, **options), {str(path) for path in inputs})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("file").write_text("kept")
+    Path("folder").mkdir()
+    Path("loop").symlink_to("loop")
+    Path("link").symlink_to("file")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"junit": ""}, "--junit: an empty path"),
+        ({"output": ""}, "--output: an empty path"),
+        ({"html": "."}, "--html .: this is a folder"),
+        ({"junit": "none/a.xml"}, "there is no folder .*/none; to make it: mkdir -p /.*/none"),
+        ({"plot": "no ne/a.svg"}, "mkdir -p '/.*/no ne'"),
+        ({"output": "none/a"}, "there is no folder"),
+        ({"output": "file"}, "this is a file; name a folder"),
+        ({"output": "file/a"}, "there is no folder .*/file"),
+        ({"events": "file/a"}, "there is no folder .*/file"),
+        ({"junit": "pipe"}, "not a regular file"),
+        ({"junit": "/dev/null"}, "not a regular file"),
+        ({"junit": "loop"}, "leads in a circle"),
+        ({"junit": "x" * 300}, "File name too long"),
+        ({"junit": "a\0b"}, "null"),
+        ({"junit": "a", "events": "folder/../a"}, "--junit names the same file"),
+        ({"events": "file", "html": "link"}, "--events names the same file"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written_is_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        check(**options)  # type: ignore[arg-type]
+    assert caught.value.code == 4
+    assert not Path("none").exists() and Path("file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"junit": "new.xml", "events": "new.jsonl"},
+        {"junit": "file"},
+        {"events": "pipe"},
+        {"events": "/dev/stdout"},
+        {"events": "/dev/null", "html": "/dev/null"},
+        {"output": "folder"},
+        {"output": "new"},
+        {"junit": None, "json": True},
+    ],
+    ids=str,
+)
+def test_what_can_be_written_is_not(options: dict[str, object]) -> None:
+    check("reduce", **options)
+
+
+def test_a_dash_is_standard_output_where_a_text_is_written_at_once() -> None:
+    check("report", junit="-")
+    check("bench", json="-")
+
+
+def test_an_input_is_never_an_output(folder: Path) -> None:
+    with pytest.raises(UsageError, match="--junit link: this command reads that file"):
+        check("run", folder / "file", junit="link")
+
+
+def test_issue_writes_a_file_where_others_write_a_folder() -> None:
+    check("issue", output="file")
+    with pytest.raises(UsageError, match="this is a folder"):
+        check("issue", output="folder")
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_permissions() -> None:
+    Path("file").chmod(0o444)
+    with pytest.raises(UsageError, match="no permission to write it"):
+        check(junit="file")
+    Path("folder").chmod(0o555)
+    for options in ({"junit": "folder/a"}, {"output": "folder"}):
+        with pytest.raises(UsageError, match="no permission to write"):
+            check(**options)  # type: ignore[arg-type]
+
+
+def test_a_failed_write_is_exit_3_and_leaves_what_was_there() -> None:
+    outputs.write("--html", "file", "new")
+    assert Path("file").read_text() == "new"
+    with pytest.raises(UsageError, match="--html /dev/full could not be written: No space left") as caught:
+        outputs.write("--html", "/dev/full", "text")
+    assert caught.value.code == 3
+    outputs.write("--html", "/dev/null", "text")
+    assert Path("/dev/null").is_char_device()
