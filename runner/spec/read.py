@@ -60,7 +60,7 @@ class Reader:
     limits: Limits = field(default_factory=Limits)
     problems: list[Diagnostic] = field(default_factory=list)
     any_device: bool = False
-    _specs: dict[tuple[Path, int], tuple[Case, ...]] = field(default_factory=dict)
+    _specs: dict[tuple[Path, str], tuple[Case, ...]] = field(default_factory=dict)  # by the file that has the defaults
     _read: int = 0  # characters
     _kept: set[Diagnostic] = field(default_factory=set)
     _walk: Walk = field(init=False)
@@ -103,7 +103,7 @@ class Reader:
 
         ``defaults`` are those of a suite that was accepted.
         """
-        key = path, id(defaults) if defaults is not None else 0
+        key = path, defaults.span.file if defaults is not None else ""
         if key not in self._specs:
             self._specs[key] = ()
             file = self._accepted(path, "spec")

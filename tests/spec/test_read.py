@@ -143,6 +143,13 @@ def test_a_specs_own_defaults_win_over_a_suites(files: Files) -> None:
     assert (case.timeout, case.tags, case.threads) == (1.0, ("spec",), (3,))
 
 
+def test_each_suite_has_its_own_defaults_after_the_others_are_forgotten(files: Files) -> None:
+    files.write("a.spec.yaml", SPEC)
+    texts = [f"suite: s{n}\nspecs: [a.spec.yaml]\ndefaults: {{threads: {n}}}\n" for n in range(1, 101)]
+    suites = files.suites(*(files.write(f"s{n}.suite.yaml", text).name for n, text in enumerate(texts)))
+    assert [suite.cases[0].threads for suite in suites] == [(n,) for n in range(1, 101)]
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
