@@ -11,8 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from runner import running
+from runner import environments, running
 from runner.engine.messages import Job, Outcome
+from runner.engine.process import Packages
 from runner.plan import Environment
 
 _ERROR = {
@@ -79,7 +80,7 @@ class ScriptedEngine:
 def install(report: Callable[[str], None], most: int | None = None) -> None:
     """Let this process's runs use the scripted engine, and say to ``report`` which Python and modules they ask for."""
 
-    def environments(pythons: Any, *more: Any, **options: Any) -> list[Environment]:
+    def find(pythons: Any, *more: Any, **options: Any) -> list[Environment]:
         if pythons:
             report(f"run-python {[*pythons]!r}")
         return [Environment("2.13.0", "/venvs/2.13.0/bin/python", "2.13.0", "2.13.0+cpu", "3.11.2")]
@@ -91,8 +92,15 @@ def install(report: Callable[[str], None], most: int | None = None) -> None:
             report(f"run-import {arguments.imports!r}")
         return ScriptedEngine(most)
 
+    def packages(python: str, group: str, *more: Any, **options: Any) -> Packages:
+        return Packages((), {})
+
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "runner"]
-    for name, replacement, own in (("find_environments", environments, modules), ("_engine", engine, [running])):
+    for name, replacement, own in (
+        ("find_environments", find, modules),
+        ("inspect_packages", packages, [environments]),
+        ("_engine", engine, [running]),
+    ):
         places = [module for module in own if hasattr(module, name)]
         if not places:
             raise AttributeError(f"runner has no {name}: the fuzzer would start real processes")

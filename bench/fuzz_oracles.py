@@ -213,19 +213,24 @@ def python_problems(command: str, outcome: Outcome) -> Iterator[Problem]:
             "python", f"what {command} prints is no Python: {error}: {where!r}", f"{command} {_blank(str(error))[:60]}"
         )
         return
-    for name in sorted(set(_imports(tree)) - _modules()):
+    # With --allow-python a file may name the module of its backend, and that module's function.
+    allowed = "--allow-python" in outcome.argv
+    for name in sorted(set() if allowed else set(_imports(tree)) - _modules()):
         yield Problem("python-name", f"what {command} prints imports {name!r}", f"{command} import")
     defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in ast.walk(tree):
-        if name := _bad_name(node, defined):
+        if name := _bad_name(node, defined, "" if allowed else MARK):
             yield Problem("python-name", f"what {command} prints has {name}", f"{command} {name}")
 
 
-def _bad_name(node: ast.AST, defined: set[str]) -> str:
+def _bad_name(node: ast.AST, defined: set[str], mark: str) -> str:
+    """What a payload may have added; ``mark`` begins the names in payloads, empty where these may be reached into."""
     if isinstance(node, ast.Attribute):
         owner = ast.unparse(node.value)
         own = owner == "self" or owner.startswith(("self.", "torch.ops"))
-        if (node.attr in _PROGRAMS and owner in ("os", "subprocess")) or (node.attr.startswith(MARK) and not own):
+        if (node.attr in _PROGRAMS and owner in ("os", "subprocess")) or (
+            mark and node.attr.startswith(mark) and not own
+        ):
             return f"{owner[:40]}.{node.attr}"
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         name = node.func.id

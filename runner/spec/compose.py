@@ -322,11 +322,12 @@ class Builder:
                 node.span, "the merge key `<<` is not part of YAML 1.2", "put what cases share under `defaults:`"
             )
             return None
-        first = frame.seen.setdefault(key, node)
-        if first is not node:
+        first = frame.seen.get(key)
+        if first is not None:  # even the same node: an alias of a key is a second key
             where = f"line {first.span.line}, column {first.span.column}"
             self._report(node.span, f"the key {key[:60]!r} is here twice", f"the first one is on {where}")
             return None
+        frame.seen[key] = node
         return node
 
     # --- reporting ---

@@ -27,6 +27,9 @@ from runner.spec.words import shown
 if TYPE_CHECKING:
     from runner.spec.model import Function
 
+_INDEX_DIGITS = len(str(1 << expr.MAX_BITS))
+"""Of an integer in an index: as many as the result of an expression may have."""
+
 RESERVED = frozenset({"self", "torch", "nn", "F", "numpy", "operator", "dtype", "device", "super", "_"})
 """Names that the written source uses itself."""
 
@@ -228,7 +231,7 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
         return None
     if text in ("True", "true", "False", "false"):
         return text in ("True", "true")
-    if re.fullmatch(r"-?[0-9]{1,18}", text):
+    if re.fullmatch(rf"-?[0-9]{{1,{_INDEX_DIGITS}}}", text):
         return int(text)
     if text.startswith("${") and text.endswith("}"):
         return arithmetic(text, span, problems)

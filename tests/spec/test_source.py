@@ -194,6 +194,7 @@ def test_nodes_are_frozen() -> None:
 REFUSED = {
     "duplicate key": ("a: 1\nb: 2\na: 3\n", "3:1: the key 'a' is here twice | the first one is on line 1, column 1"),
     "duplicate key, quoted": ("{a: 1, 'a': 2}", "1:8: the key 'a' is here twice | the first one is on line 1, column 2"),
+    "duplicate key, an alias": ("{&k a: 1, *k : 2}", "1:5: the key 'a' is here twice"),
     "python tag": ("a: !!python/object:os.system [1]\n", "1:4: the tag !!python/object:os.system has no place here: tags construct nothing"),
     "python tag on text": ("- !!python/name:os.system ''\n", "1:3: the tag !!python/name:os.system"),
     "set tag": ("a: !!set {x}\n", "1:4: the tag !!set"),

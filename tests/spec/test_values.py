@@ -219,7 +219,7 @@ def test_the_star_holds_a_list() -> None:
         ("[::2]", [slice(None, None, 2)]), ("[1:-1:2, null]", [slice(1, -1, 2), None]), ("[[0, 2], 1]", [[0, 2], 1]),
         ("[${n}:${n + 1}]", [slice(("arithmetic", "n"), ("arithmetic", "n + 1"))]), ("[$x[0], $self.c]", [("ref", "x", 0), ("ref", "self", "c")]),
         ("[true, False]", [True, False]), ("[${min(n, 2)}, 1]", [("arithmetic", "min(n, 2)"), 1]), ("[ 0 , : ]", [0, slice(None)]),
-        ("[$i:$j]", [slice(("ref", "i"), ("ref", "j"))]), ("[[[0], [1]]]", [[[0], [1]]]),
+        ("[$i:$j]", [slice(("ref", "i"), ("ref", "j"))]), (f"[{1 << 128}]", [1 << 128]), ("[[[0], [1]]]", [[[0], [1]]]),
     ],
 )  # fmt: skip
 def test_indices(text: str, entries: list[Any]) -> None:
