@@ -15,7 +15,7 @@ if BENCH not in sys.path:
     sys.path.append(BENCH)  # for good: a process that is spawned later needs it too
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def trials() -> Iterator[ProcessPoolExecutor]:
     """A process that forks for each trial. This one may have imported torch and started threads."""
     from tests.fuzz import trials as module

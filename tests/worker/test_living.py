@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 
 import pytest
 import torch
@@ -21,6 +22,12 @@ from runner.worker import living
 from runner.worker.living import Base
 
 MUCH = 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def no_resource_tracker() -> None:
+    """End the child that multiprocessing keeps in this process once another test has used it; it comes back when needed."""
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
 
 
 @pytest.fixture
