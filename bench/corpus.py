@@ -20,7 +20,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from runner.spec.read import Reader  # noqa: E402
+from runner.cases.suites import Reader  # noqa: E402
 
 CORPUS = HERE.parent.parent / "shared" / "corpus" / "known_bugs.jsonl"
 SUITE = HERE.parent / "suites" / "regressions.suite.yaml"

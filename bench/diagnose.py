@@ -24,15 +24,15 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import corpus  # noqa: E402
 
-from runner.diagnose.command import diagnose  # noqa: E402
+from runner.cases.model import Variant  # noqa: E402
+from runner.cli.diagnose import diagnose  # noqa: E402
 from runner.diagnose.diagnosis import Culprit, Diagnosis  # noqa: E402
-from runner.diagnose.lab import Lab  # noqa: E402
-from runner.environments import find_environments  # noqa: E402
-from runner.exits import UsageError  # noqa: E402
-from runner.load import load  # noqa: E402
-from runner.plan import Environment  # noqa: E402
+from runner.diagnose.harness import Lab  # noqa: E402
+from runner.exit_codes import UsageError  # noqa: E402
 from runner.report.diagnosis import sentence  # noqa: E402
-from runner.spec.model import Variant  # noqa: E402
+from runner.session.collect import load  # noqa: E402
+from runner.session.environments import find_environments  # noqa: E402
+from runner.session.plan import Environment  # noqa: E402
 from runner.text import duration  # noqa: E402
 
 STAGES_RIGHT = 0.95

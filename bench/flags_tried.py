@@ -189,7 +189,7 @@ class Watch:
 
 def attempt(flag: str, value: Any, device: str) -> dict[str, Any]:
     """In this process: set, compile, say what was seen."""
-    from runner.worker.load import configured
+    from runner.worker.case.load import configured
 
     watch = Watch(os.environ["TORCHINDUCTOR_CACHE_DIR"])
     end = "compiled"
@@ -266,7 +266,7 @@ def main() -> None:
     import torch._inductor.compile_fx
     import torch._inductor.scheduler
 
-    from runner.spec.flags import PRECISION, table
+    from runner.cases.flags import PRECISION, table
 
     versions = ".".join(str(torch.__version__).split(".")[:2])
     device = "cuda" if torch.cuda.device_count() else "cpu"

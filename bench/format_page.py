@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder import operators
-from runner.load import load
-from runner.spec import expr, flags
-from runner.spec.model import DTYPES
-from runner.spec.schema import load_schema
+from runner.cases import expressions, flags
+from runner.cases.model import DTYPES
+from runner.cases.yaml.schema import load_schema
+from runner.session.collect import load
 
 PAGE = Path(__file__).parent.parent / "docs" / "format.md"
 
@@ -274,10 +274,10 @@ _OTHERS: dict[str, Callable[[], str]] = {
     "refused operators": _refused_operators,
     "flags": _flags,
     "precision": lambda: _words(flags.PRECISION) + "\n",
-    "functions": lambda: _words(expr.FUNCTIONS) + "\n",
-    "launch functions": lambda: _words(expr.LAUNCH_FUNCTIONS) + "\n",
-    "methods": lambda: _words(sorted(expr.METHODS)) + "\n",
-    "attributes": lambda: _words(sorted(expr.ATTRIBUTES)) + "\n",
+    "functions": lambda: _words(expressions.FUNCTIONS) + "\n",
+    "launch functions": lambda: _words(expressions.LAUNCH_FUNCTIONS) + "\n",
+    "methods": lambda: _words(sorted(expressions.METHODS)) + "\n",
+    "attributes": lambda: _words(sorted(expressions.ATTRIBUTES)) + "\n",
 }
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from runner import environments, running
+from runner.cli import run
+from runner.engine.interpreters import Packages
 from runner.engine.messages import Job, Outcome
-from runner.engine.process import Packages
-from runner.plan import Environment
+from runner.session import environments
+from runner.session.plan import Environment
 
 _ERROR = {
     "type": "InductorError",
@@ -99,7 +100,7 @@ def install(report: Callable[[str], None], most: int | None = None) -> None:
     for name, replacement, own in (
         ("find_environments", find, modules),
         ("inspect_packages", packages, [environments]),
-        ("_engine", engine, [running]),
+        ("_engine", engine, [run]),
     ):
         places = [module for module in own if hasattr(module, name)]
         if not places:

@@ -186,7 +186,7 @@ def _blank(text: str) -> str:
 @cache
 def _modules() -> frozenset[str]:
     """What a program may import: what the script's template and the shipped Python files do, and what the builder writes."""
-    files = [ROOT / "runner" / "worker" / "repro_main.py", *(ROOT / "specs").rglob("*.py")]
+    files = [ROOT / "runner" / "diagnose" / "repro_main.py", *(ROOT / "specs").rglob("*.py")]
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
     return frozenset(
         {"torch", "numpy", "triton", "os", "importlib", "sys", "random", "__future__"}

@@ -1,6 +1,6 @@
 """One command in a process of its own, with bounds, for ``bench/fuzz.py``: the installed one, or a fork of this process.
 
-A fork calls ``runner.cli.main`` and takes 10 ms instead of 200. It also says what the process did by Python's audit events:
+A fork calls ``runner.cli.main.main`` and takes 10 ms instead of 200. It also says what the process did by Python's audit events:
 programs started, files opened for writing, connections, foreign modules imported.
 """
 
@@ -160,15 +160,7 @@ def command(words: Sequence[str], cwd: Path) -> Outcome:
 
 def preload() -> None:
     """Import all that the commands use, so that forks need not."""
-    import runner.again
-    import runner.commands
-    import runner.diagnose.repro
-    import runner.ledger_update
-    import runner.merging
-    import runner.report.case
-    import runner.report.ledger
-    import runner.spec.write  # noqa: F401
-    from runner.cli import main
+    from runner.cli.main import main
 
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -188,10 +180,10 @@ def preload() -> None:
 def forked(
     words: Sequence[str], cwd: Path, plant: Callable[[], None] | None = None, most: int | None = None
 ) -> Outcome:
-    """Call ``runner.cli.main`` in a fork. ``plant`` is called before; ``most`` is for ``fuzz_engine``."""
+    """Call ``runner.cli.main.main`` in a fork. ``plant`` is called before; ``most`` is for ``fuzz_engine``."""
 
     def call(acts: int) -> int:
-        from runner.cli import main
+        from runner.cli.main import main
 
         return watched(lambda: main(words), acts, plant, most)
 

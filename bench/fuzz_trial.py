@@ -253,12 +253,12 @@ def _template() -> dict[str, bytes]:
 def write_back(file: str) -> int:
     """Write variants of a file as YAML, read them again, and say where the source is another. Prints a line for each."""
     from runner.builder.source import build
+    from runner.cases.select import SelectError
+    from runner.cases.serialize import text
+    from runner.cases.suites import PathError
     from runner.diagnostics import InputError
-    from runner.exits import UsageError
-    from runner.load import load
-    from runner.spec.read import PathError
-    from runner.spec.select import SelectError
-    from runner.spec.write import text
+    from runner.exit_codes import UsageError
+    from runner.session.collect import load
 
     try:
         loaded = load([file], allow_python=True)

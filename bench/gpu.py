@@ -35,8 +35,8 @@ from tabulate import tabulate
 from throughput_cases import SEED, make_cases
 from throughput_ways import Broken, Watch, busy, cpu_seconds, make_folders, run_command, run_script, tail, write_by_hand
 
-from runner.load import load
-from runner.spec.model import Variant
+from runner.cases.model import Variant
+from runner.session.collect import load
 
 BACKEND = "inductor"
 STEADY = 0.060

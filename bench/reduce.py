@@ -30,17 +30,17 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.arguments import seconds
-from runner.diagnose.lab import Lab, Progress
-from runner.diagnose.signature import speaking
-from runner.environments import find_environments
-from runner.exits import UsageError
-from runner.load import load
-from runner.plan import Environment
+from runner.cases.model import Variant
+from runner.cases.select import parse
+from runner.cases.serialize import plain, text_of_plain
+from runner.cli.arguments import seconds
+from runner.diagnose.harness import Lab, Progress
+from runner.exit_codes import UsageError
 from runner.reduce.reducer import Reduced, reduce_variant
-from runner.spec.model import Variant
-from runner.spec.select import parse
-from runner.spec.write import plain, text_of_plain
+from runner.session.collect import load
+from runner.session.environments import find_environments
+from runner.session.plan import Environment
+from runner.verdict.signature import speaking
 
 HERE = Path(__file__).resolve().parent
 SUITE = HERE.parent / "suites" / "regressions.suite.yaml"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 if TYPE_CHECKING:
-    from runner.engine.events import Event, VariantFinished, VariantPlanned
+    from runner.record.events import Event, VariantFinished, VariantPlanned
 
 TARGETS_FOR = 100_000
 FILES, PER_CASE = 20, 50
@@ -99,7 +99,7 @@ def _case(name: str, count: int, number: int) -> str:
 
 def events_of(count: int) -> Iterator[Event]:
     """A run of ``count`` variants: 95 % pass, 2 % are known, 1 % are skipped, 2 % fail in different ways."""
-    from runner.engine.events import RunFinished, RunStarted
+    from runner.record.events import RunFinished, RunStarted
 
     environments = ({"python": "/venv/bin/python", "torch": "2.13.0", "version": "3.11.2"},)
     yield RunStarted("20260102-030405-1", "0.1.0", ("runner", "run", "specs"), "2026-01-02T03:04:05", "host",
@@ -123,13 +123,13 @@ def _identity(number: int) -> dict[str, object]:
 
 
 def _planned(number: int) -> VariantPlanned:
-    from runner.engine.events import VariantPlanned
+    from runner.record.events import VariantPlanned
 
     return VariantPlanned(**_identity(number))  # type: ignore[arg-type]
 
 
 def _finished(number: int) -> VariantFinished:
-    from runner.engine.events import Finding, VariantFinished
+    from runner.record.events import Finding, VariantFinished
 
     verdict = {7: "FAIL", 57: "ERROR", 23: "XFAIL", 73: "XFAIL", 99: "SKIP"}.get(number % 100, "PASS")
     values: dict[str, object] = {
@@ -167,9 +167,9 @@ def _finished(number: int) -> VariantFinished:
 
 def plan_variants(folder: Path, count: int) -> Taken:
     """Read, expand, plan, and make the event that announces each variant."""
-    from runner.follow import planned_event
-    from runner.load import load
-    from runner.plan import Environment, plan
+    from runner.session.collect import load
+    from runner.session.plan import Environment, plan
+    from runner.session.variant_run import planned_event
 
     clock = _Clock()
     loaded = load([str(folder)])
@@ -185,7 +185,7 @@ def plan_variants(folder: Path, count: int) -> Taken:
 
 def journal(folder: Path, count: int) -> Taken:
     """Write all events of a run and read them back."""
-    from runner.engine.journal import Journal, read
+    from runner.record.journal import Journal, read
 
     clock = _Clock()
     with Journal(folder / "events.jsonl") as log:
@@ -213,7 +213,7 @@ def junit(folder: Path, count: int) -> Taken:
 
 def live_junit(folder: Path, count: int) -> Taken:
     """The file of a run in progress: the whole plan before anything runs, then 50 results in each second of its clock."""
-    from runner.engine.events import VariantFinished, VariantStarted
+    from runner.record.events import VariantFinished, VariantStarted
     from runner.report.junit import JUnitFile
 
     clock, longest, now = _Clock(), 0.0, 0.0
@@ -262,7 +262,7 @@ def live_terminal(folder: Path, count: int) -> Taken:
 
 
 def _terminal(stream: io.StringIO, count: int, environ: dict[str, str]) -> Taken:
-    from runner.engine.events import RunFinished, VariantFinished
+    from runner.record.events import RunFinished, VariantFinished
     from runner.report.terminal import Reporter
 
     reporter = Reporter(stream, environ=environ, width=120)

@@ -34,10 +34,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from corpus import CORPUS, SUITE, CorpusError, read_rows, read_tags, release  # noqa: E402
 
+from runner.cases.model import Variant  # noqa: E402
+from runner.cases.select import SelectError, parse  # noqa: E402
 from runner.diagnose.repro import script  # noqa: E402
-from runner.load import load  # noqa: E402
-from runner.spec.model import Variant  # noqa: E402
-from runner.spec.select import SelectError, parse  # noqa: E402
+from runner.session.collect import load  # noqa: E402
 
 ERRORS = frozenset({"compile-error", "runtime-error", "graph-break", "recompile", "memory"})
 """Oracles that, with an exception, are ``error`` to a script."""

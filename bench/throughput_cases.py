@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from runner.load import load
-from runner.spec.model import Variant
+from runner.cases.model import Variant
+from runner.session.collect import load
 
 Case = dict[str, Any]
 

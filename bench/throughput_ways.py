@@ -19,8 +19,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from runner.builder.source import build
-from runner.plan import THREADS
-from runner.spec.model import Variant
+from runner.cases.model import Variant
+from runner.session.plan import THREADS
 
 WAYS = ("scripts", "pytest", "xdist", "runner", "runner-ray")
 NEEDS = {"pytest": "pytest", "xdist": "xdist", "runner-ray": "ray"}

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TextIO
 
-from runner import exits
+from runner import exit_codes
 from runner.text import visible
 
 
@@ -68,4 +68,4 @@ def _write(stream: TextIO, text: str, now: bool = False) -> str:
 
 def _succeed(problem: str) -> None:
     if problem:
-        raise exits.UsageError(f"standard output cannot be written: {problem}", exits.INTERNAL)
+        raise exit_codes.UsageError(f"standard output cannot be written: {problem}", exit_codes.INTERNAL)

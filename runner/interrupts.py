@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from runner import console, exits
+from runner import console, exit_codes
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST = 3
@@ -75,7 +75,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
     _State.newest = now
     _State.count += 1
     if _State.count >= LAST:
-        os._exit(exits.INTERRUPTED)  # the workers see that their connection is gone, and end
+        os._exit(exit_codes.INTERRUPTED)  # the workers see that their connection is gone, and end
     if _State.count == LAST - 1:
         console.message("runner: ending; a third signal ends it at once, without reports")
     if _State.depth:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from runner.exits import INTERNAL, UsageError
+from runner.exit_codes import INTERNAL, UsageError
 from runner.quote import shell_word
 from runner.report.live_file import replace
 

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def state_home() -> Iterator[str]:
-    """A folder for the user's key (``runner.engine.signing``), which commands that tests start use too."""
+    """A folder for the user's key (``runner.record.signing``), which commands that tests start use too."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", folder)
         yield os.environ["XDG_STATE_HOME"]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.engine.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
-from runner.follow import planned_event
-from runner.load import Loaded, load
-from runner.plan import Environment, Planned
-from runner.spec.model import Variant
+from runner.cases.model import Variant
+from runner.record.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.session.collect import Loaded, load
+from runner.session.plan import Environment, Planned
+from runner.session.variant_run import planned_event
 
 Answer = str | Finding
 """A verdict, or the finding of a failure."""

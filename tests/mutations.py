@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.engine.events import Event, RunFinished, RunStarted
-from runner.engine.journal import Journal
-from runner.engine.signing import signature_of
+from runner.record.events import Event, RunFinished, RunStarted
+from runner.record.journal import Journal
+from runner.record.signing import signature_of
 
 JUNK: list[Any] = [
     None, True, False, 0, 1, -1, 2, 1.5, -2.5, 10**30, 2**53, float("nan"), float("inf"), "", "x", "\x1b[2J", "\udc80", "\u202e", "PASS",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from runner.engine.events import Event, VariantFinished
+from runner.cases.model import Variant
 from runner.engine.messages import Job, Outcome
-from runner.follow import planned_event
-from runner.plan import plan
-from runner.session import Options, Session
-from runner.spec.model import Variant
+from runner.record.events import Event, VariantFinished
+from runner.session.plan import plan
+from runner.session.session import Options, Session
+from runner.session.variant_run import planned_event
 from tests.handmade import environment
 
 Script = Callable[[Job, str], dict[str, Any]]

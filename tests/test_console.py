@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner import console
-from runner.diagnose.lab import Progress
-from runner.exits import UsageError
+from runner.diagnose.harness import Progress
+from runner.exit_codes import UsageError
 
 CONTROL_HALF = [
     path

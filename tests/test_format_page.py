@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from runner import verdict
 from runner.builder import operators
-from runner.load import load
-from runner.spec import cases, expr, limits, schema, select, source, values
-from runner.spec.model import DTYPES
+from runner.cases import case, expressions, limits, select, values
+from runner.cases.model import DTYPES
+from runner.cases.yaml import reader, schema
+from runner.session.collect import load
+from runner.verdict import policy
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFINITIONS = schema.load_schema("definitions")["definitions"]
@@ -129,7 +130,7 @@ def test_every_value_of_a_schema_is_on_the_page() -> None:
     ):
         part = format_page.schema_at(path)
         assert set(part["enum"] if "enum" in part else part["then"]["enum"]) <= set(rows(f"values {path}"))
-    assert set(rows("values oracle")) == set(verdict.PRIORITY)
+    assert set(rows("values oracle")) == set(policy.PRIORITY)
     assert all(f"`{dtype}`" in PAGE for dtype in DTYPES)
 
 
@@ -169,8 +170,8 @@ def test_operators_of_arithmetic_are_those_that_are_taken() -> None:
     }
     signs = re.findall(r"`([^`]+)`", row["operators"].partition("unary")[0] + row["comparisons"])
     for sign in signs:
-        expr.parse(f"a {sign} b")
-    assert len(signs) == len(expr._BINARY) + len(expr._COMPARE)
+        expressions.parse(f"a {sign} b")
+    assert len(signs) == len(expressions._BINARY) + len(expressions._COMPARE)
 
 
 def test_names_that_the_source_takes_are_all_there() -> None:
@@ -183,7 +184,7 @@ def test_units_of_time_and_memory_are_units() -> None:
         re.findall(r"`(\w+)`", re.search(rf"^`{key}` has a unit \((.*?)\)", PAGE, re.MULTILINE)[1])  # type: ignore[index]
         for key in ("timeout", "memory")
     )
-    assert set(times) == {unit for unit in cases._UNIT if unit}
+    assert set(times) == {unit for unit in case._UNIT if unit}
     assert {size.lower() for size in sizes} == {unit for unit in limits._UNITS if unit}
 
 
@@ -236,7 +237,7 @@ def test_every_key_has_an_example(folder: Path) -> None:
     uses: set[tuple[str, str]] = set()
     for example in RIGHT:
         kind = "suite" if example.name.endswith(".suite.yaml") else "spec"
-        node, _ = source.load(folder / example.name)
+        node, _ = reader.load(folder / example.name)
         assert node is not None
         uses.update(keys_of(node.plain(), schema.load_schema(kind), kind))
     for kind in ("spec", "suite"):

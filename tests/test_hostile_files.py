@@ -17,25 +17,25 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-import runner.worker
+import runner.diagnose
 from runner.builder.source import build
+from runner.cases.axes import pinned
+from runner.cases.model import Variant
+from runner.cases.serialize import plain
+from runner.cases.serialize import text as yaml_of
+from runner.cases.yaml import reader as yaml
 from runner.diagnose.repro import script
 from runner.diagnostics import Diagnostic, InputError
-from runner.engine.events import RunFinished, VariantFinished, VariantPlanned
-from runner.follow import planned_event, repro
-from runner.load import load
-from runner.plan import Planned
 from runner.quote import QuoteError, command_words
+from runner.record.events import RunFinished, VariantFinished, VariantPlanned
 from runner.report import junit
 from runner.report.case import describe
 from runner.report.issue import write
 from runner.report.terminal import Reporter
-from runner.session import Options
-from runner.spec import source as yaml
-from runner.spec.model import Variant
-from runner.spec.pin import pinned
-from runner.spec.write import plain
-from runner.spec.write import text as yaml_of
+from runner.session.collect import load
+from runner.session.plan import Planned
+from runner.session.session import Options
+from runner.session.variant_run import planned_event, repro
 from runner.text import in_line, visible
 from tests.handmade import environment
 from tests.hostile import PAYLOADS, Shape, model_mutations, mutations, shape
@@ -108,7 +108,7 @@ del FORMS["words"]["cases"][0]["return_"]
 
 WRITERS = {"show": describe, "repro": script}
 """What is shown ends with the source that runs."""
-TEMPLATE = Path(runner.worker.__file__).parent / "repro_main.py"
+TEMPLATE = Path(runner.diagnose.__file__).parent / "repro_main.py"
 STATEMENTS = [kind.__name__ for kind in ast.stmt.__subclasses__()]
 OWN = {
     f"Attribute.attr {name}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner import outputs
-from runner.exits import UsageError
+from runner.exit_codes import UsageError
 
 
 def check(command: str = "run", *inputs: Path, **options: object) -> None:

@@ -9,10 +9,23 @@ from dataclasses import dataclass, field
 from runner.builder import kernels, operators
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
+from runner.cases import expressions
+from runner.cases.model import (
+    Arithmetic,
+    Function,
+    If,
+    Index,
+    Items,
+    Node,
+    Ref,
+    Step,
+    Table,
+    TensorLiteral,
+    Value,
+    With,
+)
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
-from runner.spec import expr
-from runner.spec.model import Arithmetic, Function, If, Index, Items, Node, Ref, Step, Table, TensorLiteral, Value, With
 
 STATEMENTS = ("builtin.print", "torch._dynamo.graph_break")
 """Steps that leave no value: ``$_`` stays as it was."""
@@ -216,7 +229,7 @@ class ChainWriter:
         if isinstance(value, Ref):
             return value.name in params or (value.name == "self" and scope.in_forward)
         if isinstance(value, Arithmetic):
-            return expr.names(expr.parse(value.text)) <= params
+            return expressions.names(expressions.parse(value.text)) <= params
         if isinstance(value, Items):
             return all(self._is_known(v) for v in value.items)
         if isinstance(value, Table):

@@ -10,13 +10,13 @@ from typing import Any
 from runner.builder.chain import ChainWriter, Line, names_made
 from runner.builder.kernels import launcher, reference
 from runner.builder.scope import Scope, python_name, temporary
+from runner.cases import expressions
+from runner.cases.kernel_signature import top_names
+from runner.cases.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
+from runner.cases.problems import Problems
+from runner.cases.yaml.wording import shown
 from runner.diagnostics import Span
 from runner.quote import comment, dotted_name, identifier, literal, torch_name
-from runner.spec import expr
-from runner.spec.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
-from runner.spec.problems import Problems
-from runner.spec.signature import top_names
-from runner.spec.words import shown
 
 FUTURE = "from __future__ import annotations"
 _FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
@@ -142,12 +142,12 @@ class _Writer:
             return literal(self.plain[value.name]) if value.name in self.plain else python_name(value.name)
         assert isinstance(value, Arithmetic)
         try:
-            tree = expr.parse(value.text, True)
-            for name in expr.names(tree) & set(self.plain):
+            tree = expressions.parse(value.text, True)
+            for name in expressions.names(tree) & set(self.plain):
                 if not isinstance(self.plain[name], int | float):
-                    raise expr.ExpressionError(f"constant {name!r} is no number")
-            return expr.render(tree, self.plain, python_name)
-        except expr.ExpressionError as error:
+                    raise expressions.ExpressionError(f"constant {name!r} is no number")
+            return expressions.render(tree, self.plain, python_name)
+        except expressions.ExpressionError as error:
             self.problems.error(value.span, f"in ${{{value.text}}}: {error}")
             return "0"
 
@@ -158,11 +158,11 @@ class _Writer:
         if isinstance(value, Arithmetic):
             numbers = {k: v for k, v in self.plain.items() if isinstance(v, int | float)}
             try:
-                tree = expr.parse(value.text, True)
-                if not expr.is_static(tree, numbers):
+                tree = expressions.parse(value.text, True)
+                if not expressions.is_static(tree, numbers):
                     return text
-                number = expr.evaluate(tree, numbers)
-            except expr.ExpressionError:  # reported with its text
+                number = expressions.evaluate(tree, numbers)
+            except expressions.ExpressionError:  # reported with its text
                 return "0"
         if type(number) is not int or not 0 <= number < 1 << 31:
             span = value.span if isinstance(value, Arithmetic) else self.kernel.span

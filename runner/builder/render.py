@@ -8,10 +8,8 @@ from typing import Any
 
 from runner.builder import operators
 from runner.builder.scope import Scope
-from runner.diagnostics import Span, nearest
-from runner.quote import identifier, integer, literal, torch_name
-from runner.spec import expr
-from runner.spec.model import (
+from runner.cases import expressions
+from runner.cases.model import (
     Arguments,
     Arithmetic,
     Constant,
@@ -24,6 +22,8 @@ from runner.spec.model import (
     TensorLiteral,
     Value,
 )
+from runner.diagnostics import Span, nearest
+from runner.quote import identifier, integer, literal, torch_name
 
 _MODULE_ATTRIBUTE = re.compile(
     r"weight|bias|running_mean|running_var|num_batches_tracked|in_proj_(weight|bias)|eps|p|padding_idx|training|\w*_features|num_\w+|"
@@ -119,14 +119,14 @@ class Renderer:
         """The number where only params are named, otherwise the expression itself."""
         scope = self.scope
         try:
-            tree = expr.parse(value.text)
-            names = expr.names(tree)
-            for part in expr.attributes_of_self(tree):
+            tree = expressions.parse(value.text)
+            names = expressions.names(tree)
+            for part in expressions.attributes_of_self(tree):
                 self._of_self(part, value.span)
             params = {k: v for k, v in scope.params.items() if k not in scope.variables}
             scope.used_params |= names & set(params)
-            return expr.render(tree, params, lambda name: scope.look_up(name, value.span))
-        except expr.ExpressionError as error:
+            return expressions.render(tree, params, lambda name: scope.look_up(name, value.span))
+        except expressions.ExpressionError as error:
             scope.problems.error(value.span, f"in ${{{value.text}}}: {error}")
             return "0"
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.builder.operators import BUILTINS
+from runner.cases.model import Kernel
+from runner.cases.problems import Problems
+from runner.cases.values import plain_text
 from runner.diagnostics import Span, nearest
 from runner.quote import dotted_name, identifier, literal
-from runner.spec.model import Kernel
-from runner.spec.problems import Problems
-from runner.spec.values import plain_text
 
 _TEMPORARIES = ("y", "h", "t", "v", "z", "r", "u", "w")
 

@@ -7,10 +7,10 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.render import Renderer
 from runner.builder.scope import Scope
+from runner.cases.limits import Limits, show_size
+from runner.cases.model import Function, Input, Items, Literal, Value
 from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
-from runner.spec.limits import Limits, show_size
-from runner.spec.model import Function, Input, Items, Literal, Value
 
 BYTES = {
     "float64": 8, "complex64": 8, "complex128": 16, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2,

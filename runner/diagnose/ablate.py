@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.cases.model import LAUNCH, Grad, Variant
 from runner.diagnose.diagnosis import Ablation
-from runner.diagnose.lab import Answer, Lab
-from runner.diagnose.policies import EMULATE_CASTS, RANDOM
-from runner.diagnose.signature import Signature, shows
+from runner.diagnose.harness import Answer, Lab
 from runner.engine.messages import Job
-from runner.plan import THREADS, Planned, skip_reason
-from runner.spec.model import LAUNCH, Grad, Variant
-from runner.verdict import headline, ranked
+from runner.session.plan import THREADS, Planned, skip_reason
+from runner.verdict.explained import EMULATE_CASTS, RANDOM
+from runner.verdict.policy import headline, ranked
+from runner.verdict.signature import Signature, shows
 
 _INDUCTOR = "torch._inductor.config."
 _DEVICES = ("cpu", "cuda")

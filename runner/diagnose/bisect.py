@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.diagnose import interpret
+from runner.cases.model import LAUNCH
 from runner.diagnose.diagnosis import Culprit
-from runner.diagnose.lab import Lab
-from runner.diagnose.signature import Signature, signature_of
-from runner.diagnose.stages import GROUPS, LADDER
-from runner.engine.events import Finding
+from runner.diagnose.harness import Lab
 from runner.engine.messages import Job, Outcome
-from runner.spec.model import LAUNCH
+from runner.record.events import Finding
+from runner.verdict import outcomes
+from runner.verdict.signature import Signature, signature_of
+from runner.verdict.stages import GROUPS, LADDER
 
 SECONDS = 60.0
 """One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""
@@ -77,7 +77,7 @@ def task(lab: Lab, signature: Signature, seen: Mapping[str, Sequence[Finding]]) 
 def read(outcome: Outcome) -> Bisected:
     """What a bisecting job said."""
     if outcome.ended != "result":
-        return Bisected(note=f"bisecting failed: {interpret.describe(outcome)}")
+        return Bisected(note=f"bisecting failed: {outcomes.describe(outcome)}")
     found = outcome.result.get("culprit")
     return Bisected(Culprit(**found) if found else None, str(outcome.result.get("note") or ""))
 

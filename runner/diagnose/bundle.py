@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runner.report.templates import template
+from runner.templates import template
 from runner.text import visible
 
 ARTIFACTS = {

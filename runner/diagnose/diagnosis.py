@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.diagnose.signature import Signature
-from runner.engine.events import Finding
+from runner.record.events import Finding
+from runner.verdict.signature import Signature
 
 OUTCOMES = ("same", "gone", "other", "no answer")
 """What became of a failure under a changed setting: still there, away, replaced by another, or nothing can be said."""

@@ -16,13 +16,13 @@ from typing import Any
 
 from runner.builder.launchers import FUTURE
 from runner.builder.source import Source, build, placed
-from runner.diagnose.policies import EMULATE_CASTS, low_precision
-from runner.diagnose.stages import stage_of
+from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
+from runner.cases.values import is_name
 from runner.engine.messages import Job
-from runner.plan import TIMEOUT, Environment, Planned, job, variables_of
 from runner.quote import decimal, integer, literal, torch_flag, torch_name
-from runner.spec.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
-from runner.spec.values import is_name
+from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of
+from runner.verdict.explained import EMULATE_CASTS, low_precision
+from runner.verdict.stages import stage_of
 
 _MARK = "# --- script\n"
 _GAP = "\n\n\n"
@@ -55,7 +55,7 @@ def _script(variant: Variant) -> str:
     own = variant.case.module is not None
     if not (re.search(r"^CALLS = \[", text, re.MULTILINE) if own else variant.case.calls):
         text += "\n\nCALLS = [make_inputs]\n"
-    template = (Path(__file__).parent.parent / "worker" / "repro_main.py").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("repro_main.py").read_text(encoding="utf-8")
     imports, body = template.split(_MARK, 1)[1].strip("\n").split(_GAP, 1)
     body = _needed(body, {word for word, holds in words(variant, made, text).items() if holds})
     body = f"{_flags(made.config)}{_GAP}{body}"

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.cases.model import Step, Variant
+from runner.cases.versions import release_of
+from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.policies import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
-from runner.diagnose.signature import shows
 from runner.diagnose.similar import plain
-from runner.engine.events import Finding
-from runner.spec.model import Step, Variant
-from runner.spec.versions import release_of
-from runner.spec.walk import all_steps
-from runner.verdict import applies, explains, ranked
+from runner.record.events import Finding
+from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
+from runner.verdict.policy import applies, explains, ranked
+from runner.verdict.signature import shows
 
 NEWEST = "2.13"
 """The newest release of torch when this was written: a report must show that it fails there, or on a later one."""

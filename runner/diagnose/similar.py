@@ -22,15 +22,15 @@ from typing import Any
 
 from tabulate import tabulate
 
+from runner.cases.limits import Limits
+from runner.cases.model import Variant
+from runner.cases.suites import PathError, Reader
+from runner.cases.walk import all_steps
 from runner.diagnostics import shown_path
-from runner.engine.events import Finding
-from runner.exits import NOTHING, UsageError
-from runner.spec.limits import Limits
-from runner.spec.model import Variant
-from runner.spec.read import PathError, Reader
-from runner.spec.walk import all_steps
+from runner.exit_codes import NOTHING, UsageError
+from runner.record.events import Finding
 from runner.text import one_line
-from runner.verdict import COMPILER_OWN, ranked
+from runner.verdict.policy import COMPILER_OWN, ranked
 
 SHOWN = 10
 """Matches in a table."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from runner.engine.fingerprint import Facts
 from runner.engine.messages import ISOLATION, Job, Outcome
-from runner.engine.signing import NoKey, signed
+from runner.record.signing import NoKey, signed
 
 VERSION = 2
 """Of the files. Another one is a miss."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.engine.process import WORKER, find_python
+from runner.engine.interpreters import WORKER, find_python
 
 _ASK = """
 import hashlib, importlib.util, json, os, sys
@@ -208,9 +208,9 @@ def keyed(environ: Mapping[str, str]) -> dict[str, str]:
 def worker_code() -> str:
     """A digest of the code that workers run, which is all of one folder."""
     digest = hashlib.sha256()
-    for path in sorted(WORKER.parent.glob("*.py")):
+    for path in sorted(WORKER.parent.rglob("*.py")):
         data = path.read_bytes()
-        digest.update(f"{path.name} {len(data)}\n".encode() + data)
+        digest.update(f"{path.relative_to(WORKER.parent)} {len(data)}\n".encode() + data)
     return digest.hexdigest()
 
 

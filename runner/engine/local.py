@@ -1,7 +1,7 @@
 """The engine on this machine: slots, a process for each job, time and memory limits, and what each death means.
 
 Single-threaded: everything happens inside ``wait``. Each environment has at most two warm worker servers (see
-``runner/worker/server.py``), one for the CPU and one for jobs on accelerators, which must not compile before it forks;
+``runner/worker/server/server.py``), one for the CPU and one for jobs on accelerators, which must not compile before it forks;
 and cold ones, which have imported torch and nothing more, for ``fresh`` jobs.
 
 The engine hands jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own, and a
@@ -23,11 +23,12 @@ from types import TracebackType
 from typing import Any
 
 from runner import interrupts
-from runner.engine import leases, process, scratch
-from runner.engine.children import Child, Task
+from runner.engine import gpus as leases
+from runner.engine import interpreters, scratch
 from runner.engine.connections import Channel, Connections
 from runner.engine.memory import machine_memory
 from runner.engine.messages import Job, Outcome
+from runner.engine.running_job import Child, Task
 from runner.engine.schedule import next_start
 from runner.engine.servers import Kind, Server
 from runner.engine.workers import Worker
@@ -94,7 +95,7 @@ class LocalEngine:
         self._next_look = 0.0
         self._closed = False
 
-    probe = staticmethod(process.probe)
+    probe = staticmethod(interpreters.probe)
 
     def __enter__(self) -> LocalEngine:
         """The engine itself."""

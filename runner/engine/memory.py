@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.engine import kin
+from runner.engine import process_tree
 
 COMPILERS = 2 << 30
 """Bytes that the compilers of one job may hold together before they count towards its limit.
@@ -52,9 +52,9 @@ class Meter:
         self._pid = pid
         self._shared: dict[int, int] = {} if base is None else {pid: base}
 
-    def read(self, table: Mapping[int, kin.Process]) -> Held:
+    def read(self, table: Mapping[int, process_tree.Process]) -> Held:
         """What the job holds according to the process table."""
-        members = kin.family(self._pid, table)
+        members = process_tree.family(self._pid, table)
         compilers = _compilers(members, self._pid)
         own = 0
         for one in members:
@@ -68,16 +68,16 @@ class Meter:
                 own += one.resident
         return Held(max(0, own), sum(one.resident for one in members if one.pid in compilers))
 
-    def _inherited(self, one: kin.Process, table: Mapping[int, kin.Process]) -> int:
+    def _inherited(self, one: process_tree.Process, table: Mapping[int, process_tree.Process]) -> int:
         parent = table.get(one.parent)
         if one.pid not in self._shared and parent is not None:
             self._shared[one.pid] = parent.resident
         return self._shared.get(one.pid, 0)
 
 
-def _compilers(members: list[kin.Process], pid: int) -> set[int]:
+def _compilers(members: list[process_tree.Process], pid: int) -> set[int]:
     """Those of a job's family that are compilers or were started by one; never the job's own process ``pid``."""
-    found = {one.pid for one in members if one.pid != pid and kin.is_compiler(one)}
+    found = {one.pid for one in members if one.pid != pid and process_tree.is_compiler(one)}
     grew = bool(found)
     while grew:
         more = {one.pid for one in members if one.parent in found and one.pid not in found and one.pid != pid}

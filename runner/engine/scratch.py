@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner import exits, interrupts
+from runner import exit_codes, interrupts
 
 PREFIX = "runner-scratch-"
 """How their names begin. Reports are never kept in one."""
 VARIABLE = "RUNNER_SCRATCH"
-"""Environment variable of workers: the folder for what they write (see ``runner/worker/scratch.py``)."""
+"""Environment variable of workers: the folder for what they write (see ``runner/worker/case/folders.py``)."""
 LONGEST = 70
 """Bytes that the path around it may have: a Unix socket in the folder has at most 107."""
 
@@ -59,9 +59,9 @@ def make() -> Path:
                 return path
             os.close(descriptor)
     except OSError as error:
-        raise exits.UsageError(
+        raise exit_codes.UsageError(
             f"no temporary folder can be made: {error.strerror}; the variable TMPDIR may name another place",
-            exits.INTERNAL,
+            exit_codes.INTERNAL,
         ) from None
 
 

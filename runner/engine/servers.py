@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.engine import children, kin, process
-from runner.engine.children import Child, Task
+from runner.engine import interpreters, process_tree, running_job
 from runner.engine.connections import Channel
 from runner.engine.messages import Job, Outcome
+from runner.engine.running_job import Child, Task
 from runner.engine.workers import Worker
 
 STARTUP = 900.0
@@ -54,7 +54,7 @@ class Server:
     address: str
     environ: Mapping[str, str]
     log: Path
-    token: str = ""  # a new one for each process
+    token: str = ""  # a new one for each interpreters
     channel: Channel | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
@@ -101,7 +101,7 @@ class Server:
                 yield kind, queue[0]
 
     def run(self, worker: Worker, environ: Mapping[str, str], share: float | None) -> None:
-        """Ask for a process, for a job that is no longer queued."""
+        """Ask for a interpreters, for a job that is no longer queued."""
         assert self.channel is not None
         self.workers[worker.ticket] = worker
         self.channel.send(worker.order(environ, share))  # a server that is gone is noticed when it is next read
@@ -122,7 +122,7 @@ class Server:
 
     def give_up(self) -> list[Outcome]:
         """What becomes of the jobs that wait, once it is clear that there will be no server."""
-        detail = "\n".join(filter(None, (self.failure, process.tail(self.log).strip())))
+        detail = "\n".join(filter(None, (self.failure, interpreters.tail(self.log).strip())))
         outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.waiting]
         self.queues.clear()
         return outcomes
@@ -142,7 +142,7 @@ class Server:
         worker = self.workers.get(message.get("ticket", 0))
         if worker is None:
             if "forked" in message:
-                kin.end_family(message["forked"])  # cancelled before it began
+                process_tree.end_family(message["forked"])  # cancelled before it began
         elif "forked" in message:
             worker.pid = message["forked"]
             if worker.child is not None:
@@ -184,15 +184,17 @@ class Server:
         if self._popen is not None and not self.hello:
             if now - self._started > STARTUP:
                 self.failure = f"the worker server of {self.python} was not up after {STARTUP:.0f} s"
-                kin.end_family(self._popen.pid)
+                process_tree.end_family(self._popen.pid)
             if self._popen.poll() is not None:
                 return self.died()
         return []
 
-    def look(self) -> dict[int, kin.Process]:
+    def look(self) -> dict[int, process_tree.Process]:
         """The process table as far as it concerns its jobs: itself, and its workers with all that they have started."""
-        table = kin.trees(worker.pid for worker in self.workers.values() if worker.child is not None and worker.pid)
-        if self._popen is not None and (own := kin.stat(self._popen.pid)) is not None:
+        table = process_tree.trees(
+            worker.pid for worker in self.workers.values() if worker.child is not None and worker.pid
+        )
+        if self._popen is not None and (own := process_tree.stat(self._popen.pid)) is not None:
             table[own.pid] = own
         return table
 
@@ -207,8 +209,8 @@ class Server:
             if child is None:
                 continue
             if child.began is None:
-                if now - child.sent > children.UNREAPED + child.task.job.timeout and self._popen is not None:
-                    kin.end_family(self._popen.pid)  # it hangs or was stopped; its death is handled elsewhere
+                if now - child.sent > running_job.UNREAPED + child.task.job.timeout and self._popen is not None:
+                    process_tree.end_family(self._popen.pid)  # it hangs or was stopped; its death is handled elsewhere
             elif not child.check(table, now):
                 outcomes.append(self._finish(worker, None))
         return outcomes
@@ -221,7 +223,9 @@ class Server:
         self.hello = {}
         self.token = secrets.token_hex(16)
         try:
-            self._popen = process.start_worker(self.python, self.address, self.token, self.warm, self.log, self.environ)
+            self._popen = interpreters.start_worker(
+                self.python, self.address, self.token, self.warm, self.log, self.environ
+            )
         except OSError as error:
             self.failure = f"{self.python} cannot be started: {error.strerror or error}"
 
@@ -229,7 +233,7 @@ class Server:
         """Judge or queue again what ran under it, now that it is dead; start another one, if that may help."""
         self.end(0.5)
         status = self._popen.returncode if self._popen else None
-        how = kin.signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
+        how = process_tree.signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
         was_up, self._popen, self.channel = bool(self.hello), None, None
         outcomes = []
         for worker in sorted(self.workers.values(), key=Worker.age, reverse=True):  # so that the oldest waits first
@@ -260,6 +264,6 @@ class Server:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(grace)
         if self._popen.poll() is None:  # not reaped yet, so the number is still its own
-            kin.end_family(self._popen.pid)
+            process_tree.end_family(self._popen.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(5)

@@ -1,7 +1,7 @@
 """A worker process, seen from control: one that was forked for a job and ends with it, or one that lives on.
 
 A living worker, after a job that went well, says that it rests and can be handed the next job. It ends itself after a
-failure and when it has grown too much (``runner/worker/living.py``), and when control hangs up.
+failure and when it has grown too much (``runner/worker/server/persistent.py``), and when control hangs up.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.engine import children, kin
-from runner.engine.children import Child
+from runner.engine import process_tree, running_job
 from runner.engine.connections import Channel
 from runner.engine.messages import Outcome
+from runner.engine.running_job import Child
 
 
 @dataclass(slots=True, eq=False)
@@ -77,9 +77,9 @@ class Worker:
     def overdue(self, now: float) -> bool:
         """Whether it was dismissed and is still there, or hangs before a job that it was handed."""
         if self.child is None:
-            return bool(self._dismissed) and now - self._dismissed > children.LINGER
+            return bool(self._dismissed) and now - self._dismissed > running_job.LINGER
         waits = self.child.began is None and bool(self.before)
-        return waits and now - self.child.sent > children.LINGER + children.UNREAPED
+        return waits and now - self.child.sent > running_job.LINGER + running_job.UNREAPED
 
     # What it says.
 
@@ -104,7 +104,7 @@ class Worker:
             self.clean = message.get("kin") is False
             child.take(message)
             if message.get("kin"):  # it adopts what it has started, all the way down, so that now all can be found
-                kin.end_helpers(self.pid)
+                process_tree.end_helpers(self.pid)
                 self.forget()  # and now it may go
         return []
 
@@ -118,7 +118,7 @@ class Worker:
     def conclude(self, status: int | None) -> Outcome:
         """The outcome of the job that it has, now that the process has ended with that wait status (None: unknown)."""
         if not self.clean or status != 0:
-            kin.end_family(self.pid, reaped=status is not None)  # and what outlived it
+            process_tree.end_family(self.pid, reaped=status is not None)  # and what outlived it
         outcome = self._end_job(status)
         self.forget()
         return outcome
@@ -131,7 +131,7 @@ class Worker:
 
     def kill(self) -> None:
         """End it with all that it has started."""
-        kin.end_family(self.pid)
+        process_tree.end_family(self.pid)
 
     def forget(self) -> None:
         """Close its connection."""

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from runner.builder.scope import python_name
+from runner.cases.model import Call, Case, Input, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
 from runner.reduce.facts import Fact, made_like, part, references
 from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute, substitute_nodes
-from runner.spec.model import Call, Case, Input, Items, Node, Ref, Step, Table, Value, With
-from runner.spec.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
 
 INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
 """What a new input is called, whichever is free."""

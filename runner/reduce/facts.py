@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.cases.model import Input, Items, Literal, Ref, Table, Value
 from runner.diagnostics import Span
-from runner.spec.model import Input, Items, Literal, Ref, Table, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Fact:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Fact:
-        """From the worker's record (``runner/worker/shapes.py``)."""
+        """From the worker's record (``runner/worker/tasks/shapes.py``)."""
         values = {
             key: value
             for key, value in data.items()

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.builder.source import Source, build
-from runner.diagnose import interpret, policies
-from runner.diagnose.lab import Lab
-from runner.diagnose.signature import Signature, signature_of
-from runner.diagnose.stages import LADDER, STAGES, locate, stage_of
-from runner.engine.events import Finding
+from runner.cases.model import KERNEL_BACKENDS, Case, Variant
+from runner.diagnose.harness import Lab
 from runner.engine.messages import Outcome
+from runner.record.events import Finding
 from runner.reduce.cut import Facts
 from runner.reduce.facts import Fact
-from runner.spec.model import KERNEL_BACKENDS, Case, Variant
-from runner.verdict import ranked
+from runner.verdict import explained, outcomes
+from runner.verdict.policy import ranked
+from runner.verdict.signature import Signature, signature_of
+from runner.verdict.stages import LADDER, STAGES, locate, stage_of
 
 FAINTER = 100.0
 """By how much the relative error of a wrong value may fall: below that it is likely to be rounding that is found instead.
@@ -121,7 +121,7 @@ class LabJudge:
         """Whether a case fails alike in a process of its own, under the variant's own backend."""
         asked = self.lab.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
         (outcome,) = self.lab.ask([asked])
-        findings, trust = interpret.read(outcome, source)
+        findings, trust = outcomes.read(outcome, source)
         return alike(ranked(findings)[0] if findings and not trust else None, self.signature, self.error)
 
     # --- one candidate ---
@@ -145,7 +145,7 @@ class LabJudge:
             trial = self._trials.pop(outcome.job.key, None)
             if trial is None:
                 self._aside[outcome.job.key] = outcome
-            elif interpret.died_in_float64(outcome) and outcome.job.float64:
+            elif outcomes.died_in_float64(outcome) and outcome.job.float64:
                 again = replace(outcome.job, float64=False, key=outcome.job.key + " again")
                 self._trials[again.key] = trial
                 self.lab.engine.submit(again)
@@ -153,7 +153,7 @@ class LabJudge:
                 self._advance(trial, outcome)
 
     def _advance(self, trial: _Trial, outcome: Outcome) -> None:
-        findings, trust = interpret.read(outcome, trial.source)
+        findings, trust = outcomes.read(outcome, trial.source)
         if trial.asked == "main":
             first = ranked(findings)[0] if findings and not trust else None
             if not alike(first, self.signature, self.error):
@@ -183,7 +183,7 @@ class LabJudge:
 
     def _policies(self, trial: _Trial) -> Sequence[str]:
         stage, variant = stage_of(self.backend), trial.variant
-        return policies.candidates(trial.findings, stage, trial.source.text, variant.dtype, variant.config)
+        return explained.candidates(trial.findings, stage, trial.source.text, variant.dtype, variant.config)
 
 
 def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:

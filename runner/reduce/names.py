@@ -10,24 +10,10 @@ from typing import Any
 
 from runner.builder import operators
 from runner.builder.chain import STATEMENTS
-from runner.diagnostics import Span
-from runner.spec import expr
-from runner.spec.model import (
-    Arguments,
-    Arithmetic,
-    Case,
-    Function,
-    If,
-    Index,
-    Literal,
-    Node,
-    Ref,
-    Step,
-    Value,
-    With,
-)
-from runner.spec.values import RESERVED
-from runner.spec.walk import (
+from runner.cases import expressions
+from runner.cases.model import Arguments, Arithmetic, Case, Function, If, Index, Literal, Node, Ref, Step, Value, With
+from runner.cases.values import RESERVED
+from runner.cases.walk import (
     change_entry,
     map_nodes,
     map_step,
@@ -38,6 +24,7 @@ from runner.spec.walk import (
     parts_of,
     values_of,
 )
+from runner.diagnostics import Span
 
 Names = Mapping[str, Value]
 PREVIOUS = "_"
@@ -95,12 +82,12 @@ def _referred(ref: Ref, names: Names) -> Value:
 
 
 def _arithmetic(value: Arithmetic, names: Names) -> Value:
-    tree = expr.parse(value.text)
-    known = {name: names[name] for name in expr.names(tree) if name in names}
+    tree = expressions.parse(value.text)
+    known = {name: names[name] for name in expressions.names(tree) if name in names}
     if not known:
         return value
     texts = {name: _text(target) or name for name, target in known.items()}
-    return replace(value, text=expr.render(tree, {}, lambda name: texts.get(name, name)))
+    return replace(value, text=expressions.render(tree, {}, lambda name: texts.get(name, name)))
 
 
 def _text(value: Value) -> str:

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.serialize import plain
+from runner.cases.walk import change_nodes, names_used, values_of
 from runner.reduce.cut import cut, steps_of, tidy
 from runner.reduce.facts import made_like, references
 from runner.reduce.names import named, substitute, substitute_nodes, unnamed
 from runner.reduce.state import Attempt, State
-from runner.spec.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
-from runner.spec.walk import change_nodes, names_used, values_of
-from runner.spec.write import plain
 
 Pass = Callable[[State], Iterator[Attempt]]
 

@@ -14,12 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.builder.source import Source
-from runner.diagnose.lab import Lab
-from runner.diagnose.signature import Signature, signature_of
+from runner.cases.expand import expand
+from runner.cases.model import Backend, Case, Suite, Variant
+from runner.cases.serialize import pinned, plain, text_of_plain
+from runner.cases.suites import SPEC, Reader
+from runner.diagnose.harness import Lab
 from runner.diagnostics import InputError, Span
 from runner.engine import scratch
-from runner.engine.events import RED, Finding, VariantFinished
-from runner.exits import UsageError
+from runner.exit_codes import UsageError
+from runner.record.events import RED, Finding, VariantFinished
 from runner.reduce import passes, shrink
 from runner.reduce.cut import steps_of, with_first_names
 from runner.reduce.facts import references
@@ -27,10 +30,7 @@ from runner.reduce.judge import LabJudge, relative_error
 from runner.reduce.names import named
 from runner.reduce.search import Found, Search
 from runner.reduce.state import Size, State, size_of
-from runner.spec.expand import expand
-from runner.spec.model import Backend, Case, Suite, Variant
-from runner.spec.read import SPEC, Reader
-from runner.spec.write import pinned, plain, text_of_plain
+from runner.verdict.signature import Signature, signature_of
 
 PASSES: tuple[passes.Pass, ...] = (
     passes.calls,

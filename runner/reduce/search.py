@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runner.builder.source import Source
+from runner.cases.model import Variant
+from runner.cases.serialize import text_of_plain
 from runner.reduce.passes import Pass
 from runner.reduce.state import Attempt, Size, State, size_of
-from runner.spec.model import Variant
-from runner.spec.write import text_of_plain
 
 
 class Judge(Protocol):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from runner.diagnose.signature import Signature
+from runner.cases.model import Case
+from runner.cases.serialize import KERNELS, plain
 from runner.reduce.cut import Facts
 from runner.reduce.names import named
-from runner.spec.model import Case
-from runner.spec.write import KERNELS, plain
+from runner.verdict.signature import Signature
 
 SIMPLE_INITS = (
     "ones",
@@ -94,7 +94,7 @@ class Size:
 
 
 def size_of(data: Mapping[str, Any]) -> Size:
-    """The size of a case in plain data (see ``runner.spec.write.plain``)."""
+    """The size of a case in plain data (see ``runner.cases.serialize.plain``)."""
     calls = data.get("calls") or []
     made = [data.get("inputs") or {}, data.get("state") or {}, *((call.get("inputs") or {}) for call in calls)]
     tensors = [tensor for table in made for item in table.values() for tensor in _tensors(item)]

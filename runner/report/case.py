@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from runner.builder.source import build, placed
+from runner.cases.model import Known, Variant
 from runner.diagnostics import shown_path
-from runner.plan import THREADS, TIMEOUT
 from runner.quote import comment, decimal
-from runner.spec.model import Known, Variant
+from runner.session.plan import THREADS, TIMEOUT
 
 
 def describe(variant: Variant, others: Sequence[Variant] = ()) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runner.cases.model import LAUNCH
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
-from runner.engine.events import Finding
 from runner.quote import operand, shell_word
+from runner.record.events import Finding
 from runner.report.failure import layout
-from runner.spec.model import LAUNCH
 from runner.text import duration, head_lines, indent, one_line, plural
 
 _COMMANDS = (

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.diagnose.diagnosis import Culprit, Diagnosis
-from runner.engine.events import Finding
 from runner.quote import operand, shell_word
+from runner.record.events import Finding
 from runner.report.diagnosis import ordinal, serving
 from runner.report.failure import layout, number
-from runner.report.picture import bars, heat_map
-from runner.report.templates import template
+from runner.report.heatmap import bars, heat_map
+from runner.templates import template
 from runner.text import cap, clean, duration, in_line, one_line, visible
 
 _TRACE = 16 * 1024  # bytes of a trace that a page shows
@@ -31,7 +31,7 @@ def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
     """The diagnosis as HTML.
 
     Args:
-        picture: what ``runner.report.picture.take`` gave; None where it was not asked for.
+        picture: what ``runner.report.heatmap.take`` gave; None where it was not asked for.
     """
     drawn = (picture or {}).get("picture")
     text = template("diagnosis.html.j2", number=number, line=one_line).render(

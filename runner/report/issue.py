@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runner.cases.model import Variant
+from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, Facts, check
 from runner.diagnose.similar import Match
-from runner.diagnose.stages import LADDER
-from runner.plan import pinned
 from runner.quote import (
     literal,
     markdown_address,
@@ -25,11 +25,11 @@ from runner.quote import (
     torch_flag,
 )
 from runner.report.failure import layout, number
-from runner.report.templates import template
-from runner.spec.model import Variant
-from runner.spec.walk import all_steps
+from runner.session.plan import pinned
+from runner.templates import template
 from runner.text import cap, clean, one_line
-from runner.verdict import ranked
+from runner.verdict.policy import ranked
+from runner.verdict.stages import LADDER
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
 

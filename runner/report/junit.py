@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.diagnostics import shown_file, source_line
-from runner.engine.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
+from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
 from runner.report.failure import Source, headline, render_failure
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments

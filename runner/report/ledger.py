@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from runner.diagnostics import shown_path
-from runner.ledger import RED_STATES, STATES, Entry
+from runner.ledger.review import RED_STATES, STATES, Entry
 from runner.text import in_line, one_line, plural
 
 _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)/?$")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from runner.engine.events import Event, RunStarted, VariantFinished, VariantPlanned
+from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
 from runner.text import in_line
 
 NOT_RUN = "NOT-RUN"

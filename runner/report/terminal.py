@@ -13,7 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from runner.engine.events import (
+from runner.quote import operand, shell_word
+from runner.record.events import (
     GREEN,
     RED,
     Event,
@@ -24,7 +25,6 @@ from runner.engine.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.quote import operand, shell_word
 from runner.report.failure import headline, render_failure
 from runner.report.table import NOT_RUN, render_table, several_environments
 from runner.text import duration, in_line, one_line, plural, seconds, visible

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.engine.events import Event, VariantFinished
-from runner.spec.limits import Limits
-from runner.spec.model import Backend, Variant
-from runner.spec.read import Reader
+from runner.cases.limits import Limits
+from runner.cases.model import Backend, Variant
+from runner.cases.suites import Reader
+from runner.record.events import Event, VariantFinished
 
 SPEC = Path(__file__).parent / "planted.spec.yaml"
 
@@ -137,7 +137,7 @@ def variants(bugs: Sequence[Planted] = BUGS) -> list[Variant]:
     """The variants to run: each planted bug, and each twin once."""
     from dataclasses import replace
 
-    from runner.spec.expand import expand
+    from runner.cases.expand import expand
 
     reader = Reader(Limits())
     suite = reader.spec_as_suite(SPEC)

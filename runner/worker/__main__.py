@@ -24,6 +24,6 @@ def _install() -> None:
 
 if __name__ == "__main__":
     _install()
-    from runner.worker.server import main
+    from runner.worker.server.server import main
 
     sys.exit(main())

@@ -12,28 +12,28 @@ from typing import Any
 
 import torch
 
-from runner.worker import backends, replays, scratch
-from runner.worker.errors import InvalidCase, Raised, is_class
-from runner.worker.judge import Evidence, Finding, judge
-from runner.worker.load import Loaded, Source, environment
-from runner.worker.observe import Observation, Settings, observe, read_counts, start_counting
-from runner.worker.reference import Reference
-from runner.worker.trust import VALUE_ORACLES, VARIES, Agreement, unsteady, vacuous
+from runner.worker.case import backends, folders, replays
+from runner.worker.case.errors import InvalidCase, Raised, is_class
+from runner.worker.case.load import Loaded, Source, environment
+from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.judge.judge import Evidence, Finding, judge
+from runner.worker.judge.reference import Reference
+from runner.worker.judge.validity import VALUE_ORACLES, VARIES, Agreement, unsteady, vacuous
 
 Send = Callable[[dict[str, Any]], None]
 
 TASKS = {
-    "bench": "runner.worker.timing:run_bench",
-    "build": "runner.worker.build:run_build",
-    "bisect": "runner.worker.bisect:run_bisect",
-    "debug": "runner.worker.debug:run_debug",
-    "environment": "runner.worker.describe:run_environment",
-    "explain": "runner.worker.explain:run_explain",
-    "minify": "runner.worker.minify:run_minify",
-    "picture": "runner.worker.picture:run_picture",
-    "record": "runner.worker.record:run_record",
-    "replay": "runner.worker.record:run_replay",
-    "shapes": "runner.worker.shapes:run_shapes",
+    "bench": "runner.worker.tasks.benchmark:run_bench",
+    "build": "runner.worker.tasks.build:run_build",
+    "bisect": "runner.worker.tasks.bisect:run_bisect",
+    "debug": "runner.worker.tasks.debug:run_debug",
+    "environment": "runner.worker.tasks.describe:run_environment",
+    "explain": "runner.worker.tasks.explain:run_explain",
+    "minify": "runner.worker.tasks.minify:run_minify",
+    "picture": "runner.worker.tasks.heatmap:run_picture",
+    "record": "runner.worker.tasks.dynamo_replay:run_record",
+    "replay": "runner.worker.tasks.dynamo_replay:run_replay",
+    "shapes": "runner.worker.tasks.shapes:run_shapes",
 }
 """What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its own."""
 
@@ -92,7 +92,7 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         "eager_error": None,
     }
     phases.begin("load")
-    with scratch.folder() as folder:
+    with folders.folder() as folder:
         try:
             with environment(job):
                 _Run(job, Source(job["source"], job["name"], folder), phases, record).go()

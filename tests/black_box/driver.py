@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from runner.engine.schema import event_checks
+from runner.record.event_schema import event_checks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT = 240

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine.events import RunStarted, from_json, to_json
-from runner.engine.signing import signature_of
+from runner.record.events import RunStarted, from_json, to_json
+from runner.record.signing import signature_of
 
 from .driver import Result, command, environment, latest, run_in, spec, write
 

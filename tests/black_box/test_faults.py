@@ -1,6 +1,6 @@
 """Faults that a compiler or a machine may have: nothing is lost, the culprit is named, the others are unharmed.
 
-Signals, hangs, memory and silent exits are in ``test_deaths.py``, a killed Ray worker in ``tests/engine/test_ray.py``.
+Signals, hangs, memory and silent exits are in ``test_deaths.py``, a killed Ray worker in ``tests/engine/cluster/test_engine.py``.
 """
 
 from __future__ import annotations

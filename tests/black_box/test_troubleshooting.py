@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import build_parser
+from runner.cli.main import build_parser
 
 from .driver import REPOSITORY, run_in, spec, write
 

@@ -11,8 +11,8 @@ from spec_files import Files, short
 
 from runner.builder.operators import inventory
 from runner.builder.source import Source, build
-from runner.spec.limits import Limits
-from runner.spec.source import split_lines
+from runner.cases.limits import Limits
+from runner.cases.yaml.reader import split_lines
 
 
 class Built(Files):

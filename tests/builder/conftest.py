@@ -1,4 +1,4 @@
-"""The folder of files that the tests of writing read from; the helpers of ``tests/spec`` are used here too."""
+"""The folder of files that the tests of writing read from; the helpers of ``tests/cases`` are used here too."""
 
 from __future__ import annotations
 

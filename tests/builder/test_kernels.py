@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runner.builder.source import Source, build
+from runner.cases.model import Variant
 from runner.diagnose.repro import script
-from runner.load import load
-from runner.spec.model import Variant
+from runner.session.collect import load
 
 PYTHON = """\
 from __future__ import annotations

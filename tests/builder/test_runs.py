@@ -14,10 +14,10 @@ from built import Built, folder
 from runner.builder.chain import _snake
 from runner.builder.operators import constants, inventory, resolve
 from runner.builder.source import build
-from runner.load import load
-from runner.spec.model import DTYPES, Variant
-from runner.spec.values import OF_MODULES
-from runner.spec.versions import matches
+from runner.cases.model import DTYPES, Variant
+from runner.cases.values import OF_MODULES
+from runner.cases.versions import matches
+from runner.session.collect import load
 
 
 class Ran:

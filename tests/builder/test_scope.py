@@ -8,9 +8,9 @@ import pytest
 
 from runner.builder.operators import BUILTINS
 from runner.builder.scope import Scope, python_name, temporary
+from runner.cases.problems import Problems
 from runner.diagnostics import Span
 from runner.quote import QuoteError
-from runner.spec.problems import Problems
 
 SPAN = Span("a.yaml", 3, 5)
 

@@ -15,12 +15,12 @@ import pytest
 from built import Built, audit, folder, strings
 
 from runner.builder.source import build, check
-from runner.load import load
-from runner.spec.expand import expand
-from runner.spec.model import Literal, Value
-from runner.spec.read import Reader
-from runner.spec.source import split_lines
-from runner.spec.walk import change_nodes
+from runner.cases.expand import expand
+from runner.cases.model import Literal, Value
+from runner.cases.suites import Reader
+from runner.cases.walk import change_nodes
+from runner.cases.yaml.reader import split_lines
+from runner.session.collect import load
 
 MARK = "PWNED"
 CODE = f"__import__('os').system('{MARK}')"

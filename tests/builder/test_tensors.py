@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from built import Built
 
-from runner.spec.limits import Limits
+from runner.cases.limits import Limits
 
 
 def made(built: Built, item: str, rest: str = "") -> list[str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from runner.cases.model import Variant
 from runner.diagnose.ablate import Change, changes, jobs, lacks, read
-from runner.diagnose.lab import Answer, Lab
-from runner.diagnose.signature import Signature
-from runner.engine.events import Finding
+from runner.diagnose.harness import Answer, Lab
 from runner.engine.messages import Job, Outcome
-from runner.spec.model import Variant
+from runner.record.events import Finding
+from runner.verdict.signature import Signature
 from tests.handmade import environment, finding, variants
 
 VALUE = Signature("value", "inductor")

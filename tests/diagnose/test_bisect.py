@@ -1,4 +1,4 @@
-"""What the bisector is told to look for, and what its answer means. The bisecting itself: ``tests/worker/test_bisect.py``."""
+"""What the bisector is told to look for, and what its answer means. The bisecting itself: ``tests/worker/tasks/test_bisect.py``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from runner.diagnose.bisect import BUDGET, HANG_SECONDS, SECONDS, Bisected, read, task, whole_stage
 from runner.diagnose.diagnosis import Culprit
-from runner.diagnose.lab import Lab
-from runner.diagnose.signature import Signature
+from runner.diagnose.harness import Lab
 from runner.engine.messages import Job, Outcome
+from runner.verdict.signature import Signature
 from tests.handmade import environment, finding, variants
 
 

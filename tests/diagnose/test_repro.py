@@ -24,9 +24,9 @@ from typing import Any
 
 import pytest
 
+from runner.cases.model import Backend, Variant
 from runner.diagnose.repro import script, words
-from runner.plan import Environment, Planned, job
-from runner.spec.model import Backend, Variant
+from runner.session.plan import Environment, Planned, job
 from tests.handmade import loaded, written
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from runner.builder.source import build
+from runner.cases.model import Variant
 from runner.diagnose import rules
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.rules import RULES, Check, Facts, ScriptRun, Tried, check, code_lines
-from runner.diagnose.signature import Signature
-from runner.engine.events import Finding
-from runner.spec.model import Variant
+from runner.record.events import Finding
+from runner.verdict.signature import Signature
 from tests.handmade import loaded, written
 from tests.report.pictures import NUMBERS, crash, diagnosis, wrong
 

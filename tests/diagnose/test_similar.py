@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.diagnose.similar import Mark, entries, mark_of, operators_of, plain, score, search, table
-from runner.exits import UsageError
+from runner.exit_codes import UsageError
 from tests.handmade import finding, loaded, written
 
 LEDGER = """

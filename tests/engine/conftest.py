@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from engine_jobs import ENTRY, TORCH, Make
 
-from runner.engine import kin
+from runner.engine import process_tree
 from runner.engine.local import LocalEngine
 
 
@@ -60,4 +60,4 @@ def make(fake: dict[str, str]) -> Iterator[Make]:
     yield build
     for engine in engines:
         engine.close()
-    assert [one for one in kin.processes().values() if one.parent == os.getpid() and not one.zombie] == []
+    assert [one for one in process_tree.processes().values() if one.parent == os.getpid() and not one.zombie] == []

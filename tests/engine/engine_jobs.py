@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable
 
-from runner.engine import kin
+from runner.engine import process_tree
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
 
@@ -55,7 +55,7 @@ def gone(pid: int, within: float = 3.0) -> bool:
     """Whether a process has ended, or will in time."""
     end = time.monotonic() + within
     while time.monotonic() < end:
-        found = kin.processes().get(pid)
+        found = process_tree.processes().get(pid)
         if found is None or found.zombie:
             return True
         time.sleep(0.02)

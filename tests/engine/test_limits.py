@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, one
 
-from runner.engine import children, memory
+from runner.engine import memory, running_job
 
 HOLD = "import sys, time; held = b'x' * (400 << 20); time.sleep(float(sys.argv[1]))"
 """A program that holds 400 MiB for as many seconds as it is told."""
@@ -86,7 +86,7 @@ def test_a_forked_copy_counts_for_what_it_adds(make: Make) -> None:
 
 
 def test_much_output_is_cut_and_its_end_kept(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(children, "MAX_LOG", 1 << 20)
+    monkeypatch.setattr(running_job, "MAX_LOG", 1 << 20)
     source = """
         import sys, time
         for number in range(1000):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, finish, job, one
 
-from runner.engine import kin
+from runner.engine import process_tree
 from runner.engine.messages import Outcome
 
 
@@ -112,7 +112,7 @@ def test_the_cold_server_starts_when_it_is_needed(make: Make) -> None:
     servers = []
     for isolation in ("fork", "living", "fresh", "fresh"):
         one(engine, "", isolation=isolation)
-        servers.append(sum(process.parent == os.getpid() for process in kin.processes().values()))
+        servers.append(sum(process.parent == os.getpid() for process in process_tree.processes().values()))
     assert [count - servers[0] for count in servers] == [0, 0, 1, 1]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine.kin import Process, is_compiler
 from runner.engine.memory import COMPILERS, Held, Meter, machine_memory
+from runner.engine.process_tree import Process, is_compiler
 
 SERVER, JOB = 900_000_001, 900_000_002  # beyond what Linux gives out, so that nothing is read from a real process
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import pytest
 from engine_jobs import Make, one
 
 from runner.engine import scratch
-from runner.exits import UsageError
+from runner.exit_codes import UsageError
 
 HOLDER = "from runner.engine import scratch; print(scratch.make(), flush=True); input()"
 

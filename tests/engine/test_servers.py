@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, finish, gone, job, one
 
-from runner.engine import children, kin, servers
+from runner.engine import process_tree, running_job, servers
 from runner.engine.local import LocalEngine
 
 SLOW_TORCH = "import subprocess, time\nprint(subprocess.Popen(['sleep', '100']).pid, flush=True)\ntime.sleep(100)"
@@ -41,7 +41,7 @@ def test_restarts_have_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_server_stopped_by_somebody_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "UNREAPED", 0.5)
+    monkeypatch.setattr(running_job, "UNREAPED", 0.5)
     engine = make(1)
     one(engine, "")
     os.kill(engine.hello("here")["pid"], signal.SIGSTOP)
@@ -104,7 +104,7 @@ engine.wait()
     with subprocess.Popen([sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True) as control:
         assert control.stdout is not None and control.stdout.readline() == "up\n"
         time.sleep(0.3)
-        table = kin.processes()
+        table = process_tree.processes()
         below = [pid for pid in table if _descends(pid, control.pid, table)]
         assert len(below) == 5  # the server, two jobs, two sleeps
         control.kill()
@@ -135,7 +135,7 @@ engine.wait()
         end = time.monotonic() + 10
         below: list[int] = []
         while len(below) < 2 and time.monotonic() < end:
-            table = kin.processes()
+            table = process_tree.processes()
             below = [pid for pid in table if _descends(pid, control.pid, table)]
             time.sleep(0.05)
         time.sleep(0.2)
@@ -143,7 +143,7 @@ engine.wait()
     assert len(below) == 2 and all(gone(pid) for pid in below)
 
 
-def _descends(pid: int, ancestor: int, table: dict[int, kin.Process]) -> bool:
+def _descends(pid: int, ancestor: int, table: dict[int, process_tree.Process]) -> bool:
     while pid in table and pid != ancestor:
         pid = table[pid].parent
         if pid == ancestor:

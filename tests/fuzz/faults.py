@@ -12,7 +12,7 @@ from typing import Any
 def paste_text() -> None:
     """Any text goes into Python as it is, between quotes."""
     from runner.builder import render
-    from runner.spec import values
+    from runner.cases import values
 
     values.plain_text = lambda text, *_: text
     whole = render.literal
@@ -20,7 +20,7 @@ def paste_text() -> None:
 
 
 def raise_in_reader() -> None:
-    from runner.spec.read import Reader
+    from runner.cases.suites import Reader
 
     def spec(*_: Any, **__: Any) -> Any:
         raise RecursionError("planted")
@@ -49,13 +49,13 @@ def print_much() -> None:
 
 
 def end_with_internal() -> None:
-    from runner import commands
+    from runner.cli import commands
 
     commands.validate = lambda *_: 3  # type: ignore[assignment]
 
 
 def end_without_word() -> None:
-    from runner import commands
+    from runner.cli import commands
 
     commands.validate = lambda *_: 4  # type: ignore[assignment]
 
@@ -78,7 +78,7 @@ def hold_memory() -> None:
 
 
 def run_program() -> None:
-    from runner import commands
+    from runner.cli import commands
 
     def show(*_: Any) -> int:
         subprocess.run(["true"], check=True)
@@ -89,7 +89,7 @@ def run_program() -> None:
 
 
 def write_file() -> None:
-    from runner import commands
+    from runner.cli import commands
 
     def show(*_: Any) -> int:
         Path("left_behind.txt").write_text("x")
@@ -105,7 +105,7 @@ def run_payload() -> None:
 
 def go_on() -> None:
     """Whatever is refused, ``show`` prints something."""
-    from runner import commands
+    from runner.cli import commands
 
     def show(*_: Any) -> int:
         print("import torch")
@@ -129,10 +129,10 @@ def print_no_python() -> None:
 
 
 def write_another_case() -> None:
-    from runner.spec import write
+    from runner.cases import serialize
 
-    whole = write.text
-    write.text = lambda *given: whole(*given).replace("F.relu", "F.gelu")  # type: ignore[assignment]
+    whole = serialize.text
+    serialize.text = lambda *given: whole(*given).replace("F.relu", "F.gelu")  # type: ignore[assignment]
 
 
 def break_xml() -> None:

@@ -229,7 +229,7 @@ def test_the_same_recipe_makes_the_same_file() -> None:
 
 @pytest.mark.parametrize("payload", fuzz_payloads.PAYLOADS, ids=ascii)
 def test_payloads_are_read_as_they_are(payload: str) -> None:
-    from runner.spec.source import load
+    from runner.cases.yaml.reader import load
 
     number = fuzz_payloads.PAYLOADS.index(payload)
     tree = fuzz_yaml.parsed(f"[{fuzz_payloads.token(number)}]")

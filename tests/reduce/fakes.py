@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.diagnose.signature import Signature
-from runner.load import load
+from runner.cases.expand import expand
+from runner.cases.model import Case, Suite, Variant
+from runner.cases.serialize import pinned, text_of_plain
+from runner.cases.suites import Reader
 from runner.reduce.cut import Facts, steps_of
 from runner.reduce.facts import Fact
 from runner.reduce.state import State
-from runner.spec.expand import expand
-from runner.spec.model import Case, Suite, Variant
-from runner.spec.read import Reader
-from runner.spec.write import pinned, text_of_plain
+from runner.session.collect import load
+from runner.verdict.signature import Signature
 
 SIGNATURE = Signature("value", "inductor")
 

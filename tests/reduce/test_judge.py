@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from fakes import SIGNATURE, variant
 
-from runner.diagnose.lab import Lab
-from runner.diagnose.signature import Signature, pattern_of
-from runner.engine.events import Finding
+from runner.cases.model import Variant
+from runner.diagnose.harness import Lab
 from runner.engine.messages import Job, Outcome
-from runner.plan import Environment
+from runner.record.events import Finding
 from runner.reduce.judge import LabJudge, alike, backends_for, relative_error
-from runner.spec.model import Variant
+from runner.session.plan import Environment
+from runner.verdict.signature import Signature, pattern_of
 
 HERE = Environment("0", "python", "2.13.0", "2.13.0+cpu", "3.11.2")
 WRONG = {"oracle": "value", "message": "off", "path": "output", "numbers": {"abs_error_max": 1.0, "scale": 2.0}}

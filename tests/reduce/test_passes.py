@@ -8,12 +8,12 @@ import pytest
 from fakes import case, operators, state, tensor, texts
 
 from runner.builder.source import build
+from runner.cases.serialize import plain
 from runner.reduce import passes, shrink
 from runner.reduce.cut import cut, tidy, with_first_names
 from runner.reduce.facts import Fact, made_like, part
 from runner.reduce.names import named, unnamed
 from runner.reduce.state import size_of
-from runner.spec.write import plain
 
 MIXED = """
     inputs: {x: [4, 8], y: [4, 8]}

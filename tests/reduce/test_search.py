@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from fakes import FakeJudge, operators, reader, state, tensor
 
+from runner.cases.model import Case
+from runner.cases.serialize import plain
 from runner.reduce.reducer import PASSES
 from runner.reduce.search import Found, Search
 from runner.reduce.state import State, size_of
-from runner.spec.model import Case
-from runner.spec.write import plain
 
 # Twenty steps in a row; each value is called as the step's place says.
 CHAIN = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.engine.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.record.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
 
 FILE = "specs/regressions/silent.spec.yaml"
 VERDICTS = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", "NOT-RUN")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.builder.source import build
+from runner.cases.model import Variant
+from runner.cases.serialize import text as yaml_of
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.rules import Facts, ScriptRun, Tried
-from runner.diagnose.signature import speaking
-from runner.engine.events import Finding
+from runner.record.events import Finding
 from runner.report.issue import Material
-from runner.spec.model import Variant
-from runner.spec.write import text as yaml_of
+from runner.verdict.signature import speaking
 
 PICTURE: dict[str, Any] = {
     "path": "output[0]", "oracle": "value", "shape": [2, 3, 4], "dtype": "float32", "elements": 24, "wrong": 3,

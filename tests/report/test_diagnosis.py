@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
-from runner.diagnose.signature import Signature
-from runner.engine.events import Finding
+from runner.record.events import Finding
 from runner.report.diagnosis import blame, ordinal, render, sentence
+from runner.verdict.signature import Signature
 
 VALUE = Finding("value", "3 of 8 elements differ", "output", "inductor", {"mismatched": 3, "elements": 8})
 WHOLE = Diagnosis(

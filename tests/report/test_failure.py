@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine.events import Finding
+from runner.record.events import Finding
 from runner.report.failure import headline, ladder, layout, number, render_failure, span
 from tests.report.events_sample import FILE, NASTY, failure, finished, value_finding
 

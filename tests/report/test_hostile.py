@@ -11,20 +11,20 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from runner import ledger_text
 from runner.builder.source import build
+from runner.cases.yaml.emitter import emit
 from runner.diagnose.bundle import write_index
 from runner.diagnose.diagnosis import Ablation, Culprit
 from runner.diagnose.minified import standalone
 from runner.diagnose.rules import ScriptRun, Tried
 from runner.diagnose.similar import Entry, Mark, Match
 from runner.diagnostics import Diagnostic, Span
-from runner.engine.events import Notice, RunFinished, RunResumed
+from runner.ledger import edit
 from runner.quote import QuoteError
+from runner.record.events import Notice, RunFinished, RunResumed
 from runner.report.failure import render_failure
 from runner.report.issue import write
 from runner.report.terminal import Reporter
-from runner.spec.emit import emit
 from runner.text import visible
 from tests.handmade import variants
 from tests.hostile import PAYLOADS
@@ -125,7 +125,7 @@ def test_a_caret_stands_below_its_character(text: str, column: int, length: int,
 @pytest.mark.parametrize("payload", [payload for payload in PAYLOADS if payload != "surrogate"])
 def test_yaml_holds_the_text_and_nothing_else(payload: str) -> None:
     text = PAYLOADS[payload]
-    entry = ledger_text.written({"reason": text, "params": {text: text}, "oracle": [text]})
+    entry = edit.written({"reason": text, "params": {text: text}, "oracle": [text]})
     assert yaml.safe_load(entry) == {"reason": text, "params": {text: text}, "oracle": [text]}
     data = {"cases": [{"doc": text, text: [text, {"k": text}]}]}
     assert yaml.safe_load(emit(data, ("cases",))) == data

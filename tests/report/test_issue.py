@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.builder.source import build
+from runner.cases.model import Variant
 from runner.diagnose.rules import ScriptRun
 from runner.diagnose.similar import Entry, Mark, Match
 from runner.report.issue import redact, script_of, sentences, title, write
-from runner.spec.model import Variant
 from tests.handmade import loaded, written
 from tests.report.pictures import crash, diagnosis, material, wrong
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from runner.engine.events import Event, Finding
+from runner.record.events import Event, Finding
 from runner.report import junit
 from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from runner.engine.events import Event, Notice, RunFinished, VariantFinished, VariantStarted
+from runner.record.events import Event, Notice, RunFinished, VariantFinished, VariantStarted
 from runner.report import junit, live_file
 from runner.report.junit import Dialect, JUnitFile, render
 from tests.report.events_sample import every_verdict, finished, planned, started

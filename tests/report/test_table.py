@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine.events import Event
+from runner.record.events import Event
 from runner.report.table import build_grid, render_table, wrap_id
 from tests.report.events_sample import every_verdict, failure, finished, planned, started
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from runner.engine.events import Event, Notice, RunFinished, VariantStarted
+from runner.record.events import Event, Notice, RunFinished, VariantStarted
 from runner.report import terminal
 from runner.report.terminal import Reporter, modes
 from tests.report.events_sample import FILE, NASTY, every_verdict, failure, finished, planned, started

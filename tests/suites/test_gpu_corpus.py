@@ -20,10 +20,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runner.builder.source import build
-from runner.engine.events import Finding
-from runner.load import Loaded, load
-from runner.spec.model import Known, Variant
-from runner.verdict import decide
+from runner.cases.model import Known, Variant
+from runner.record.events import Finding
+from runner.session.collect import Loaded, load
+from runner.verdict.policy import decide
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "specs" / "regressions" / "gpu"

@@ -7,19 +7,10 @@ from typing import Any
 
 import torch
 
-from runner.worker.planted import (  # noqa: F401
+from runner.worker.planted import (
     Function,
     Graph,
     after,
-    clean,
-    dropped_mutation,
-    nan_to_zero,
-    no_gradient,
-    scaled_gradient,
-    swapped,
-    to_double,
-    unsigned_zero,
-    wrong_element,
 )
 
 off_by_one = after(lambda out: out + 1)

@@ -1,0 +1,208 @@
+"""Variants to rows: each part of a measurement a job in a process of its own, one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from runner.benchmark.model import Compile, Copy, Moved, Row, Side, Spread
+from runner.builder.source import Source, build
+from runner.cases.limits import Limits
+from runner.cases.model import LAUNCH
+from runner.engine.messages import Job, Outcome
+from runner.exit_codes import UsageError
+from runner.session.plan import Environment, Planned, job, skip_reason
+from runner.verdict import outcomes
+
+ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
+"""torch's caches for graphs, which a verdict must do without, are on here, as users have them."""
+
+USERS_FLAGS = {"torch._inductor.config.fallback_random": False}
+"""Flags that ``runner run`` sets so that results can be compared, as users have them; its switches of precision stay away,
+too. A case's own still win."""
+
+COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
+"""What is copied to measure memory: more than the caches of most processors and of every GPU hold."""
+
+PHASES = {"load": "while it was loaded", "eager": "in eager", "backend": "while it was compiled", "timing": "while it was timed"}  # fmt: skip
+RAISED = {"eager": ("eager-error", "eager raised"), "compile": ("compile-error", "the backend raised"), "timing": ("runtime-error", "raised while it was timed:")}  # fmt: skip
+
+_THREADS = "import torch; print(torch.get_num_threads())"
+
+
+class Engine(Protocol):
+    """What is asked of an engine."""
+
+    def submit(self, job: Job) -> None:
+        """Queue a job."""
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        """Outcomes, once there are some or the time is over."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How everything is measured."""
+
+    repeat: int = 10
+    seed: int = 0
+    imports: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    limits: Limits | None = None
+
+
+class Measurer:
+    """Times planned variants with an engine that runs one job at a time."""
+
+    def __init__(
+        self, engine: Engine, options: Options, threads: Mapping[str, int], folder: Path, tick: Callable[[], None]
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            folder: where kernel caches may be; whoever ends the engine empties it afterwards.
+            threads: for each environment's key how many a variant has whose case names none.
+            tick: called several times a second while something is measured.
+        """
+        self._engine, self._options, self._threads = engine, options, threads
+        self._folder, self._tick = folder, tick
+        self._number = 0
+        self.copies: dict[tuple[str, str, int], Copy] = {}
+        """What was measured of each environment, device and number of threads."""
+        self.doing = ""
+        """What is measured at the moment, in words."""
+
+    def row(self, planned: Planned) -> Row:
+        """Time one variant. Whatever keeps it from being timed is the row's reason."""
+        variant, environment = planned.variant, planned.environment
+        row = Row(variant.id, environment.torch, variant.backend.name, variant.device, "skip")
+        reason = skip_reason(planned) or _untimed(planned)
+        if reason:
+            return dataclasses.replace(row, reason=reason)
+        source = build(variant, limits=self._options.limits)
+        errors = [found for found in source.diagnostics if found.severity == "error"]
+        if errors:
+            return dataclasses.replace(row, status="invalid", reason=f"{errors[0].span}: {errors[0].message}")
+        folder = tempfile.mkdtemp(dir=self._folder)
+        try:
+            return self._parts(row, planned, source, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # the disk need not hold the kernels of all variants
+
+    def _parts(self, row: Row, planned: Planned, source: Source, folder: str) -> Row:
+        copy = self._copy(planned, source)
+        row = dataclasses.replace(row, copy=copy, threads=self._of(planned))
+        for part, words in (("cold", "compiling with no kernels kept"), ("warm", "compiling again, and timing")):
+            self.doing = words
+            outcome = self._ask(self._job(planned, source, part, folder=str(Path(folder) / "kernels")))
+            row = read(row, part, outcome)
+            if row.reason:
+                break
+        return row
+
+    def _copy(self, planned: Planned, source: Source) -> Copy | None:
+        """The copy of this device, measured once; None where that failed."""
+        variant, environment = planned.variant, planned.environment
+        kind = variant.device.partition(":")[0]
+        key = environment.key, variant.device, self._of(planned)
+        if key not in self.copies:
+            self.doing = f"a copy on {variant.device}"
+            outcome = self._ask(self._job(planned, source, "copy", bytes=COPY_BYTES[kind]))
+            found = outcome.result
+            if outcome.ended != "result" or "seconds" not in found:
+                return None
+            self.copies[key] = Copy(
+                environment.torch, variant.device, found["device"], found["threads"], found["bytes"], Spread(**found["seconds"])
+            )  # fmt: skip
+        return self.copies[key]
+
+    def _of(self, planned: Planned) -> int:
+        return planned.variant.threads or self._threads[planned.environment.key]
+
+    def _job(self, planned: Planned, source: Source, part: str, **more: Any) -> Job:
+        options = self._options
+        self._number += 1
+        made = job(planned, source, seed=options.seed, imports=options.imports, paths=options.paths,
+                   suffix=f" bench {self._number}")  # fmt: skip
+        return dataclasses.replace(
+            made,
+            task="bench",
+            arguments={"part": part, "repeat": options.repeat, **more},
+            config={**USERS_FLAGS, **planned.variant.config},
+            threads=self._of(planned),
+            isolation="fork",
+            cacheable=False,
+            alone=True,
+        )
+
+    def _ask(self, asked: Job) -> Outcome:
+        self._engine.submit(asked)
+        while True:
+            for outcome in self._engine.wait(0.2):
+                return outcome
+            self._tick()
+
+
+def read(row: Row, part: str, outcome: Outcome) -> Row:
+    """The row with what a job said; ``timed`` once the warm part is in it."""
+    if outcome.ended != "result":
+        status = {"timeout": "timeout", "memory": "memory", "broken": "broken"}.get(outcome.ended, "crash")
+        where = "" if status == "broken" else f", {PHASES.get(outcome.phase, outcome.phase)}"
+        return dataclasses.replace(row, status=status, reason=f"{outcomes.describe(outcome)}{where} ({part})")
+    found = outcome.result
+    if error := found.get("error"):
+        status = "skip" if error["type"] == "Unavailable" else "invalid"
+        return dataclasses.replace(row, status=status, reason=str(error["message"]))
+    if raised := found.get("raised"):
+        status, words = RAISED[raised["during"]]
+        return dataclasses.replace(row, status=status, reason=f"{words} {raised['summary']}")
+    made = Compile(found["compile"]["seconds"], found["compile"]["caches"])
+    if part == "cold":
+        moved = Moved(found["bytes"], found["bytes_source"])
+        return dataclasses.replace(row, cold=made, generated=found["generated"], moved=moved)
+    return dataclasses.replace(
+        row,
+        status="timed",
+        warm=made,
+        eager=_side(found["eager"]),
+        compiled=_side(found["compiled"]),
+        graphs=found["graphs"],
+        graph_breaks=found["graph_breaks"],
+        recompiles=found["recompiles"],
+        notes=tuple(found["notes"]),
+    )
+
+
+def _side(found: Mapping[str, Any]) -> Side:
+    return Side(Spread(**found["seconds"]), found["memory"], found["launches"])
+
+
+def _untimed(planned: Planned) -> str:
+    """Why a variant that can run cannot be timed; empty if it can."""
+    variant = planned.variant
+    kind = variant.device.partition(":")[0]
+    if kind not in COPY_BYTES:
+        return f"nothing here times device {kind}; {' and '.join(COPY_BYTES)} can be timed"
+    if kind == "cpu" and variant.backend.backend == LAUNCH:
+        return "on the CPU Triton kernels are interpreted, which takes no time worth knowing"
+    return ""
+
+
+def default_threads(environment: Environment) -> int:
+    """How many intra-op threads torch takes by itself under a Python; a worker cannot tell, for it forks from one that has one.
+
+    Raises:
+        UsageError: it does not say.
+    """
+    try:
+        done = subprocess.run(
+            [environment.python, "-c", _THREADS], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=120
+        )
+        return int(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise UsageError(f"{environment.python} does not say how many threads torch takes: {error}") from None

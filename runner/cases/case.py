@@ -1,0 +1,373 @@
+"""One case: a checked YAML mapping (with the file's defaults under it) to a frozen ``Case``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from collections.abc import Mapping as Map
+from datetime import date
+from typing import Any
+
+from runner.cases.flags import check_flags
+from runner.cases.inputs import dtype_name, parse_inputs
+from runner.cases.kernels import constant_axes, launched
+from runner.cases.limits import parse_size, show_size
+from runner.cases.model import (
+    DTYPES,
+    Call,
+    Case,
+    Compile,
+    Expect,
+    Grad,
+    Kernel,
+    Known,
+    PythonModule,
+    Raises,
+    Requires,
+    Tolerance,
+)
+from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
+from runner.cases.problems import Problems
+from runner.cases.python_files import beside
+from runner.cases.steps import parse_chain
+from runner.cases.texts import check_numpy
+from runner.cases.values import is_name, parse_value
+from runner.cases.versions import parse_range
+from runner.cases.yaml.reader import Mapping, Node, Scalar
+from runner.cases.yaml.tree import count_nodes
+from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, listed, scalar, several, table
+from runner.diagnostics import nearest
+
+_LONGEST_RANGE = 200
+MODE_AXES = ("train", "grad", "dynamic", "autocast", "threads")
+LONGEST_TIMEOUT = 7 * 86400.0
+"""Seconds that a case may ask for: a week."""
+MOST_MEMORY = 64 << 40
+"""Bytes that a case may ask for."""
+_SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|min|h)?")
+_UNIT = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_case(node: Mapping, file: str, problems: Problems, kernels: Map[str, Kernel | None] | None = None) -> Case:
+    """The case of a mapping that passed its schema. What a schema cannot say is reported to ``problems``.
+
+    ``kernels`` are those that the file declares. Raises Mistyped where a value has another type than its field.
+    """
+    keys = fields(node)
+    name = keys["name"]
+    title: str = scalar(name, str)
+    dtypes = tuple(dtype_name(v) for v in listed(keys.get("dtypes"), str, default=("float32",)))
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            problems.error(
+                keys["dtypes"].span,
+                f"torch has no dtype {dtype!r}",
+                nearest(dtype, DTYPES) or "such as float32, int64, bool",
+            )
+    params, axes = _params(keys.get("params"), problems)
+    chain = parse_chain(keys.get("chain"), problems)
+    used = launched(chain, kernels or {}, problems)
+    params = constant_axes(params, used, keys.get("params"), problems)
+    _exclude(keys.get("exclude"), params, problems)
+    module = _module(keys.get("module"), file, problems)
+    if module is None and "chain" not in keys:
+        problems.error(name.span, f"case {title!r} has neither a chain nor a module", "such as chain: [F.relu]")
+    if module is not None and "chain" in keys:
+        problems.error(keys["chain"].span, "a case has a chain or a module, not both")
+    result = keys.get("return")
+    case = Case(
+        name=title,
+        file=file,
+        span=name.span,
+        doc=scalar(keys.get("doc"), str, default=""),
+        tags=listed(keys.get("tags"), str),
+        links=listed(keys.get("links"), str),
+        params=params,
+        exclude=tuple(table(item, *SCALARS) for item in items(keys.get("exclude"))),
+        inputs=parse_inputs(keys.get("inputs"), problems),
+        state=parse_inputs(keys.get("state"), problems, "state"),
+        chain=chain,
+        result=None if result is None else parse_value(result, problems),
+        module=module,
+        kernels=used,
+        calls=_calls(keys.get("calls"), keys.get("inputs"), problems),
+        dtypes=dtypes,
+        devices=listed(keys.get("devices"), str, default=("cpu",)),
+        param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
+        train=listed(keys.get("train"), bool, default=(False,)),
+        grad=_grads(keys.get("grad")),
+        dynamic=listed(keys.get("dynamic"), bool, type(None), default=(None,)),
+        autocast=tuple(
+            None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
+        ),
+        threads=listed(keys.get("threads"), int, type(None), default=(None,)),
+        requires=_requires(keys.get("requires"), problems),
+        compile=_compile(keys.get("compile"), problems),
+        config=check_flags(keys.get("config"), problems),
+        expect=_expect(keys.get("expect"), problems),
+        tolerance=_tolerance(keys.get("tolerance"), problems),
+        ignore=table(keys.get("ignore"), str),
+        timeout=_timeout(keys.get("timeout"), problems),
+        memory=_memory(keys.get("memory"), problems),
+        known=tuple(_entry(item, problems) for item in items(keys.get("known"))),
+        axes=tuple(
+            axis
+            for key in keys
+            for axis in (axes if key == "params" else [key])
+            if key in ("params", "devices", *MODE_AXES)
+        ),
+    )
+    check_numpy(case, problems)
+    return case
+
+
+def with_defaults(node: Mapping, *defaults: Node | None) -> Mapping:
+    """The mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
+    have = set(node.keys())
+    extra: list[tuple[Scalar, Node]] = []
+    for default in defaults:
+        if isinstance(default, Mapping):
+            for key, value in default.entries:
+                if str(key.value) not in have:
+                    have.add(str(key.value))
+                    extra.append((key, value))
+    return Mapping((*node.entries, *extra), node.span) if extra else node
+
+
+def duration(value: Any) -> float | None:
+    """Seconds of ``60s``, ``2m``, ``90``; None stays None. Raises ValueError for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = _SECONDS.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError(f"{value!r} is no duration, such as 60s or 2m")
+    return float(match[1]) * _UNIT[match[2]]
+
+
+def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+    params: dict[str, tuple[Any, ...]] = {}
+    limits = problems.limits
+    for key, value in entries(node):
+        name = str(key.value)
+        if name in (*MODE_AXES, "devices"):
+            problems.error(key.span, f"{name!r} cannot name a param", f"{name}: beside params: is an axis of its own")
+            continue
+        params[name] = listed(value, *SCALARS)
+        for item in several(value):
+            if isinstance(item, Scalar) and len(item.text) > limits.value_characters:
+                message = f"a value of a param has at most {limits.value_characters} characters, since ids show it"
+                problems.error(item.span, message, limits.hint("value_characters"))
+    if node is not None and len(params) > limits.axes:
+        problems.error(node.span, f"a case has at most {limits.axes} params, not {len(params)}", limits.hint("axes"))
+    return params, list(params)
+
+
+def _exclude(node: Node | None, params: Map[str, Any], problems: Problems) -> None:
+    """A combination that names something else would leave nothing out."""
+    for item in items(node):
+        for key, _ in entries(item):
+            if str(key.value) not in params:
+                problems.error(
+                    key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params)
+                )
+
+
+def _grads(node: Node | None) -> tuple[Grad, ...]:
+    return (Grad(),) if node is None else tuple(map(_grad, several(node)))
+
+
+def _grad(node: Node) -> Grad:
+    if isinstance(node, Mapping):
+        keys = fields(node)
+        return Grad(
+            "backward",
+            scalar(keys.get("cotangent"), str, default="seeded"),
+            scalar(keys.get("order"), int, default=1),
+        )
+    return Grad(scalar(node, str))
+
+
+def _calls(node: Node | None, inputs: Node | None, problems: Problems) -> tuple[Call, ...]:
+    """The further calls. Each makes all inputs again, so that their product is bounded."""
+    calls: list[Call] = []
+    limits = problems.limits
+    if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
+        message = f"these calls make inputs of more than {limits.expanded_nodes} nodes"
+        problems.error(node.span, message, limits.hint("expanded_nodes"))
+        return ()
+    for item in items(node):
+        keys = fields(item)
+        calls.append(Call(table(keys.get("params"), *SCALARS), parse_inputs(keys.get("inputs"), problems), item.span))
+    return tuple(calls)
+
+
+def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | None:
+    if node is None:
+        return None
+    keys = fields(node)
+    path, name = keys.get("file"), keys.get("name")
+    if not isinstance(path, Scalar) or not isinstance(name, Scalar):
+        return None
+    title: str = scalar(name, str)
+    if not is_name(title, frozenset()):
+        problems.error(name.span, f"{title!r} is no name of a class")
+    arguments = entries(keys.get("args"))
+    for key, _ in arguments:
+        if not is_name(str(key.value), frozenset()):
+            problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
+    pairs = tuple((str(key.value), parse_value(value, problems)) for key, value in arguments)
+    full = beside(path, file, problems)
+    return None if full is None else PythonModule(str(full), title, pairs, node.span)
+
+
+def _requires(node: Node | None, problems: Problems) -> Requires:
+    keys = fields(node)
+    if "torch" in keys:
+        _range(keys["torch"], problems)
+    return Requires(scalar(keys.get("torch"), str), listed(keys.get("device"), str), listed(keys.get("package"), str))
+
+
+def _compile(node: Node | None, problems: Problems) -> Compile:
+    keys = fields(node)
+    options = check_flags(keys.get("options"), problems, "torch._inductor.config.")
+    return Compile(scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str), options)
+
+
+def _expect(node: Node | None, problems: Problems) -> Expect:
+    keys = fields(node)
+    raises = None
+    if "raises" in keys:
+        wanted = fields(keys["raises"])
+        raises = Raises(scalar(wanted.get("type"), str, default="Exception"), scalar(wanted.get("match"), str))
+        if "match" in wanted:
+            # Python's own engine matches it, in the worker, in the time that the case has.
+            _pattern(wanted["match"], problems, check_python_pattern)
+    numbers = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
+    return Expect(raises, **numbers)
+
+
+def _pattern(node: Node, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:
+    """Report a regular expression that ``check`` does not take, and more of them than a file may have."""
+    text: str = scalar(node, str)
+    limits = problems.limits
+    if len(text) > limits.pattern_characters:
+        message = f"a regular expression has at most {limits.pattern_characters} characters, this one has {len(text)}"
+        problems.error(node.span, message, limits.hint("pattern_characters"))
+        return
+    problems.patterns.add(text)
+    if sum(map(len, problems.patterns)) > limits.total_pattern_characters:
+        message = f"the regular expressions up to here have more than {limits.total_pattern_characters} characters"
+        problems.error(node.span, message, limits.hint("total_pattern_characters"))
+        return
+    try:
+        check(text)
+    except PatternError as error:
+        problems.error(node.span, f"{prefix}{error}", error.hint)
+
+
+def _tolerance(node: Node | None, problems: Problems) -> Tolerance:
+    if node is None:
+        return Tolerance()
+    keys = fields(node)
+    by_dtype: dict[str, tuple[float | None, float | None]] = {}
+    if "rtol" in keys or "atol" in keys:
+        by_dtype[""] = _bounds(keys)
+    own = {name: fields(value) for name, value in keys.items() if isinstance(value, Mapping)}
+    for name, bounds in own.items():
+        by_dtype[dtype_name(name)] = _bounds(bounds)
+        if dtype_name(name) not in DTYPES:
+            problems.error(node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES))
+    reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
+    reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
+    if not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
+        problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
+    return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason)
+
+
+def _bounds(keys: Map[str, Node]) -> tuple[float | None, float | None]:
+    return scalar(keys.get("rtol"), *NUMBERS), scalar(keys.get("atol"), *NUMBERS)
+
+
+def _timeout(node: Node | None, problems: Problems) -> float | None:
+    if node is None:
+        return None
+    try:
+        seconds = duration(scalar(node, str, *NUMBERS))
+    except ValueError as error:
+        problems.error(node.span, str(error), "such as 60s or 2m")
+        return None
+    if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
+        problems.error(node.span, "a timeout is more than 0 and at most a week", "such as 60s or 2m")
+    return seconds
+
+
+def _memory(node: Node | None, problems: Problems) -> int | None:
+    if node is None:
+        return None
+    try:
+        size = parse_size(str(scalar(node, str, int)))
+    except ValueError as error:
+        problems.error(node.span, str(error), "such as 2GiB")
+        return None
+    if size > MOST_MEMORY:
+        problems.error(node.span, f"memory is at most {show_size(MOST_MEMORY)}", "such as 2GiB")
+    return size
+
+
+def _entry(item: Node, problems: Problems) -> Known:
+    keys = fields(item)
+    texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
+    if not texts["issue"] and not texts["reason"]:
+        problems.error(
+            item.span, "a known: entry needs an issue, or a reason why there is none", "such as issue: https://..."
+        )
+    if texts["torch"] is not None:
+        _range(keys["torch"], problems)
+    if texts["error"] is not None:
+        _pattern(keys["error"], problems, check_pattern, "error: ")
+    _review(keys.get("review"), problems)
+    return Known(
+        item.span,
+        stage=texts["stage"],
+        oracle=listed(keys.get("oracle"), str),
+        error=texts["error"],
+        torch=texts["torch"],
+        backend=listed(keys.get("backend"), str),
+        device=listed(keys.get("device"), str),
+        dtype=tuple(dtype_name(d) for d in listed(keys.get("dtype"), str)),
+        platform=listed(keys.get("platform"), str),
+        threads=listed(keys.get("threads"), int),
+        params=table(keys.get("params"), *SCALARS),
+        issue=texts["issue"],
+        reason=texts["reason"],
+        why=texts["why"] or "bug",
+        review=texts["review"],
+    )
+
+
+def _range(node: Node, problems: Problems) -> None:
+    if len(scalar(node, str)) > _LONGEST_RANGE:
+        problems.error(
+            node.span, f"torch: a range of versions has at most {_LONGEST_RANGE} characters", "such as >=2.7"
+        )
+        return
+    try:
+        parse_range(scalar(node, str))
+    except ValueError as error:
+        problems.error(node.span, f"torch: {error}")
+
+
+def _review(review: Node | None, problems: Problems) -> None:
+    if review is None:
+        return
+    text = scalar(review, str)
+    try:
+        due = date.fromisoformat(text)
+    except ValueError:
+        hint = "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is"
+        problems.warning(review.span, f"review: is a date, {text!r} is none", hint)
+        return
+    if due < date.today():
+        problems.warning(review.span, f"this entry was to be looked at again by {text}")

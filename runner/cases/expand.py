@@ -1,0 +1,209 @@
+"""Cases times axes times backends: the variants, with their stable ids."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from runner.cases.case import MODE_AXES
+from runner.cases.limits import Limits
+from runner.cases.model import Backend, Case, Grad, Suite, Variant
+from runner.cases.select import parse as parse_selection
+from runner.cases.yaml.scalars import resolve
+from runner.cases.yaml.wording import flow
+from runner.diagnostics import Diagnostic, InputError
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.+/*<>=!$%^&|~-]+")
+"""Text that stands in an id as it is."""
+
+
+_CANDIDATES = 3
+"""Variants that suites may select among, for each that a command may have: selecting takes 10 microseconds a word."""
+
+
+def expand(
+    suites: Iterable[Suite],
+    backends: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    limits: Limits | None = None,
+    refused: list[Diagnostic] | None = None,
+) -> list[Variant]:
+    """Every variant of every suite, each once; one that several suites ask for names them all.
+
+    ``backends`` replaces the suites' own (a name that a suite configures keeps its configuration), ``devices`` narrows
+    the axis of cases that declare one and replaces it for the others. A case whose axes multiply beyond
+    the limit goes into ``refused`` and is left out. Raises InputError for it where there is no such list, when all
+    variants together pass the limit, and when two suites mean different things by one id.
+    """
+    suites = list(suites)
+    limits = limits or Limits()
+    shown = _shown_files({case.file for suite in suites for case in suite.cases})
+    found: dict[str, Variant] = {}
+    characters = candidates = 0
+    alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
+    for suite in suites:
+        wanted = parse_selection(suite.select) if suite.select else None
+        chosen = _chosen(suite, suites, backends)
+        for case in suite.cases:
+            too_many = _too_many_axes(case, limits) or _too_many_exclusions(case, limits)
+            if too_many is not None:
+                if refused is None:
+                    raise InputError([too_many])
+                refused.append(too_many)
+                continue
+            candidates += _combinations(case) * len(chosen)  # those that are left out later take as long
+            if candidates > _CANDIDATES * limits.variants:
+                message = f"suites select among more than {_CANDIDATES * limits.variants} variants"
+                raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+            for variant in _case_variants(case, suite, chosen, devices, shown[case.file]):
+                if wanted is not None and not wanted(variant):
+                    continue
+                other = found.get(variant.id)
+                if other is None:
+                    found[variant.id] = variant
+                    characters += len(variant.id)
+                    if len(found) > limits.variants:
+                        message = f"more than {limits.variants} variants"
+                        raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+                    if characters > limits.id_characters:
+                        message = f"the ids of the variants up to here have more than {limits.id_characters} characters"
+                        raise InputError([Diagnostic(case.span, message, limits.hint("id_characters"))])
+                    continue
+                if other.backend != variant.backend:
+                    message = f"backend {variant.backend.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
+                    raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
+                pair = id(other.case), id(case)
+                if other.case is not case and pair not in alike and _meaning(other.case) != _meaning(case):
+                    message = f"case {case.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
+                    raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
+                alike.add(pair)
+                if suite.name not in other.suites:
+                    found[variant.id] = replace(other, suites=(*other.suites, suite.name))
+    return list(found.values())
+
+
+def _meaning(case: Case) -> Case:
+    """What decides about verdicts."""
+    return replace(case, doc="", tags=(), links=(), timeout=None, memory=None)
+
+
+def _combinations(case: Case) -> int:
+    """The product of a case's own axes."""
+    count = len(case.devices) * len(case.dtypes)
+    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
+        count *= len(values)
+    return count
+
+
+def _too_many_axes(case: Case, limits: Limits) -> Diagnostic | None:
+    """What is wrong with a case whose own axes multiply beyond the limit."""
+    count = _combinations(case)
+    if count <= limits.variants:
+        return None
+    message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
+    return Diagnostic(case.span, message, limits.hint("variants"))
+
+
+def _too_many_exclusions(case: Case, limits: Limits) -> Diagnostic | None:
+    """What is wrong with a case for which leaving combinations out would take too long."""
+    count = math.prod(map(len, case.params.values())) * len({tuple(out) for out in case.exclude})
+    if count <= limits.exclusions:
+        return None
+    message = f"exclude: of case {case.name!r} takes {count} comparisons, more than {limits.exclusions}"
+    return Diagnostic(case.span, message, limits.hint("exclusions"))
+
+
+def _chosen(suite: Suite, suites: Sequence[Suite], names: Sequence[str]) -> tuple[Backend, ...]:
+    """The backends of a suite, or those named: as it configures them, else as another suite does, else torch's own."""
+    if not names:
+        return suite.backends
+    known = {backend.name: backend for other in (*suites, suite) for backend in other.backends}
+    return tuple(known.get(name, Backend(name, name)) for name in dict.fromkeys(names))
+
+
+def _case_variants(
+    case: Case, suite: Suite, backends: Sequence[Backend], devices: Sequence[str], where: str
+) -> Iterable[Variant]:
+    own_devices = case.devices
+    if devices:
+        declared = "devices" in case.axes
+        own_devices = tuple(d for d in own_devices if d in devices) if declared else tuple(dict.fromkeys(devices))
+    if suite.devices:
+        own_devices = tuple(d for d in own_devices if d in suite.devices)
+    dtypes = tuple(d for d in case.dtypes if d in suite.dtypes) if suite.dtypes else case.dtypes
+    names = [axis for axis in case.axes if axis != "devices"]
+    names = [*dict.fromkeys((*names, *case.params, *MODE_AXES))]
+    suites = (suite.name,)
+    start = f"{where}::{case.name}["
+    # What a combination is called is put together from words that are made once: there may be 100,000 of them.
+    ends = [
+        (f"{dtype},{device}]@{backend.name}", backend, dtype, device)
+        for dtype, device, backend in itertools.product(dtypes, own_devices, backends)
+    ]
+    excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}  # for each set of params the values left out
+    for out in case.exclude:
+        excluded.setdefault(tuple(out), set()).add(tuple(out.values()))
+    for chosen in itertools.product(*(_told(case, name) for name in names)):
+        axes = {name: value for name, (value, _) in zip(names, chosen, strict=True)}
+        params = {name: axes[name] for name in case.params}
+        if any(tuple([params.get(key) for key in keys]) in values for keys, values in excluded.items()):
+            continue
+        modes = {name: axes[name] for name in MODE_AXES}
+        label = start + "".join([word for _, word in chosen])
+        for end, backend, dtype, device in ends:
+            yield Variant(label + end, case, where, backend, dtype, device, params, suites=suites, **modes)
+
+
+def _told(case: Case, axis: str) -> list[tuple[Any, str]]:
+    """The values of an axis, each with what ids say of it: nothing where there is no other."""
+    values = case.params[axis] if axis in case.params else getattr(case, axis)
+    return [(value, f"{axis}={_word(value)}," if len(values) > 1 else "") for value in values]
+
+
+def _word(value: Any) -> str:
+    """An axis value as ids show it."""
+    if isinstance(value, Grad):
+        return (
+            value.mode if value.mode != "backward" or value == Grad("backward") else f"{value.cotangent}{value.order}"
+        )
+    if not isinstance(value, str):
+        return flow(value)
+    return value if _PLAIN.fullmatch(value) and _is_text(value) else json.dumps(value)
+
+
+def _is_text(word: str) -> bool:
+    """Whether YAML reads it as text, so that ``1`` and ``"1"`` have ids of their own."""
+    try:
+        return isinstance(resolve(word), str)
+    except ValueError:
+        return False
+
+
+def _shown_files(files: Iterable[str]) -> dict[str, str]:
+    """How ids name each file: from this folder where it lies below it, otherwise by as much of its path as is unique."""
+    shown: dict[str, str] = {}
+    here = Path(os.getcwd()).resolve() if os.path.isdir(os.curdir) else Path("/")
+    outside = []
+    for file in sorted(set(files)):
+        path = PurePath(file)
+        if path.is_relative_to(here):
+            shown[file] = path.relative_to(here).as_posix()
+        else:
+            outside.append(path)
+    parts, unnamed = 0, outside
+    while unnamed:
+        parts += 1
+        counts = Counter(path.parts[-parts:] for path in outside)
+        for path in unnamed:
+            if counts[path.parts[-parts:]] == 1 or parts == len(path.parts):
+                shown[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
+        unnamed = [path for path in unnamed if str(path) not in shown]
+    return shown

@@ -1,0 +1,172 @@
+"""``inputs:`` and ``state:``: how each tensor is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runner.cases.model import DTYPES, Arithmetic, Input, Literal, Value
+from runner.cases.problems import Problems
+from runner.cases.steps import parse_chain
+from runner.cases.values import OF_MODULES, RESERVED, is_name, parse_value
+from runner.cases.yaml.reader import Mapping, Node, Scalar, Sequence
+from runner.diagnostics import nearest
+
+INITS = ("normal", "randint", "uniform", "zeros", "ones", "full", "arange", "linspace", "integer", "special", "eye")
+_COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
+_SOURCES = ("shape", "values", "view_of", "list", "python")
+
+
+def parse_inputs(node: Node | None, problems: Problems, what: str = "an input") -> tuple[Input, ...]:
+    """The inputs of a mapping, in order. ``what`` they are is said in messages; ``"state"`` becomes attributes of a module."""
+    if not isinstance(node, Mapping):
+        return ()
+    found = []
+    for key, value in node.entries:
+        name = str(key.value)
+        if not is_name(name, RESERVED | OF_MODULES if what == "state" else RESERVED):
+            problems.error(
+                key.span, f"{name!r} cannot name {what}", "names are Python names that the source does not use itself"
+            )
+            continue
+        parsed = parse_input(name, key, value, problems)
+        if parsed is not None:
+            found.append(parsed)
+    parts = {part.name: item for item in found for part in _parts(item)}
+    for item in found:
+        if item.name in parts:
+            problems.error(
+                item.span,
+                f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called",
+                "name it otherwise",
+            )
+    return tuple(found)
+
+
+def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input | None:
+    """One input. ``[2, 3]`` is short for ``{shape: [2, 3]}``."""
+    if isinstance(node, Sequence):
+        return Input(name, "tensor", key.span, shape=_shape(node, problems))
+    if not isinstance(node, Mapping):
+        problems.error(node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
+        return None
+    given = [source for source in _SOURCES if _has(node, source)]
+    kinds = [source for source in given if not (source == "shape" and "values" in given)]
+    if len(kinds) != 1:
+        hint = f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:"
+        problems.error(key.span, f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}", hint)
+        return None
+    kind = {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0])
+    init, init_args = _init(node.get("init"), problems)
+    values, python, tile = node.get("values"), node.get("python"), node.get("tile")
+    items = node.get("list")
+    shape = node.get("shape")
+    return Input(
+        name,
+        kind,
+        key.span,
+        shape=_shape(shape, problems) if isinstance(shape, Sequence) else None,
+        dtype=_dtype(node.get("dtype"), problems),
+        init=init,
+        init_args=init_args,
+        values=None if values is None else parse_value(values, problems),
+        tile=tile.value if isinstance(tile, Scalar) and isinstance(tile.value, int) else None,
+        view_of=_text(node.get("view_of")),
+        items=_items(name, key, items, problems) if isinstance(items, Sequence) else (),
+        python=None if python is None else parse_value(python, problems),
+        layout=parse_chain(node.get("layout"), problems),
+        requires_grad=_flag(node, "requires_grad"),
+        hidden=_flag(node, "hidden"),
+        device=_text(node.get("device")),
+    )
+
+
+def _items(name: str, key: Scalar, node: Sequence, problems: Problems) -> tuple[Input, ...]:
+    parsed = [parse_input(f"{name}_{i}", key, item, problems) for i, item in enumerate(node.items)]
+    return tuple(item for item in parsed if item is not None)
+
+
+def _parts(item: Input) -> Iterator[Input]:
+    for part in item.items:
+        yield part
+        yield from _parts(part)
+
+
+def _shape(node: Sequence, problems: Problems) -> tuple[Value, ...]:
+    sizes = []
+    for item in node.items:
+        value = parse_value(item, problems)
+        size = value.value if isinstance(value, Literal) else None
+        if isinstance(size, int) and not isinstance(size, bool):
+            if size < 0:
+                problems.error(item.span, "a size is not negative")
+                value = Literal(1)
+        elif not isinstance(value, Arithmetic):
+            problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
+            value = Literal(1)
+        sizes.append(value)
+    return tuple(sizes)
+
+
+def _init(node: Node | None, problems: Problems) -> tuple[str | None, tuple[Value, ...]]:
+    if node is None:
+        return None, ()
+    name_node: Node = node
+    arguments: tuple[Value, ...] = ()
+    if isinstance(node, Mapping):
+        if len(node.entries) != 1:
+            problems.error(node.span, "init: has one way of making values", "such as init: {uniform: [0, 1]}")
+            return None, ()
+        name_node, body = node.entries[0]
+        parts = body.items if isinstance(body, Sequence) else (body,)
+        arguments = tuple(parse_value(part, problems) for part in parts)
+    name = name_node.value if isinstance(name_node, Scalar) else None
+    if name not in INITS:
+        problems.error(
+            name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
+        )
+        return None, ()
+    wanted = _COUNTS.get(str(name), 0)
+    optional = name == "uniform"
+    if len(arguments) != wanted and not (optional and not arguments):
+        problems.error(
+            name_node.span,
+            f"init {name} takes {wanted} numbers, not {len(arguments)}",
+            f"such as init: {_EXAMPLES[str(name)]}",
+        )
+        return None, ()
+    return str(name), arguments
+
+
+_EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "full": "{full: 2}", "arange": "{arange: [0, 1]}",
+             "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye")}}  # fmt: skip
+
+
+def _dtype(node: Node | None, problems: Problems) -> str | None:
+    if node is None:
+        return None
+    name = dtype_name(node.value if isinstance(node, Scalar) else None)
+    if name not in DTYPES and name != "$dtype":
+        problems.error(
+            node.span, f"torch has no dtype {name!r}", nearest(str(name), DTYPES) or "such as float32, int64, bool"
+        )
+        return None
+    return None if name == "$dtype" else name
+
+
+def dtype_name(value: Any) -> str:
+    """``torch.float32`` and ``float32`` are the same."""
+    return str(value).removeprefix("torch.")
+
+
+def _has(node: Mapping, name: str) -> bool:
+    return any(key.value == name for key, _ in node.entries)
+
+
+def _flag(node: Mapping, name: str) -> bool:
+    value = node.get(name)
+    return isinstance(value, Scalar) and value.value is True
+
+
+def _text(node: Node | None) -> str | None:
+    return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None

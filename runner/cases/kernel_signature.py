@@ -1,0 +1,70 @@
+"""What a Python file with Triton kernels defines, read without importing it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.cases.problems import Problems
+from runner.diagnostics import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function at the top of a file. ``tuned``: other decorators than jit may give it constants of their own."""
+
+    name: str
+    parameters: tuple[str, ...]
+    required: frozenset[str]  # parameters without a default
+    constexpr: frozenset[str]
+    jit: bool
+    tuned: bool
+
+
+def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
+    """The functions at the top of a file by name; None, with the error reported at ``span``, when it is no Python."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        what = error.msg if isinstance(error, SyntaxError) else error
+        problems.error(span, f"{path.name} is no Python{line}: {what}")
+        return None
+
+
+def top_names(text: str) -> dict[str, int]:
+    """What a file defines at its top, imports left out, with the line of each. Raises SyntaxError for no Python."""
+    found: dict[str, int] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = node.lineno
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+            found.update((name.id, node.lineno) for name in names)
+    return found
+
+
+def _signature(node: ast.FunctionDef) -> Signature:
+    parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    optional = [p.arg for p in [*node.args.posonlyargs, *node.args.args][-len(node.args.defaults) :]]
+    optional = optional if node.args.defaults else []
+    optional += [p.arg for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default]
+    decorators = [_last_name(one) for one in node.decorator_list]
+    return Signature(
+        node.name,
+        tuple(p.arg for p in parameters),
+        frozenset(p.arg for p in parameters if p.arg not in optional),
+        frozenset(p.arg for p in parameters if p.annotation is not None and "constexpr" in ast.unparse(p.annotation)),
+        "jit" in decorators,
+        any(name != "jit" for name in decorators),
+    )
+
+
+def _last_name(node: ast.expr) -> str:
+    """``jit`` of ``@triton.jit``, ``@jit`` and ``@triton.jit(...)``."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

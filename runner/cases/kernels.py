@@ -1,0 +1,376 @@
+"""``kernels:``: Triton kernels as operators ``triton.<name>``, each with the chain that it is held against."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.cases import expressions
+from runner.cases.inputs import dtype_name
+from runner.cases.kernel_signature import Signature, read_signatures
+from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Output, Ref, Step, Value
+from runner.cases.model import Node as ChainNode
+from runner.cases.problems import Problems, within
+from runner.cases.python_files import beside
+from runner.cases.steps import parse_chain
+from runner.cases.values import RESERVED, is_name, parse_value
+from runner.cases.walk import all_steps
+from runner.cases.yaml.reader import Mapping as MappingNode
+from runner.cases.yaml.reader import Node, Scalar
+from runner.cases.yaml.reader import Sequence as SequenceNode
+from runner.cases.yaml.typed import NUMBERS, Mistyped, scalar
+from runner.diagnostics import Span, nearest
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Constants that Triton takes at a launch besides the kernel's own."""
+
+
+def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str, Kernel | None]:
+    """The kernels of a file by name; None for one with errors, which are reported."""
+    found: dict[str, Kernel | None] = {}
+    signatures: dict[Path, Mapping[str, Signature] | None] = {}
+    for key, value in node.entries if isinstance(node, MappingNode) else ():
+        name = str(key.value)
+        before = problems.errors
+        if not is_name(name):
+            problems.error(key.span, f"{name!r} cannot name a kernel", "names are Python names")
+        kernel = None
+        try:
+            if isinstance(value, MappingNode):
+                kernel = _Reader(name, key.span, file, problems, signatures).kernel(value)
+        except Mistyped as error:
+            problems.error(error.span, str(error))
+        found[name] = kernel if problems.errors == before else None
+    return found
+
+
+def launched(
+    chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None], problems: Problems
+) -> tuple[Kernel, ...]:
+    """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
+    found: dict[str, Kernel | None] = {}
+    for step in launches(chain):
+        name = step.operator.removeprefix("triton.")
+        if name not in kernels:
+            hint = nearest(name, kernels) or "kernels: at the top of the file declares one"
+            problems.error(step.span, f"this file declares no kernel {name!r}", hint)
+        found[name] = kernels.get(name)
+    return tuple(kernel for kernel in found.values() if kernel is not None)
+
+
+def broken(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
+    """Whether a chain launches a kernel that was declared with errors."""
+    wrong = {name for name, kernel in kernels.items() if kernel is None}
+    return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
+
+
+def constant_axes(
+    params: Mapping[str, tuple[Any, ...]], kernels: Iterable[Kernel], node: Node | None, problems: Problems
+) -> dict[str, tuple[Any, ...]]:
+    """The params with an axis ``kernel.CONSTANT`` for each constant that has alternatives, unless the case has its own.
+
+    ``node`` is the case's ``params:``, for a dotted name that names no constant.
+    """
+    axes = dict(params)
+    constants = {f"{kernel.name}.{name}": values for kernel in kernels for name, values in kernel.constants.items()}
+    for name, values in constants.items():
+        if name not in axes and len(values) > 1:
+            axes[name] = tuple(value.value for value in values if isinstance(value, Literal))
+    for key, _ in node.entries if isinstance(node, MappingNode) else ():
+        if "." in str(key.value) and str(key.value) not in constants:
+            hint = (
+                nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain"
+            )
+            problems.error(key.span, f"{key.value!r} is no constant of a kernel that the chain launches", hint)
+    return axes
+
+
+def launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
+    """The steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
+    return (step for step in all_steps(chain) if step.operator.startswith("triton."))
+
+
+class _Reader:
+    """Reads one kernel. The schema has seen its keys and their types."""
+
+    def __init__(
+        self,
+        name: str,
+        span: Span,
+        file: str,
+        problems: Problems,
+        signatures: dict[Path, Mapping[str, Signature] | None],
+    ) -> None:
+        """``signatures`` holds what the Python files define that have been read."""
+        self.name, self.span, self.file, self.problems, self.signatures = name, span, file, problems, signatures
+        self.seen: dict[str, Span] = {}  # names in the order of their first appearance
+
+    def kernel(self, node: MappingNode) -> Kernel | None:
+        """The kernel, or None where too little is known to say more."""
+        path, function = node.get("file"), node.get("function")
+        if not isinstance(path, Scalar) or not isinstance(function, Scalar):
+            return None
+        full = beside(path, self.file, self.problems)
+        if full is None or not full.is_file():
+            return None
+        if full not in self.signatures:
+            self.signatures[full] = read_signatures(full, path.span, self.problems)
+        functions = self.signatures[full]
+        signature = self._signature(functions, str(function.value), function.span, str(path.value))
+        if functions is None or signature is None:
+            return None
+        constants = self._constants(node.get("constants"), signature)
+        outputs = self._outputs(node.get("outputs"))
+        arguments = self._arguments(node.get("arguments"), signature, constants)
+        for output in outputs:
+            self._name(output.like, output.span)
+            for size in output.shape or ():
+                self._names(size, output.span)
+        grid = self._grid(node.get("grid"))
+        for values in constants.values():
+            for value in values:
+                self._names(value, self.span)
+        made = {output.name for output in outputs}
+        inputs = tuple(name for name in self.seen if name not in made and name not in constants)
+        scalars = self._scalars(node.get("scalars"), inputs)
+        self._check_outputs(outputs, arguments, inputs, scalars, constants)
+        if not set(inputs) - set(scalars):
+            self.problems.error(self.span, f"kernel {self.name!r} has no tensor among its inputs")
+        chain, written = self._reference(node, functions)
+        result = self._result(node.get("return"), len(outputs), written)
+        return Kernel(
+            self.name,
+            self.span,
+            str(full),
+            signature.name,
+            inputs,
+            arguments,
+            outputs,
+            grid,
+            constants,
+            scalars,
+            chain,
+            written,
+            result,
+        )
+
+    def _signature(
+        self, functions: Mapping[str, Signature] | None, name: str, span: Span, file: str
+    ) -> Signature | None:
+        if functions is None:
+            return None
+        found = functions.get(name)
+        jitted = [one.name for one in functions.values() if one.jit]
+        if found is None:
+            hint = nearest(name, jitted) or (f"it has {', '.join(jitted)}" if jitted else "it has no kernel")
+            self.problems.error(span, f"{file} defines no function {name!r}", hint)
+        elif not found.jit:
+            hint = nearest(name, jitted) or "its kernels: " + (", ".join(jitted) or "none")
+            self.problems.error(span, f"{name!r} in {file} is no kernel: it lacks @triton.jit", hint)
+            return None
+        return found
+
+    # --- values ---
+
+    def _value(self, node: Node) -> Value:
+        """A number, text, null, ``$name`` or ``${...}``, which may call the functions of a launch."""
+        text = node.value if isinstance(node, Scalar) else None
+        if isinstance(node, Scalar) and isinstance(text, str) and text.startswith("${") and text.endswith("}"):
+            span = within(node.span, node.quoted, node.span.length)
+            try:
+                expressions.parse(text[2:-1], True)
+            except expressions.ExpressionError as error:
+                self.problems.error(within(span, 2 + error.offset), f"in {text}: {error}")
+                return Literal(0)
+            return Arithmetic(text[2:-1], span)
+        value = parse_value(node, self.problems)
+        if isinstance(value, Ref) and (value.path or value.name in ("_", "self")):
+            self.problems.error(
+                value.span, "arguments name inputs, outputs and constants: $x", "sizes are ${x.shape[0]}"
+            )
+        elif not isinstance(value, Literal | Ref):
+            self.problems.error(node.span, "an argument is a number, text, $name or ${...}")
+            return Literal(None)
+        return value
+
+    def _names(self, value: Value, span: Span) -> None:
+        """Book the names that a value uses."""
+        if isinstance(value, Ref):
+            self._name(value.name, value.span)
+        elif isinstance(value, Arithmetic):
+            tree = expressions.parse(value.text, True)
+            used = sorted(
+                (n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in expressions.names(tree)),
+                key=lambda n: n.col_offset,
+            )
+            for name in used:
+                self._name(name.id, value.span)
+
+    def _name(self, name: str | None, span: Span) -> None:
+        if name is None or name in self.seen:
+            return
+        if not is_name(name, RESERVED):
+            self.problems.error(
+                span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself"
+            )
+        self.seen[name] = span
+
+    # --- the parts ---
+
+    def _constants(self, node: Node | None, signature: Signature) -> dict[str, tuple[Value, ...]]:
+        constants: dict[str, tuple[Value, ...]] = {}
+        for key, value in node.entries if isinstance(node, MappingNode) else ():
+            name = str(key.value)
+            if name not in (*signature.parameters, *OPTIONS):
+                hint = nearest(name, (*signature.parameters, *OPTIONS)) or "it has " + ", ".join(signature.parameters)
+                self.problems.error(key.span, f"kernel function {signature.name!r} has no parameter {name!r}", hint)
+            parts = value.items if isinstance(value, SequenceNode) else (value,)
+            values = tuple(self._value(part) for part in parts)
+            for part, one in zip(parts, values, strict=True):
+                if isinstance(one, Ref) or (len(parts) > 1 and not isinstance(one, Literal)):
+                    self.problems.error(
+                        part.span, "a constant is a number, text or ${...}; alternatives are plain values"
+                    )
+            constants[name] = values
+        return constants
+
+    def _arguments(
+        self, node: Node | None, signature: Signature, constants: Mapping[str, Any]
+    ) -> tuple[tuple[str, Value], ...]:
+        free = [name for name in signature.parameters if name not in constants]
+        given: list[tuple[str, Value]] = []
+        if isinstance(node, SequenceNode):
+            if len(node.items) > len(free):
+                hint = f"besides constants it takes {', '.join(free)}"
+                self.problems.error(
+                    node.items[len(free)].span,
+                    f"{signature.name} takes {len(free)} arguments, not {len(node.items)}",
+                    hint,
+                )
+            given = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
+        elif isinstance(node, MappingNode):
+            for key, value in node.entries:
+                name = str(key.value)
+                if name not in free:
+                    what = "is a constant already" if name in constants else "is no parameter of it"
+                    self.problems.error(
+                        key.span, f"{name!r} {what}", nearest(name, free) or f"it takes {', '.join(free)}"
+                    )
+                given.append((name, self._value(value)))
+        for _, argument in given:
+            self._names(argument, self.span)
+        missing = [name for name in free if name in signature.required and name not in dict(given)]
+        if missing and not signature.tuned and node is not None:
+            hint = "constants: gives those that are tl.constexpr" if set(missing) & signature.constexpr else ""
+            self.problems.error(node.span, f"{signature.name} is not given {', '.join(missing)}", hint)
+        return tuple(given)
+
+    def _outputs(self, node: Node | None) -> tuple[Output, ...]:
+        found = []
+        for key, value in node.entries if isinstance(node, MappingNode) else ():
+            name = str(key.value)
+            if not is_name(name):
+                self.problems.error(
+                    key.span,
+                    f"{name!r} cannot name an output",
+                    "names are Python names that the source does not use itself",
+                )
+            if not isinstance(value, MappingNode):
+                continue
+            like, shape, dtype, fill = (value.get(part) for part in ("like", "shape", "dtype", "fill"))
+            if like is None and shape is None:
+                self.problems.error(key.span, f"output {name!r} has neither like: nor shape:", "such as {like: x}")
+            found.append(
+                Output(
+                    name,
+                    key.span,
+                    str(like.value) if isinstance(like, Scalar) else None,
+                    tuple(self._value(size) for size in shape.items) if isinstance(shape, SequenceNode) else None,
+                    self._dtype(dtype),
+                    scalar(fill, bool, *NUMBERS),
+                )
+            )
+        return tuple(found)
+
+    def _dtype(self, node: Node | None) -> str | None:
+        if not isinstance(node, Scalar):
+            return None
+        name = dtype_name(node.value)
+        if name not in DTYPES and name != "$dtype":
+            self.problems.error(
+                node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or "such as float32, or $dtype"
+            )
+        return name
+
+    def _grid(self, node: Node | None) -> tuple[Value, ...]:
+        sizes = []
+        for item in node.items if isinstance(node, SequenceNode) else ():
+            value = self._value(item)
+            if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
+                self.problems.error(
+                    item.span, "a grid holds integers and ${...}", 'such as ["${cdiv(x.numel(), BLOCK)}"]'
+                )
+            self._names(value, item.span)
+            sizes.append(value)
+        return tuple(sizes)
+
+    def _scalars(self, node: Node | None, inputs: Sequence[str]) -> dict[str, str]:
+        scalars: dict[str, str] = {}
+        for key, value in node.entries if isinstance(node, MappingNode) else ():
+            name = str(key.value)
+            if name not in inputs:
+                self.problems.error(key.span, f"{name!r} is no input of kernel {self.name!r}", nearest(name, inputs))
+            scalars[name] = scalar(value, str)
+        return scalars
+
+    def _check_outputs(
+        self,
+        outputs: Sequence[Output],
+        arguments: Sequence[tuple[str, Value]],
+        inputs: Sequence[str],
+        scalars: Mapping[str, str],
+        constants: Mapping[str, Any],
+    ) -> None:
+        passed = {value.name for _, value in arguments if isinstance(value, Ref)}
+        tensors = [name for name in inputs if name not in scalars]
+        for output in outputs:
+            if output.name not in passed:
+                self.problems.error(
+                    output.span,
+                    f"output {output.name!r} is passed to no argument",
+                    f"write ${output.name} among the arguments",
+                )
+            if output.name in constants:
+                self.problems.error(output.span, f"{output.name!r} is a constant too")
+            if output.like is not None and output.like not in tensors:
+                self.problems.error(
+                    output.span,
+                    f"output {output.name!r} is like {output.like!r}, which is no tensor input",
+                    nearest(output.like, tensors),
+                )
+
+    def _result(self, node: Node | None, outputs: int, written: str | None) -> Value | None:
+        given = len(node.items) if isinstance(node, SequenceNode) else 1
+        if given != outputs and written is None:
+            hint = "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it"
+            span = node.span if node is not None else self.span
+            self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {given}", hint)
+        return None if node is None else parse_value(node, self.problems)
+
+    def _reference(
+        self, node: MappingNode, functions: Mapping[str, Signature]
+    ) -> tuple[tuple[ChainNode, ...], str | None]:
+        reference = node.get("reference")
+        if not isinstance(reference, Scalar) or not isinstance(reference.value, str):
+            return parse_chain(reference, self.problems), None
+        found = functions.get(reference.value)
+        if found is None or found.jit:
+            plain = [one.name for one in functions.values() if not one.jit]
+            self.problems.error(
+                reference.span,
+                f"the kernel's file defines no plain function {reference.value!r}",
+                nearest(reference.value, plain),
+            )
+        return (), reference.value

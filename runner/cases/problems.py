@@ -1,0 +1,118 @@
+"""Collects what is wrong with one file while it is read, so that all of it is reported in one go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from runner.cases.limits import Limits
+from runner.cases.yaml.scalars import excerpt
+from runner.diagnostics import Diagnostic, Span, source_line
+from runner.text import in_line
+
+
+class TooManyProblems(Exception):
+    """As much is wrong as is reported; what goes on reading finds nothing that anybody sees."""
+
+
+class Problems:
+    """Diagnostics of one file. ``lines`` are its lines, for the carets.
+
+    ``error`` raises TooManyProblems once there are more different errors than are reported; as many warnings are kept.
+    """
+
+    def __init__(self, lines: Sequence[str], limits: Limits | None = None, file: str | None = None) -> None:
+        """``file`` has the ``lines``. A place in another one (defaults of a suite) gets its line from there."""
+        self.lines = lines
+        self.limits = limits or Limits()
+        self.file = file
+        self.errors = 0
+        """How many errors so far. One that is reported twice counts twice: it spoils two cases."""
+        self.patterns: set[str] = set()
+        """Regular expressions of the file so far."""
+        self._found: dict[Diagnostic, None] = {}  # there may be thousands, and each is kept once
+
+    @property
+    def found(self) -> list[Diagnostic]:
+        """All of it, in the order found."""
+        return list(self._found)
+
+    def error(self, span: Span, message: str, hint: str = "") -> None:
+        """Something that makes the file unusable."""
+        self._add(Diagnostic(span, message, hint))
+
+    def warning(self, span: Span, message: str, hint: str = "") -> None:
+        """Something that a person should look at, and that changes nothing."""
+        self._add(Diagnostic(span, message, hint, "warning"))
+
+    def take(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """What somebody else found in this file."""
+        for diagnostic in diagnostics:
+            self._found[diagnostic] = None
+            self.errors += diagnostic.severity == "error"
+
+    def _add(self, diagnostic: Diagnostic) -> None:
+        span = diagnostic.span
+        if self.file is not None and span.file != self.file:
+            text = source_line(span.file, span.line)
+        else:
+            text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
+        is_error = diagnostic.severity == "error"
+        if not is_error and len(self._found) > self.limits.diagnostics:
+            return
+        self.take([replace(diagnostic, text=text)])
+        # One more than are reported, so that it is known that there are more.
+        if is_error and sum(d.severity == "error" for d in self._found) > self.limits.diagnostics:
+            raise TooManyProblems
+
+
+def within(span: Span, offset: int, length: int = 1) -> Span:
+    """A place ``offset`` characters into a scalar."""
+    return Span(span.file, span.line, span.column + max(offset, 0), max(length, 1))
+
+
+def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnostic]:
+    """What is reported of ``diagnostics``: each once, cut to size, so many of a file and so many of all.
+
+    What is left out is counted in one more diagnostic for each file, and in one for all.
+    """
+    kept: list[Diagnostic] = []
+    counts: dict[str, int] = defaultdict(int)
+    last: dict[str, tuple[int, Span]] = {}  # for each file its last diagnostic: place in the list, and span
+    total, severity = 0, dict[str, str]()
+    for diagnostic in dict.fromkeys(diagnostics):
+        file = diagnostic.span.file
+        counts[file] += 1
+        if diagnostic.severity == "error":
+            severity[file] = "error"
+        if counts[file] <= limits.diagnostics and total < limits.total_diagnostics:
+            total += 1
+            last[file] = len(kept), diagnostic.span
+            kept.append(_shortened(diagnostic, limits))
+    surplus = {file: counts[file] - limits.diagnostics for file in last if counts[file] > limits.diagnostics}
+    for file in sorted(surplus, key=lambda f: last[f][0], reverse=True):  # backwards, so that places stay right
+        place, span = last[file]
+        message = f"at least {surplus[file]} more are not shown"
+        kept.insert(place + 1, Diagnostic(span, message, limits.hint("diagnostics"), severity.get(file, "warning")))
+    unshown = sum(counts.values()) - total - sum(surplus.values())
+    if unshown and kept:
+        level = "error" if "error" in severity.values() else "warning"
+        message = f"at least {unshown} more in this and in other files are not shown"
+        kept.append(Diagnostic(kept[-1].span, message, limits.hint("total_diagnostics"), level))
+    return kept
+
+
+def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:
+    """Without control characters, and no longer than is read."""
+    return replace(
+        diagnostic,
+        message=_cut(diagnostic.message, limits.message_characters),
+        hint=_cut(diagnostic.hint, limits.message_characters),
+        text=excerpt(diagnostic.text),
+    )
+
+
+def _cut(text: str, length: int) -> str:
+    line = in_line(text[: length + 1])
+    return line if len(line) <= length else line[: max(length - 3, 0)] + "..."

@@ -1,0 +1,32 @@
+"""Python files that a spec file names: which may be named, and what is in them. None is imported here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runner.cases.limits import show_size
+from runner.cases.problems import Problems
+from runner.cases.yaml.reader import Scalar
+
+
+def beside(path: Scalar, file: str, problems: Problems) -> Path | None:
+    """The file that ``path`` names, seen from the spec file ``file``: in its folder or below.
+
+    Anything else is reported; None only where the file cannot even be looked at.
+    """
+    try:
+        full = (Path(file).parent / str(path.value)).resolve()
+        if not full.is_file():
+            problems.error(path.span, f"no file {path.value!r} beside this one")
+        elif Path(file).resolve().parent not in full.parents:
+            problems.error(path.span, f"{path.value!r} lies outside this file's folder")
+        elif full.stat().st_size > problems.limits.file_bytes:
+            message = f"{path.value!r} is larger than {show_size(problems.limits.file_bytes)}"
+            problems.error(path.span, message, problems.limits.hint("file_bytes"))
+            return None
+        else:
+            full.read_text(encoding="utf-8")
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
+        problems.error(path.span, f"{path.value!r} cannot be read: {error}")
+        return None
+    return full

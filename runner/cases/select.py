@@ -1,0 +1,101 @@
+"""Which variants to run: the expressions of ``-k`` and of a suite's ``select:``.
+
+``not``, ``and``, ``or`` and parentheses over words. ``tag:x``, ``case:x``, ``file:x``, ``backend:x``, ``device:x``, ``dtype:x`` match
+with ``*`` and ``?``; any other word matches a part of the id, whatever its case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import translate
+from functools import lru_cache
+
+from runner.cases.model import Variant
+from runner.diagnostics import nearest
+
+Predicate = Callable[[Variant], bool]
+
+_TOKEN = re.compile(r"\s*(\(|\)|\"[^\"]*\"|'[^']*'|[^\s()]+)")
+_FIELDS: dict[str, Callable[[Variant], tuple[str, ...]]] = {
+    "tag": lambda v: v.case.tags,
+    "case": lambda v: (v.case.name,),
+    "file": lambda v: (v.where,),
+    "backend": lambda v: (v.backend.name,),
+    "device": lambda v: (v.device,),
+    "dtype": lambda v: (v.dtype,),
+}
+
+
+MAX_NESTING = 100
+
+
+class SelectError(ValueError):
+    """An expression that cannot be read."""
+
+
+def parse(text: str) -> Predicate:
+    """The predicate of an expression. Raises SelectError, saying where it stopped making sense."""
+    tokens = _TOKEN.findall(text)
+    if not tokens:
+        raise SelectError("the expression is empty")
+    if tokens.count("(") + tokens.count("not") > MAX_NESTING:
+        raise SelectError(f"more than {MAX_NESTING} parentheses and nots in one expression")
+    parser = _Parser(tokens, text)
+    predicate = parser.alternatives()
+    if parser.rest():
+        raise SelectError(f"{text!r}: unexpected {parser.rest()[0]!r}; join words with and, or")
+    return predicate
+
+
+class _Parser:
+    def __init__(self, tokens: list[str], text: str) -> None:
+        self.tokens, self.text, self.at = tokens, text, 0
+
+    def rest(self) -> list[str]:
+        return self.tokens[self.at :]
+
+    def take(self, word: str) -> bool:
+        if self.at < len(self.tokens) and self.tokens[self.at] == word:
+            self.at += 1
+            return True
+        return False
+
+    def alternatives(self) -> Predicate:
+        parts = [self.conjunction()]
+        while self.take("or"):
+            parts.append(self.conjunction())
+        return parts[0] if len(parts) == 1 else lambda v: any(p(v) for p in parts)
+
+    def conjunction(self) -> Predicate:
+        parts = [self.term()]
+        while self.take("and"):
+            parts.append(self.term())
+        return parts[0] if len(parts) == 1 else lambda v: all(p(v) for p in parts)
+
+    def term(self) -> Predicate:
+        if self.take("not"):
+            inner = self.term()
+            return lambda v: not inner(v)
+        if self.take("("):
+            inner = self.alternatives()
+            if not self.take(")"):
+                raise SelectError(f"{self.text!r}: a parenthesis is not closed")
+            return inner
+        if self.at >= len(self.tokens) or self.tokens[self.at] in ("and", "or", ")"):
+            raise SelectError(f"{self.text!r}: a word is missing")
+        word = self.tokens[self.at].strip("\"'")
+        self.at += 1
+        return _word(word)
+
+
+def _word(word: str) -> Predicate:
+    field, colon, pattern = word.partition(":")
+    if colon and field in _FIELDS and not pattern.startswith(":"):
+        read, compiled = _FIELDS[field], re.compile(translate(pattern))
+        matches = lru_cache(1000)(lambda text: compiled.match(text) is not None)  # few texts stand in many variants
+        return lambda v: any(map(matches, read(v)))
+    if colon and not pattern.startswith(":") and nearest(field, _FIELDS):
+        raise SelectError(f"unknown field {field!r}: {nearest(field, _FIELDS)}")
+    lowered = word.lower()
+    return lambda v: lowered in v.id.lower()

@@ -1,0 +1,346 @@
+"""Cases back to YAML: the inverse of the reader.
+
+``plain`` makes plain data of a case, ``text`` a file of it that the reader accepts and that means the same;
+``pinned`` chooses every axis of a variant first. FORMAT.md is the contract of both directions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.cases.axes import pinned
+from runner.cases.kernels import launches
+from runner.cases.model import (
+    Arguments,
+    Arithmetic,
+    Case,
+    Constant,
+    Function,
+    Grad,
+    If,
+    Index,
+    Input,
+    Items,
+    Kernel,
+    Known,
+    Literal,
+    Node,
+    Output,
+    PythonModule,
+    Ref,
+    Step,
+    Table,
+    TensorLiteral,
+    Tolerance,
+    Value,
+    Variant,
+)
+from runner.cases.yaml.emitter import emit
+
+__all__ = ["chain_of", "pinned", "plain", "text", "text_of_plain", "value_of"]
+
+KERNELS = "kernels"
+"""The key of plain data that is no key of a case."""
+
+HEAD = "# yaml-language-server: $schema={schema}\n"
+_BLOCKS = ("kernels", "cases", "chain", "do", "else", "known")
+_INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
+_DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
+
+
+def text(case: Case | Variant, folder: str | os.PathLike[str] | None = None) -> str:
+    """The text of a spec file with that one case. A variant's axes are chosen, and what its backend sets goes into the case.
+
+    ``folder`` is where the file will lie: the Python of ``module:`` and of kernels is named from there (left out: the case's own).
+    """
+    return text_of_plain(plain(pinned(case) if isinstance(case, Variant) else case, folder))
+
+
+def text_of_plain(data: Mapping[str, Any]) -> str:
+    """The text of a spec file with one case, from its plain data."""
+    case = {key: value for key, value in data.items() if key != KERNELS}
+    return emit({**_given(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
+
+
+def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """The case as plain data, in the order in which people write its keys; what is the default is left out.
+
+    ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
+    """
+    data: dict[str, Any] = {"name": case.name}
+    data |= _given(doc=case.doc, tags=list(case.tags), links=list(case.links))
+    data |= _axes(case)
+    data |= _given(exclude=[dict(one) for one in case.exclude])
+    data |= _given(inputs=_inputs(case.inputs), state=_inputs(case.state))
+    if case.dtypes != ("float32",):
+        data["dtypes"] = list(case.dtypes)
+    data |= _given(param_dtype=case.param_dtype)
+    if case.module is not None:
+        data["module"] = _module(case.module, Path(folder or os.path.dirname(case.file)))
+    else:
+        data["chain"] = chain_of(case.chain)
+    if case.result is not None:
+        data["return"] = value_of(case.result)
+    if case.calls:
+        data["calls"] = [_given(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls]
+    requires = case.requires
+    data |= _given(
+        requires=_given(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
+        compile=_given(fullgraph=case.compile.fullgraph, mode=case.compile.mode, options=dict(case.compile.options)),
+        config=dict(case.config),
+        expect=_expect(case),
+        tolerance=_tolerance(case.tolerance),
+        ignore=dict(case.ignore),
+        timeout=None if case.timeout is None else f"{_decimal(case.timeout)}s",
+        memory=case.memory,
+        known=[_known(entry) for entry in case.known],
+    )
+    used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
+    where = Path(folder or os.path.dirname(case.file))
+    return data | _given(**{KERNELS: {one.name: _kernel(one, where) for one in case.kernels if one.name in used}})
+
+
+# --- chains and values ----------------------------------------------------------------------
+
+
+def chain_of(nodes: Iterable[Node]) -> list[Any]:
+    """The steps and blocks of a chain."""
+    return [_node(node) for node in nodes]
+
+
+def _node(node: Node) -> Any:
+    if isinstance(node, Step):
+        return _step(node)
+    if isinstance(node, If):
+        block = {"if": value_of(node.condition), "do": chain_of(node.do)}
+        return block | ({"else": chain_of(node.otherwise)} if node.otherwise else {})
+    return {"with": chain_of(node.contexts), "chain": chain_of(node.chain)}
+
+
+def _step(step: Step) -> Any:
+    more: dict[str, Any] = {}
+    if step.out:
+        more["out"] = list(step.out) if step.unpack or len(step.out) > 1 else step.out[0]
+    if step.call is not None:
+        more["call"] = _arguments(step.call)
+    if step.id is not None:
+        more["id"] = step.id
+    if step.train is not None:
+        more["train"] = step.train
+    if step.arguments.bare and not more:
+        return step.operator
+    return {step.operator: _arguments(step.arguments, step.operator in _INDEXED), **more}
+
+
+def _arguments(arguments: Arguments, indexed: bool = False) -> Any:
+    if arguments.bare:
+        return None
+    positional = [value_of(value, text_index=indexed) for value in arguments.positional]
+    if arguments.keywords:
+        keywords = {key: value_of(value) for key, value in arguments.keywords}
+        return {"*": positional, **keywords} if positional else keywords
+    # A lone list, mapping or null would be read as the arguments themselves.
+    alone = len(positional) == 1 and not isinstance(positional[0], list | dict) and positional[0] is not None
+    return positional[0] if alone else positional
+
+
+def value_of(value: Value, text_index: bool = False) -> Any:
+    """A value in an argument as plain data. ``text_index``: a text in brackets would be read as an index there."""
+    if isinstance(value, Literal):
+        return _literal(value.value, text_index)
+    if isinstance(value, Ref):
+        return _reference(value)
+    if isinstance(value, Constant):
+        return value.name
+    if isinstance(value, Arithmetic):
+        return f"${{{value.text}}}"
+    if isinstance(value, Index):
+        return f"[{', '.join(map(_entry, value.entries))}]"
+    if isinstance(value, Items):
+        return [value_of(item) for item in value.items]
+    if isinstance(value, Table):
+        return {key: value_of(item) for key, item in value.items}
+    if isinstance(value, TensorLiteral):
+        return {"$tensor": value_of(value.value), **{key: value_of(option) for key, option in value.options}}
+    return {"$fn": _function(value)}
+
+
+def _function(function: Function) -> dict[str, Any]:
+    made = {"args": list(function.args), "chain": chain_of(function.chain)}
+    return made | ({} if function.result is None else {"return": value_of(function.result)})
+
+
+def _literal(value: Any, text_index: bool) -> Any:
+    if isinstance(value, str):
+        special = value.startswith(("$", "torch.")) or "${" in value or (text_index and value.startswith("["))
+        return {"$text": value} if special else value
+    return value
+
+
+def _reference(ref: Ref) -> str:
+    return f"${ref.name}" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in ref.path)
+
+
+def _entry(entry: Any) -> str:
+    if entry is Ellipsis:
+        return "..."
+    if isinstance(entry, tuple):
+        start, stop, step = ("" if part is None else _entry(part) for part in entry)
+        return f"{start}:{stop}" + (f":{step}" if step else "")
+    if isinstance(entry, list):
+        return f"[{', '.join(map(_entry, entry))}]"
+    if isinstance(entry, Ref | Arithmetic):
+        return str(value_of(entry))
+    return str(entry)
+
+
+# --- inputs ---------------------------------------------------------------------------------
+
+
+def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
+    return {item.name: _input(item) for item in inputs}
+
+
+def _input(item: Input) -> Any:
+    made: dict[str, Any] = {}
+    if item.kind == "values" and item.values is not None:
+        made["values"] = value_of(item.values)
+    elif item.kind == "view":
+        made["view_of"] = item.view_of
+    elif item.kind == "list":
+        made["list"] = [_input(part) for part in item.items]
+    elif item.kind == "python":
+        made["python"] = None if item.python is None else value_of(item.python)
+    if item.shape is not None:
+        made["shape"] = [value_of(size) for size in item.shape]
+    made |= _given(tile=item.tile, dtype=item.dtype)
+    if item.init is not None:
+        made["init"] = _init(item)
+    made |= _given(
+        device=item.device, requires_grad=item.requires_grad, hidden=item.hidden, layout=chain_of(item.layout)
+    )
+    return made["shape"] if list(made) == ["shape"] else made
+
+
+def _init(item: Input) -> Any:
+    if not item.init_args:
+        return item.init
+    values = [value_of(value) for value in item.init_args]
+    return {item.init: values[0] if item.init == "full" else values}
+
+
+# --- the other keys -------------------------------------------------------------------------
+
+
+def _given(**items: Any) -> dict[str, Any]:
+    """What is not empty, false or missing."""
+    return {
+        key: value
+        for key, value in items.items()
+        if value is not None and value is not False and value not in ("", [], {})
+    }
+
+
+def _axes(case: Case) -> dict[str, Any]:
+    """The axes in the order declared, since ids name them in that order; those at their defaults are left out.
+
+    So are params that come of a kernel's constants: the case does not declare them.
+    """
+    written: dict[str, Any] = {}
+    declared = dict.fromkeys("params" if axis in case.params else axis for axis in case.axes)
+    implied = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants} - set(case.axes)
+    params = {name: list(values) for name, values in case.params.items() if name not in implied}
+    for axis in [*declared, "params", "devices", *_DEFAULTS]:
+        if axis == "params" and params:
+            written["params"] = params
+        elif axis == "devices" and (axis in declared or case.devices != ("cpu",)):
+            written["devices"] = list(case.devices)
+        elif axis in _DEFAULTS:
+            values = [_mode(value) for value in getattr(case, axis)]
+            if values != _DEFAULTS[axis]:
+                written[axis] = values[0] if len(values) == 1 else values
+    return written
+
+
+def _mode(value: Any) -> Any:
+    if not isinstance(value, Grad):
+        return value
+    if value.mode != "backward" or value == Grad("backward"):
+        return value.mode
+    return _given(cotangent=value.cotangent, order=value.order if value.order != 1 else None)
+
+
+def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
+    args = {key: value_of(value) for key, value in module.args}
+    return {"file": _from(folder, module.file), "name": module.name, **_given(args=args)}
+
+
+def _from(folder: Path, file: str) -> str:
+    return Path(os.path.relpath(file, folder.resolve())).as_posix()
+
+
+def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
+    """A kernel, its arguments by name: their order alone would not say which of the function's parameters are meant."""
+    constants = {name: [value_of(value) for value in values] for name, values in kernel.constants.items()}
+    return {
+        "file": _from(folder, kernel.file),
+        "function": kernel.function,
+        "arguments": {name: value_of(value) for name, value in kernel.arguments},
+        **_given(scalars=dict(kernel.scalars)),
+        "outputs": {output.name: _output(output) for output in kernel.outputs},
+        "grid": [value_of(size) for size in kernel.grid],
+        **_given(constants={name: values[0] if len(values) == 1 else values for name, values in constants.items()}),
+        "reference": kernel.reference_function or chain_of(kernel.reference),
+        **({} if kernel.result is None else {"return": value_of(kernel.result)}),
+    }
+
+
+def _output(output: Output) -> dict[str, Any]:
+    made = _given(like=output.like, dtype=output.dtype)
+    if output.shape is not None:
+        made["shape"] = [value_of(size) for size in output.shape]
+    return made if output.fill is None else {**made, "fill": output.fill}
+
+
+def _expect(case: Case) -> dict[str, Any]:
+    expect, raises = case.expect, case.expect.raises
+    made: dict[str, Any] = {} if raises is None else {"raises": _given(type=raises.type, match=raises.match)}
+    bounds = (("graphs", expect.graphs), ("graph_breaks", expect.graph_breaks), ("recompiles", expect.recompiles))
+    return made | {key: bound for key, bound in bounds if bound is not None}
+
+
+def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for dtype, (rtol, atol) in tolerance.by_dtype.items():
+        bounds = {key: value for key, value in (("rtol", rtol), ("atol", atol)) if value is not None}
+        made |= {dtype: bounds} if dtype else bounds
+    return made | _given(exact=tolerance.exact, reason=tolerance.reason)
+
+
+def _known(entry: Known) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for field in dataclasses.fields(Known):
+        value = getattr(entry, field.name)
+        if field.name != "span" and (field.name, value) != ("why", "bug"):
+            made |= _given(**{field.name: [*value] if isinstance(value, tuple) else value})
+    return made
+
+
+def _decimal(seconds: float) -> str:
+    """Without an exponent, which no duration has."""
+    return str(int(seconds)) if seconds == math.floor(seconds) else f"{seconds:.9f}".rstrip("0")
+
+
+def _blocks(data: Mapping[str, Any]) -> tuple[str, ...]:
+    return _BLOCKS if _is_long(data.get("chain")) else tuple(key for key in _BLOCKS if key != "chain")
+
+
+def _is_long(chain: Any) -> bool:
+    """Whether a chain is read more easily one step a line."""
+    steps = chain or ()
+    return len(steps) > 3 or any(isinstance(step, dict) and (len(step) > 1 or "$fn" in str(step)) for step in steps)

@@ -1,0 +1,161 @@
+"""A chain: steps, ``with`` blocks and ``if`` blocks, from YAML nodes."""
+
+from __future__ import annotations
+
+from runner.cases.model import Arguments, If, Step, With
+from runner.cases.model import Node as ChainNode
+from runner.cases.problems import Problems
+from runner.cases.values import OF_MODULES, is_name, parse_arguments, parse_value
+from runner.cases.yaml.reader import Mapping, Node, Scalar, Sequence
+from runner.diagnostics import Span, nearest
+
+STEP_KEYS = ("out", "call", "id", "train")
+BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
+
+
+def parse_chain(node: Node | None, problems: Problems) -> tuple[ChainNode, ...]:
+    """Every step that can be read; what cannot is reported."""
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return ()
+    if not isinstance(node, Sequence):
+        problems.error(node.span, "a chain is a list of steps", "such as chain: [F.relu, {torch.add: [$_, 1]}]")
+        return ()
+    steps = [_parse(item, problems) for item in node.items]
+    return tuple(step for step in steps if step is not None)
+
+
+def _parse(node: Node, problems: Problems) -> ChainNode | None:
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        return Step(node.value, Arguments(bare=True), node.span)
+    if not isinstance(node, Mapping):
+        problems.error(node.span, "a step is an operator, or a mapping of one operator to its arguments")
+        return None
+    for block in BLOCK_KEYS:
+        if node.get(block) is not None:
+            return _block(block, node, problems)
+    return _step(node, problems)
+
+
+def _step(node: Mapping, problems: Problems) -> Step | None:
+    operators = [(key, value) for key, value in node.entries if key.value not in STEP_KEYS]
+    dotted = [(key, value) for key, value in operators if "." in str(key.value)]
+    for key, _ in operators:
+        if "." not in str(key.value):
+            hint = nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
+            problems.error(key.span, f"{key.value!r} is neither an operator nor a key of a step", hint)
+    if not dotted:
+        if not operators:
+            problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
+        return None
+    if len(dotted) > 1:
+        first, second = dotted[0][0].value, dotted[1][0]
+        problems.error(
+            second.span,
+            f"two operators in one step: {first} and {second.value}",
+            "begin the second with a dash of its own",
+        )
+        return None
+    key, value = dotted[0]
+    name = str(key.value)
+    _indentation(name, value, problems)
+    index_at = 1 if name in ("operator.getitem", "operator.setitem", "operator.delitem") else None
+    call = node.get("call")
+    if call is not None and not name.startswith("nn."):
+        problems.error(_key(node, "call"), f"call: belongs to nn modules; {name} takes its arguments directly")
+    out, unpack = _out(node.get("out"), problems)
+    return Step(
+        operator=name,
+        arguments=parse_arguments(value, problems, index_at),
+        span=key.span,
+        out=out,
+        unpack=unpack,
+        call=None if call is None else parse_arguments(call, problems),
+        id=_id(node, name, problems),
+        train=_train(node, name, problems),
+    )
+
+
+def _indentation(name: str, value: Node, problems: Problems) -> None:
+    """A step key among the keywords is nearly always two spaces too many."""
+    if not isinstance(value, Mapping):
+        return
+    for key, inner in value.entries:
+        reference = isinstance(inner, Scalar) and isinstance(inner.value, str) and inner.value.startswith("$")
+        if key.value in STEP_KEYS and not reference:
+            hint = f"indentation? Put {key.value}: in line with {name}:"
+            problems.error(key.span, f"{key.value!r} stands among the arguments of {name}", hint)
+
+
+def _out(node: Node | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
+    if node is None:
+        return (), False
+    names = node.items if isinstance(node, Sequence) else (node,)
+    out = []
+    for item in names:
+        text = item.value if isinstance(item, Scalar) else None
+        if not isinstance(text, str) or not (text == "_" or _is_target(text)):
+            problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
+        else:
+            out.append(text)
+    return tuple(out), isinstance(node, Sequence)
+
+
+def _is_target(text: str) -> bool:
+    return is_name(text.removeprefix("self."), OF_MODULES) if text.startswith("self.") else is_name(text)
+
+
+def _id(node: Mapping, name: str, problems: Problems) -> str | None:
+    value = node.get("id")
+    if value is None:
+        return None
+    if not name.startswith("nn."):
+        problems.error(_key(node, "id"), f"id: names a submodule; {name} is none")
+        return None
+    text = value.value if isinstance(value, Scalar) else None
+    if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
+        problems.error(value.span, "id: is a name that no attribute of nn.Module has", "such as id: first")
+        return None
+    return text
+
+
+def _train(node: Mapping, name: str, problems: Problems) -> bool | None:
+    value = node.get("train")
+    if value is None:
+        return None
+    if not name.startswith("nn."):
+        problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
+        return None
+    if not isinstance(value, Scalar) or not isinstance(value.value, bool):
+        problems.error(value.span, "train: is true or false")
+        return None
+    return value.value
+
+
+def _block(block: str, node: Mapping, problems: Problems) -> ChainNode | None:
+    for key, _ in node.entries:
+        if key.value not in BLOCK_KEYS[block]:
+            hint = nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}"
+            problems.error(key.span, f"{key.value!r} does not belong to a {block} block", hint)
+    span = _key(node, block)
+    if block == "with":
+        contexts = node.get("with")
+        if not isinstance(contexts, Sequence):
+            problems.error(
+                contexts.span if contexts else span, "with: holds a list of contexts", "such as with: [torch.no_grad]"
+            )
+            return None
+        entered = [s for s in parse_chain(contexts, problems) if isinstance(s, Step)]
+        return With(tuple(entered), parse_chain(node.get("chain"), problems), span)
+    condition = node.get("if")
+    assert condition is not None
+    return If(
+        parse_value(condition, problems),
+        parse_chain(node.get("do"), problems),
+        parse_chain(node.get("else"), problems),
+        span,
+    )
+
+
+def _key(node: Mapping, name: str) -> Span:
+    """Where the key ``name`` stands."""
+    return next((key.span for key, _ in node.entries if key.value == name), node.span)

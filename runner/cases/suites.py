@@ -1,0 +1,369 @@
+"""Files to suites: reads everything that the given paths name, and reports all errors of all files in one go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from runner.cases.case import parse_case, with_defaults
+from runner.cases.flags import check_flags
+from runner.cases.folders import FolderLimit, Walk
+from runner.cases.inputs import dtype_name
+from runner.cases.kernels import broken, parse_kernels
+from runner.cases.limits import Limits, show_size
+from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite
+from runner.cases.problems import Problems, TooManyProblems
+from runner.cases.select import SelectError
+from runner.cases.select import parse as parse_selection
+from runner.cases.yaml import schema
+from runner.cases.yaml.reader import Mapping, Node, Scalar, load, read_text, split_lines
+from runner.cases.yaml.reader import Sequence as SequenceNode
+from runner.cases.yaml.tree import count_nodes
+from runner.cases.yaml.typed import Mistyped, entries, fields, items, listed, scalar
+from runner.diagnostics import Diagnostic, Span
+
+SPEC, SUITE = ".spec.yaml", ".suite.yaml"
+_MAX_WORDS = 100
+"""Words of a suite's selection."""
+_WITH_THE_CASE = ("name", "params", "exclude", "module", "chain")
+"""Keys of defaults that are checked with each case: they speak of its other keys, or of files beside it."""
+
+
+class PathError(Exception):
+    """A path on the command line that names nothing to run. ``empty`` means it is there, and holds nothing."""
+
+    def __init__(self, message: str, empty: bool = False) -> None:
+        super().__init__(message)
+        self.empty = empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A file whose schema accepts everything around its cases. ``refused`` are the numbers of cases that it does not accept."""
+
+    path: Path
+    node: Mapping
+    problems: Problems
+    refused: frozenset[int | None]
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads files once, however many suites name them. ``problems`` gathers diagnostics of all files.
+
+    ``any_device`` takes devices that torch does not name, which a module from the command line may add.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    problems: list[Diagnostic] = field(default_factory=list)
+    any_device: bool = False
+    _specs: dict[tuple[Path, str], tuple[Case, ...]] = field(default_factory=dict)  # by the file that has the defaults
+    _read: int = 0  # characters
+    _kept: set[Diagnostic] = field(default_factory=set)
+    _walk: Walk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._walk = Walk(self.limits)
+
+    def suites(self, paths: Iterable[str | Path]) -> list[Suite]:
+        """The suites of ``paths`` in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
+        found: list[Suite] = []
+        for file in discover(paths, self._walk):
+            suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
+            if suite is not None:
+                found.append(suite)
+        self._duplicates(found)
+        return found
+
+    def files(self, paths: Iterable[str | Path]) -> list[Suite]:
+        """Like ``suites``, but with every file below a directory, manual suites and specs too: for validating."""
+        return self.suites(file for path in paths for file in self._files(Path(path)))
+
+    def _files(self, path: Path) -> list[Path]:
+        try:
+            return self._walk.below(path, (SPEC, SUITE)) if os.path.isdir(path) else [path]
+        except FolderLimit as error:
+            raise PathError(f"{path}: {error}; {error.hint}") from None
+
+    def spec_as_suite(self, path: Path) -> Suite:
+        """A spec file, run under the default backend; cases that launch kernels under those that launch them."""
+        cases = self.spec(path, None)
+        backends: tuple[Backend, ...] = ()
+        if not cases or not all(case.kernels for case in cases):
+            backends = (Backend("inductor", "inductor"),)
+        if any(case.kernels for case in cases):
+            backends += tuple(Backend(name, name) for name in KERNEL_BACKENDS)
+        return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
+
+    def spec(self, path: Path, defaults: Node | None) -> tuple[Case, ...]:
+        """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them.
+
+        ``defaults`` are those of a suite that was accepted.
+        """
+        key = path, defaults.span.file if defaults is not None else ""
+        if key not in self._specs:
+            self._specs[key] = ()
+            file = self._accepted(path, "spec")
+            if file is not None:
+                with _reading(file.problems):
+                    self._specs[key] = self._spec(file, defaults)
+                self._keep(file.problems)
+        return self._specs[key]
+
+    def _spec(self, file: _Accepted, defaults: Node | None) -> tuple[Case, ...]:
+        kernels = parse_kernels(file.node.get("kernels"), str(file.path), file.problems)
+        if not self._defaults_hold(file, kernels):
+            return ()
+        return self._cases(file, kernels, file.node.get("defaults"), defaults)
+
+    def suite(self, path: Path) -> Suite | None:
+        """A suite file with the cases it names; None where its schema, defaults, selection or backends are refused."""
+        file = self._accepted(path, "suite")
+        if file is None:
+            return None
+        suite = None
+        with _reading(file.problems):
+            suite = self._suite(file)
+        self._keep(file.problems)
+        return suite
+
+    def _suite(self, file: _Accepted) -> Suite | None:
+        node, problems, path = file.node, file.problems, file.path
+        select = _selection(node.get("select"), problems)
+        if node.get("select") is not None and select is None:  # without it the suite would be another one
+            return None
+        defaults = node.get("defaults")
+        kernels = parse_kernels(node.get("kernels"), str(path), problems)
+        if not self._defaults_hold(file, kernels):
+            return None
+        cases = [*self._cases(file, kernels, defaults)]
+        before = problems.errors
+        backends = self._backends(node.get("backends"), problems)
+        if problems.errors > before:
+            return None
+        for pattern in items(node.get("specs")):
+            for spec in self._named(pattern, path, problems):
+                cases += self.spec(spec.resolve(), defaults)
+        return Suite(
+            name=scalar(node.get("suite"), str, default=path.name.removesuffix(SUITE)),
+            file=str(path),
+            doc=scalar(node.get("doc"), str, default=""),
+            cases=tuple(cases),
+            backends=backends,
+            devices=listed(node.get("devices"), str),
+            dtypes=tuple(map(dtype_name, listed(node.get("dtypes"), str))),
+            select=select,
+            manual=scalar(node.get("manual"), bool, default=False),
+        )
+
+    def _named(self, pattern: Node, path: Path, problems: Problems) -> list[Path]:
+        """The spec files that an entry of ``specs:`` names."""
+        text = scalar(pattern, str)
+        try:
+            files = self._walk.matching(path.parent, text, SPEC)
+        except FolderLimit as error:
+            problems.error(pattern.span, f"{text!r}: {error}", error.hint)
+            return []
+        if not files:
+            problems.error(pattern.span, f"no file matches {text!r}", f"it is looked up from {path.parent}")
+        return files
+
+    def _backends(self, node: Node | None, problems: Problems) -> tuple[Backend, ...]:
+        if node is None:
+            return (Backend("inductor", "inductor"),)
+        backends: dict[str, Backend] = {}
+        for item in items(node):
+            if isinstance(item, Scalar):
+                name = scalar(item, str)
+                backend = Backend(name, name, span=item.span)
+            else:
+                keys = fields(item)
+                backend = Backend(
+                    name=scalar(keys.get("name"), str, default="inductor"),
+                    backend=scalar(keys.get("backend"), str, default="inductor"),
+                    dynamic=scalar(keys.get("dynamic"), bool, type(None)),
+                    fullgraph=scalar(keys.get("fullgraph"), bool),
+                    mode=scalar(keys.get("mode"), str),
+                    options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
+                    config=check_flags(keys.get("config"), problems),
+                    span=keys.get("backend", item).span,
+                )
+            if backend.name in backends:
+                problems.error(item.span, f"two backends are called {backend.name!r}", "give one a name: of its own")
+            backends[backend.name] = backend
+        return tuple(backends.values())
+
+    def _cases(self, file: _Accepted, kernels: dict[str, Kernel | None], *defaults: Node | None) -> tuple[Case, ...]:
+        """The cases of a file that are sound, under defaults that hold."""
+        problems, path = file.problems, str(file.path)
+        sizes = {id(value): count_nodes(value) for default in defaults for value in fields(default).values()}
+        repeated = 0
+        cases: list[Case] = []
+        names: dict[str, Span] = {}
+        for number, item in enumerate(items(file.node.get("cases"))):
+            if not isinstance(item, Mapping) or number in file.refused:
+                continue
+            before = problems.errors
+            merged = with_defaults(item, *defaults)
+            repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
+            if repeated > self.limits.expanded_nodes:
+                message = f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes"
+                problems.error(item.span, message, self.limits.hint("expanded_nodes"))
+                return ()
+            case = self._case(merged, path, problems, kernels)
+            if case is None or broken(case.chain, kernels):
+                continue
+            if case.name in names:
+                problems.error(
+                    case.span, f"two cases are called {case.name!r}", f"the first is in line {names[case.name].line}"
+                )
+            names.setdefault(case.name, case.span)
+            if problems.errors == before:
+                cases.append(case)
+        return tuple(cases)
+
+    def _case(self, node: Mapping, path: str, problems: Problems, kernels: dict[str, Kernel | None]) -> Case | None:
+        try:
+            return parse_case(node, path, problems, kernels)
+        except Mistyped as error:
+            problems.error(error.span, str(error))
+            return None
+
+    def _defaults_hold(self, file: _Accepted, kernels: dict[str, Kernel | None]) -> bool:
+        """Whether the file's own defaults pass the checks of a case, as far as these do not ask for the case's own keys."""
+        defaults = file.node.get("defaults")
+        if defaults is None:
+            return True
+        before = file.problems.errors
+        span = defaults.span
+        own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
+        alone = Mapping(
+            (*own, _entry("name", Scalar("defaults", span, "defaults")), _entry("chain", SequenceNode((), span))), span
+        )
+        self._case(alone, str(file.path), file.problems, kernels)
+        return file.problems.errors == before
+
+    def _accepted(self, path: Path, kind: str) -> _Accepted | None:
+        """A file that its schema accepts, but for some of its cases. For any other one the reasons go into ``problems``."""
+        text, findings = read_text(path, self.limits)
+        lines = split_lines(text) if text is not None else []
+        problems = Problems(lines, self.limits, str(path))
+        node = None
+        if text is not None:
+            self._read += len(text)
+            if self._read > self.limits.total_bytes:
+                message = f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read"
+                findings = [Diagnostic(Span(str(path), 1, 1), message, self.limits.hint("total_bytes"))]
+            else:
+                node, findings = load(path, text, self.limits)
+        problems.take(findings)
+        refused: frozenset[int | None] = frozenset()
+        if node is not None:
+            violations = schema.validate(node, kind, lines, self.limits, self.any_device)
+            problems.take(violations.diagnostics)
+            refused = violations.refused
+        # What is no clean YAML may mean anything: no part of the file is used.
+        if isinstance(node, Mapping) and None not in refused and not any(d.severity == "error" for d in findings):
+            return _Accepted(path, node, problems, refused)
+        self._keep(problems)
+        return None
+
+    def _keep(self, problems: Problems) -> None:
+        fresh = [d for d in problems.found if d not in self._kept]
+        self._kept.update(fresh)
+        self.problems += fresh
+
+    def _duplicates(self, suites: Sequence[Suite]) -> None:
+        first: dict[str, Suite] = {}
+        for place, suite in enumerate(suites):
+            other = first.setdefault(suite.name, suite)
+            if other is suite:
+                continue
+            if suite.file.endswith(SUITE) and other.file.endswith(SUITE):
+                span = Span(suite.file, 1, 1)
+                self.problems.append(
+                    Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {other.file}")
+                )
+            elif suite.file != other.file:  # two spec files of one name in two folders
+                suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
+
+
+def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path]:
+    """The files that ``paths`` name: suites of a directory (its specs if it has none), or the file itself.
+
+    Raises PathError for a path with nothing, and for folders with more in them than the limits of ``walk`` allow.
+    """
+    walk = walk or Walk()
+    files: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        if os.path.isdir(path):  # unlike Path's own, no error for a name that is too long
+            try:
+                named = _directory(path, walk)
+            except FolderLimit as error:
+                raise PathError(f"{path}: {error}; {error.hint}") from None
+        elif not os.path.exists(path):
+            raise PathError(f"no such file or directory: {given}")
+        elif not path.name.endswith((SPEC, SUITE)):
+            raise PathError(f"{given}: cases end in {SPEC}, suites in {SUITE}")
+        elif not os.path.isfile(path):
+            raise PathError(f"{given} is no regular file")
+        elif not os.path.realpath(path).endswith((SPEC, SUITE)):
+            raise PathError(f"{given} is a link to {os.path.realpath(path)}: cases end in {SPEC}, suites in {SUITE}")
+        else:
+            named = [path]
+        files.update((file.resolve(), None) for file in named)
+    return list(files)
+
+
+def _directory(path: Path, walk: Walk) -> list[Path]:
+    suites = walk.below(path, (SUITE,))
+    chosen = [file for file in suites if not _is_manual(file, walk.limits)]
+    if chosen:
+        return chosen
+    if suites:
+        raise PathError(f"{path}: every suite here says manual: true; name the one to run", empty=True)
+    specs = walk.below(path, (SPEC,))
+    if not specs:
+        raise PathError(f"{path}: no {SUITE} and no {SPEC} file here or below", empty=True)
+    return specs
+
+
+def _is_manual(path: Path, limits: Limits) -> bool:
+    node, _ = load(path, limits=limits)
+    manual = node.get("manual") if isinstance(node, Mapping) else None
+    return isinstance(manual, Scalar) and manual.value is True
+
+
+@contextmanager
+def _reading(problems: Problems) -> Iterator[None]:
+    """Ends the reading of a file where a value has a wrong type, and where more is wrong than is reported."""
+    try:
+        try:
+            yield
+        except Mistyped as error:
+            problems.error(error.span, str(error))
+    except TooManyProblems:
+        return
+
+
+def _entry(key: str, value: Node) -> tuple[Scalar, Node]:
+    return Scalar(key, value.span, key), value
+
+
+def _selection(node: Node | None, problems: Problems) -> str | None:
+    text: str | None = scalar(node, str)
+    if node is None or text is None:
+        return None
+    if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
+        problems.error(node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
+        return None
+    try:
+        parse_selection(text)
+    except SelectError as error:
+        problems.error(node.span, str(error), 'such as "tag:regression and not tag:slow"')
+        return None
+    return text

@@ -1,0 +1,42 @@
+"""Texts that a case could make out of numbers, and how it is kept from that: see ``values.plain_text``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runner.cases.model import Case, Literal, Table, Value
+from runner.cases.problems import Problems
+from runner.cases.walk import all_steps, parts_of, values_of
+
+
+def check_numpy(case: Case, problems: Problems) -> None:
+    """Report a case that calls numpy and holds a text.
+
+    numpy reads numbers as text where it is given the name, or an example, of a text's dtype. Such a text is not held to
+    ``plain_text``, and compilers write texts into the code that they generate.
+    """
+    inputs = (*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs))
+    chains = [case.chain, *(item.layout for item in inputs)]
+    steps = [step for chain in chains for step in all_steps(chain)]
+    first = next((s for s in steps if s.operator.startswith("numpy.") or s.operator == "Tensor.numpy"), None)
+    if first is None:
+        return
+    values = [value for chain in chains for value in values_of(chain)]
+    values += [part for item in inputs if item.python is not None for part in parts_of(item.python)]
+    values += parts_of(case.result) if case.result is not None else []
+    texts = [*_texts(values), *(value for axis in case.params.values() for value in axis if isinstance(value, str))]
+    texts += [step.operator for step in steps if step.operator == "Tensor.type"]
+    if texts:
+        problems.error(
+            first.span,
+            f"a case that calls numpy may hold no text, such as {texts[0][:60]!r}",
+            "numpy makes any text of numbers with one; torch's own functions take texts",
+        )
+
+
+def _texts(values: list[Value]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Literal) and isinstance(value.value, str):
+            yield value.value
+        elif isinstance(value, Table):
+            yield from (key for key, _ in value.items)

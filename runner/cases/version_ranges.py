@@ -1,0 +1,89 @@
+"""Torch ranges made narrower by what was seen: versions that must stay in, versions that must fall out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from runner.cases.versions import matches, parse_range, release_of
+
+OLDEST = (2, 6)
+"""The first torch that is supported: a range that only holds older ones holds nothing."""
+
+
+def narrowed(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str | None:
+    """The range with ``keep`` in it and ``out`` not: as it was where it can stay so, ``""`` when nothing remains.
+
+    What lies between a version that stays and one that falls out falls out too: only what was seen is claimed. Without a version
+    to keep, all from the first in ``out`` on falls out, and of no range nothing remains. Raises ValueError when
+    their numbers do not tell the two apart.
+    """
+    out = [version for version in out if matches(text, version)]
+    if not out:
+        return text
+    if not keep:
+        if text is None:
+            return ""
+        first = min(out, key=release_of)
+        parts = [*_without(text, "<"), f"<{_shown(first, 2)}"]
+    else:
+        parts = _around(text, keep, out)
+    return _checked(parts, keep, out)
+
+
+def seen(keep: Sequence[str], out: Sequence[str] = ()) -> str:
+    """The smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrowed`` does."""
+    size = _size(keep, out)
+    low, high = min(keep, key=release_of), max(keep, key=release_of)
+    middle = [v for v in out if release_of(low) < release_of(v) < release_of(high)]
+    parts = [f">={_shown(low, size)}", f"<={_shown(high, size)}", *(f"!={_shown(v, size)}" for v in middle)]
+    return _checked(parts, keep, out)
+
+
+def _around(text: str | None, keep: Sequence[str], out: Sequence[str]) -> list[str]:
+    size = _size(keep, out)
+    low, high = min(map(release_of, keep)), max(map(release_of, keep))
+    above = [v for v in out if release_of(v) > high]
+    below = [v for v in out if release_of(v) < low]
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if above:
+        parts = [p for p in parts if not p.startswith("<")]
+    if below:
+        parts = [f">={_shown(low, size)}", *(p for p in parts if not p.startswith(">"))]
+    if above:
+        parts.append(f"<={_shown(high, size)}")
+    middle = dict.fromkeys(_shown(v, size) for v in out if low < release_of(v) < high)
+    return [*parts, *(f"!={version}" for version in middle)]
+
+
+def _checked(parts: Iterable[str], keep: Sequence[str], out: Sequence[str]) -> str:
+    text = ",".join(dict.fromkeys(parts))
+    low = next((p[2:] for p in text.split(",") if p.startswith(">=")), None)
+    if low is not None and f"<={low}" in text.split(","):
+        text = ",".join([f"=={low}", *(p for p in text.split(",") if p not in (f">={low}", f"<={low}"))])
+    if not text or not all(matches(text, v) for v in keep) or any(matches(text, v) for v in out):
+        raise ValueError(f"the numbers of torch {', '.join(keep)} and {', '.join(out)} do not tell them apart")
+    return text if keep or not _is_empty(text) else ""
+
+
+def _without(text: str, sign: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if not part.strip().startswith(sign)]
+
+
+def _size(keep: Sequence[str], out: Sequence[str]) -> int:
+    """How many numbers of a version it takes to tell these apart."""
+    return 3 if {release_of(v)[:2] for v in keep} & {release_of(v)[:2] for v in out} else 2
+
+
+def _shown(version: str | tuple[int, ...], size: int) -> str:
+    release = release_of(version) if isinstance(version, str) else version
+    return ".".join(str(number) for number in release[:size])
+
+
+def _is_empty(text: str) -> bool:
+    """Whether no supported version lies in a range: those that it names and their neighbours are tried."""
+    tried = {(*OLDEST, 0)}
+    for _, (major, *rest) in parse_range(text):
+        minor, patch = (*rest, 0, 0)[:2]
+        tried |= {(major, m, p) for m in (minor - 1, minor, minor + 1) for p in (patch - 1, patch, patch + 1, 999)}
+    real = (v for v in tried if min(v) >= 0 and v >= OLDEST)
+    return not any(matches(text, ".".join(map(str, version))) for version in real)

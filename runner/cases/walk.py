@@ -1,0 +1,189 @@
+"""Walks over the parts of a case: every value of a chain, an input or a function, to look at or to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from runner.cases import expressions
+from runner.cases.model import (
+    Arguments,
+    Arithmetic,
+    Function,
+    If,
+    Index,
+    Input,
+    Items,
+    Node,
+    Ref,
+    Step,
+    Table,
+    TensorLiteral,
+    Value,
+    With,
+)
+
+Change = Callable[[Value], Value]
+
+
+def map_value(value: Value, change: Change) -> Value:
+    """The value with each of its parts changed, and itself as it is; entries of an index are the change's to see to."""
+    if isinstance(value, Items):
+        return Items(tuple(map(change, value.items)))
+    if isinstance(value, Table):
+        return Table(tuple((key, change(item)) for key, item in value.items))
+    if isinstance(value, TensorLiteral):
+        options = tuple((key, change(option)) for key, option in value.options)
+        return replace(value, value=change(value.value), options=options)
+    if isinstance(value, Function):
+        result = None if value.result is None else change(value.result)
+        return replace(value, chain=map_nodes(value.chain, change), result=result)
+    return value
+
+
+def map_step(step: Step, change: Change) -> Step:
+    """The step with each of its arguments changed."""
+    call = None if step.call is None else _arguments(step.call, change)
+    return replace(step, arguments=_arguments(step.arguments, change), call=call)
+
+
+def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
+    """The chain with each argument of its steps and blocks changed."""
+    return map_steps(nodes, lambda step: map_step(step, change), change)
+
+
+def map_steps(
+    nodes: Iterable[Node], change: Callable[[Step], Step], condition: Change | None = None
+) -> tuple[Node, ...]:
+    """The chain with each step changed, in its blocks too; with ``condition`` also contexts, and conditions by it."""
+    made: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Step):
+            made.append(change(node))
+            continue
+        if isinstance(node, With):
+            node = replace(node, chain=map_steps(node.chain, change, condition))
+            made.append(replace(node, contexts=tuple(map(change, node.contexts))) if condition else node)
+            continue
+        do, otherwise = (map_steps(branch, change, condition) for branch in (node.do, node.otherwise))
+        node = replace(node, do=do, otherwise=otherwise)
+        made.append(replace(node, condition=condition(node.condition)) if condition else node)
+    return tuple(made)
+
+
+def change_value(value: Value, change: Change) -> Value:
+    """The value with ``change`` applied to its parts, theirs first, and then to itself."""
+    return change(map_value(value, lambda part: change_value(part, change)))
+
+
+def change_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
+    """The chain with every value changed, in blocks and functions too."""
+    return map_nodes(nodes, lambda value: change_value(value, change))
+
+
+def change_entry(entry: Any, change: Callable[[Ref | Arithmetic], Any]) -> Any:
+    """An entry of an index with ``change`` applied to the references and the arithmetic in it."""
+    if isinstance(entry, tuple | list):
+        return type(entry)(change_entry(part, change) for part in entry)
+    return change(entry) if isinstance(entry, Ref | Arithmetic) else entry
+
+
+def _arguments(arguments: Arguments, change: Change) -> Arguments:
+    keywords = tuple((key, change(value)) for key, value in arguments.keywords)
+    return replace(arguments, positional=tuple(map(change, arguments.positional)), keywords=keywords)
+
+
+def change_input(item: Input, change: Change) -> Input:
+    """The input with every value changed."""
+    return replace(
+        item,
+        shape=None if item.shape is None else tuple(change_value(size, change) for size in item.shape),
+        init_args=tuple(change_value(value, change) for value in item.init_args),
+        values=None if item.values is None else change_value(item.values, change),
+        python=None if item.python is None else change_value(item.python, change),
+        items=tuple(change_input(part, change) for part in item.items),
+        layout=change_nodes(item.layout, change),
+    )
+
+
+def all_steps(nodes: Iterable[Node]) -> Iterator[Step]:
+    """Every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
+    for node in nodes:
+        if isinstance(node, With):
+            yield from all_steps((*node.contexts, *node.chain))
+        elif isinstance(node, If):
+            yield from _steps_within(node.condition)
+            yield from all_steps((*node.do, *node.otherwise))
+        else:
+            yield node
+            for arguments in (node.arguments, node.call):
+                if arguments is not None:
+                    for value in (*arguments.positional, *(value for _, value in arguments.keywords)):
+                        yield from _steps_within(value)
+
+
+def _steps_within(value: Value | None) -> Iterator[Step]:
+    """The steps of the functions in a value."""
+    if isinstance(value, Function):
+        yield from all_steps(value.chain)
+        yield from _steps_within(value.result)
+    elif isinstance(value, Items | Table | TensorLiteral):
+        parts: list[Value] = []
+        map_value(value, lambda part: parts.append(part) or part)  # type: ignore[func-returns-value]
+        for part in parts:
+            yield from _steps_within(part)
+
+
+def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
+    """Every value of a chain and of its blocks and functions, parts before wholes; entries of indices too."""
+    found: list[Value] = []
+
+    def note(value: Value) -> Value:
+        found.append(value)
+        if isinstance(value, Index):
+            found.extend(_entries(value.entries))
+        return value
+
+    change_nodes(nodes, note)
+    return iter(found)
+
+
+def parts_of(value: Value) -> Iterator[Value]:
+    """A value and all its parts, as ``values_of``."""
+    step = Step("", Arguments((value,)), getattr(value, "span", None))  # type: ignore[arg-type]
+    return values_of((step,))
+
+
+def names_used(values: Iterable[Value]) -> set[str]:
+    """The names that references and arithmetic among ``values`` speak of; ``self.c`` for state."""
+    used: set[str] = set()
+    for value in values:
+        if isinstance(value, Ref):
+            used.add(f"self.{value.path[0]}" if value.name == "self" and value.path else value.name)
+        elif isinstance(value, Arithmetic):
+            tree = expressions.parse(value.text)
+            used |= expressions.names(tree) | {f"self.{name}" for name in expressions.attributes_of_self(tree)}
+    return used
+
+
+def names_made(nodes: Iterable[Node]) -> Iterator[str]:
+    """Every name that a chain, its blocks and its functions give."""
+    for node in nodes:
+        if isinstance(node, Step):
+            yield from (name for name in node.out if name != "_")
+        elif isinstance(node, With):
+            yield from names_made(node.chain)
+        elif isinstance(node, If):
+            yield from names_made((*node.do, *node.otherwise))
+    for value in values_of(nodes):
+        if isinstance(value, Function):
+            yield from (*value.args, *names_made(value.chain))
+
+
+def _entries(entries: Iterable[Any]) -> Iterator[Any]:
+    for entry in entries:
+        if isinstance(entry, tuple | list):
+            yield from _entries(entry)
+        elif isinstance(entry, Ref | Arithmetic):
+            yield entry

@@ -1,0 +1,352 @@
+"""Checks a tree against the published JSON Schemas and says what is wrong in words, at the place.
+
+The schemas are draft-07 and the same that editors read. Keywords of our own start with ``x-``: ``x-expected`` is what a value
+should be, in words; ``x-namespaces`` are operators' first parts; ``x-refused`` says why a key is not taken; ``x-finite`` refuses NaN and infinity;
+``x-devices`` are the types of device that torch names itself: others are taken only where a module from the command line may add them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.cases.limits import Limits
+from runner.cases.yaml.tree import Mapping, Node, Sequence, find
+from runner.cases.yaml.wording import count, expected, flow, found, shown, such_as
+from runner.diagnostics import Diagnostic, Span, nearest, source_line
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+NAMES = ("spec", "suite", "definitions")
+"""Schemas of the YAML format; ``events``, of a run's log, stands by itself."""
+_ERRORS_EACH = 5
+"""Errors of jsonschema that are explained for each diagnostic: some fall together. A file may hold 100,000."""
+_UNKNOWN = 500
+"""Unknown keys of one mapping that are reported."""
+_SHARED = "definitions.schema.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Violations:
+    """What a schema refuses: the diagnostics, and the numbers of the refused cases.
+
+    ``refused`` holds None where something outside of the cases is refused, or where not all was looked at: then no part of the
+    file may be used.
+    """
+
+    diagnostics: tuple[Diagnostic, ...]
+    refused: frozenset[int | None]
+
+
+def validate(
+    node: Node,
+    kind: str,
+    text_lines: list[str] | None = None,
+    limits: Limits | None = None,
+    any_device: bool = False,
+) -> Violations:
+    """What is wrong with ``node`` as a whole ``"spec"`` or ``"suite"`` file, sorted by place.
+
+    ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes devices that torch
+    does not name. Raises ValueError for another ``kind``.
+    """
+    if kind not in ("spec", "suite"):
+        raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
+    limit = (limits or Limits()).diagnostics
+    kept: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
+    refused: set[int | None] = set()
+    for number, error in enumerate(_validator(kind, any_device).iter_errors(node.plain())):
+        if number == _ERRORS_EACH * limit:
+            refused.add(None)  # what comes behind has not been looked at
+            break
+        # By path, never by place: an alias has the place of its anchor, in another case or outside of all.
+        path = [*error.absolute_path]
+        refused.add(path[1] if len(path) > 1 and path[0] == "cases" else None)
+        for span, group, message, hint in _explain(error, node):
+            place = (span.file, span.line, span.column, group)
+            rank = 0 if error.validator == "type" else 1  # of what is wrong with one value, its type comes first
+            if place not in kept or rank < kept[place][0]:
+                kept[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
+    diagnostics = [diagnostic for _, diagnostic in kept.values()]
+    diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
+    return Violations(tuple(diagnostics), frozenset(refused))
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """One of the ``NAMES`` or ``events``, complete in itself: what it shares with the others is put in. Raises ValueError for another name."""
+    schema = _read(name)
+    if name in ("definitions", "events"):
+        return schema
+    whole = json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#'))
+    return {**whole, "definitions": _read("definitions")["definitions"]}
+
+
+def schema_text(name: str) -> str:
+    """``load_schema`` as JSON for people and editors. Raises ValueError for an unknown name."""
+    return json.dumps(load_schema(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema_path(name: str) -> Path:
+    """The file of a schema: in the installed package, or beside it in a checkout. Raises ValueError for an unknown name."""
+    if name not in (*NAMES, "events"):
+        raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}, events")
+    package = Path(__file__).resolve().parents[2]
+    installed = package / "_schema" / f"{name}.schema.json"
+    return installed if installed.is_file() else package.parent / "schema" / installed.name
+
+
+def _read(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(schema_path(name).read_text(encoding="utf-8"))
+    return schema
+
+
+# --- the validator ---------------------------------------------------------------------------
+
+
+@cache
+def _validator(kind: str, any_device: bool) -> Any:
+    from jsonschema import Draft7Validator, validators  # costs 0.1 s, which `runner --version` need not pay
+    from jsonschema.exceptions import ValidationError as Invalid
+
+    def finite(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        if wanted and isinstance(value, float) and not math.isfinite(value):
+            yield Invalid("is not finite")
+
+    def unique(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        # jsonschema compares every pair of a mixed list, which 100,000 values would make last for hours.
+        if wanted and isinstance(value, list) and len({repr(item) for item in value}) < len(value):
+            yield Invalid("has repeated items")
+
+    def devices(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        if isinstance(value, str) and not any_device and value.partition(":")[0] not in wanted:
+            yield Invalid("is no device of torch")
+
+    # Draft 7 takes 2.0 for an integer; Python, which runs what is written here, does not.
+    types = Draft7Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool)
+    )
+    extend: Any = validators.extend
+    checker = extend(
+        Draft7Validator, {"x-finite": finite, "x-devices": devices, "uniqueItems": unique}, type_checker=types
+    )
+    schema = load_schema(kind)
+    return checker(_resolved(schema, schema["definitions"], {}))
+
+
+def _resolved(schema: Any, definitions: dict[str, Any], done: dict[str, Any]) -> Any:
+    """``schema`` with each reference replaced by its target, in a graph that may be cyclic: looking them up is what takes time.
+
+    ``$`` becomes ``\\Z``, as it means in an editor: Python's also matches before a last line break.
+    """
+    if isinstance(schema, list):
+        return [_resolved(part, definitions, done) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        name = reference.rpartition("/")[2]
+        if name not in done:
+            done[name] = target = {}
+            target.update(_resolved(definitions[name], definitions, done))
+        return done[name]
+    result = {}
+    for key, value in schema.items():
+        if key in ("definitions", "defaultSnippets"):
+            continue
+        if key == "examples":
+            result[key] = value
+        elif key == "pattern":
+            result[key] = _python_pattern(value)
+        elif key in ("properties", "patternProperties"):
+            result[key] = {_python_pattern(name): _resolved(v, definitions, done) for name, v in value.items()}
+        else:
+            result[key] = _resolved(value, definitions, done)
+    return result
+
+
+def _python_pattern(pattern: str) -> str:
+    return pattern[:-1] + r"\Z" if pattern.endswith("$") and not pattern.endswith(r"\$") else pattern
+
+
+# --- errors to words -------------------------------------------------------------------------
+
+_Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each place and kind), message, hint
+
+
+def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
+    node = find(root, error.absolute_path)
+    instance: Any = error.instance
+    wanted: Any = error.validator_value
+    rule = str(error.validator)
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    steps = list(error.absolute_schema_path)
+    if "propertyNames" in steps[-2:] and isinstance(node, Mapping):
+        key = node.key(str(instance))
+        yield (key or node).span, "key", f"the key {shown(instance)} does not fit: expected {expected(schema)}", ""
+    elif rule == "additionalProperties" and isinstance(node, Mapping):
+        yield from _unknown_keys(node, schema)
+    elif rule == "required":
+        yield from _missing(node, schema, wanted)
+    elif rule == "dependencies" and isinstance(node, Mapping):
+        for name, needed in wanted.items():
+            for other in needed:
+                if name in instance and other not in instance:
+                    yield node.key(name).span, "key", f"{name}: needs {other}: beside it", ""  # type: ignore[union-attr]
+    elif rule in ("anyOf", "oneOf"):
+        yield from _alternatives(error, node, root)
+    elif rule == "uniqueItems" and isinstance(node, Sequence):
+        repeat = _repeated(node)
+        yield repeat.span, "value", f"{shown(repeat.plain())} is listed twice", ""
+    elif rule == "maxProperties" and isinstance(node, Mapping):
+        extra = node.entries[wanted][0]
+        yield (
+            extra.span,
+            "key",
+            f"expected {count(wanted, 'key', 'keys')}, found {', '.join(node.keys())}",
+            such_as(schema),
+        )
+    elif rule == "pattern" and "x-namespaces" in schema:
+        yield node.span, "value", f"{shown(instance)} is no operator", _operator_hint(str(instance), schema)
+    else:
+        message, hint = _about_value(rule, wanted, instance, schema)
+        yield node.span, "value", message, hint
+
+
+def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> tuple[str, str]:
+    """Message and hint for a value that is wrong by itself."""
+    match rule:
+        case "type" | "pattern":
+            hint = "" if "x-expected" in schema else such_as(schema)
+            if value in ("yes", "no", "on", "off", "y", "n") and "boolean" in schema.get("type", ""):
+                hint = f"in YAML 1.2 {value} is text: write true or false"
+            return f"expected {expected(schema)}, found {found(value)}", hint
+        case "enum":
+            return _not_listed(value, [str(word) for word in wanted if word is not None], schema)
+        case "minimum" | "exclusiveMinimum":
+            wish = f"{wanted} or more" if rule == "minimum" else f"more than {wanted}"
+            return f"{shown(value)} is too small: expected {schema.get('x-expected', wish)}", ""
+        case "maximum":
+            return f"{shown(value)} is too large: expected {wanted} or less", ""
+        case "x-devices":
+            close = nearest(str(value).partition(":")[0], wanted) or f"torch has {', '.join(wanted)}"
+            return f"torch has no device {shown(value)}", f"{close} (--import brings others)"
+        case "x-finite":
+            return f"{shown(value)} has no place here: expected a finite number", ""
+        case "minItems" | "maxItems":
+            exact = schema.get("minItems") == schema.get("maxItems")
+            bound = "exactly" if exact else "at least" if rule == "minItems" else "at most"
+            return f"expected {bound} {count(wanted, 'entry', 'entries')}, found {len(value) or 'none'}", such_as(
+                schema
+            )
+        case "minProperties":
+            return "this mapping is empty", such_as(schema)
+        case "minLength":
+            return "this text is empty", such_as(schema)
+    return f"does not fit: {rule} {wanted!r}", such_as(schema)
+
+
+def _not_listed(value: Any, words: list[str], schema: dict[str, Any]) -> tuple[str, str]:
+    close = nearest(value, words) if isinstance(value, str) else ""
+    if len(words) <= 12:
+        return f"{shown(value)} is not one of {', '.join(words)}", close
+    if "x-expected" in schema:
+        return f"expected {expected(schema)}, found {found(value)}", close
+    return f"{shown(value)} is not known here", close or f"there are {', '.join(words)}"
+
+
+def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
+    known = list(schema.get("properties", {}))
+    patterns = list(schema.get("patternProperties", {}))
+    present = set(node.keys())
+    unknown = (key for key, _ in node.entries if not _fits(str(key.value), known, patterns))
+    for key in islice(unknown, _UNKNOWN):
+        name = str(key.value)
+        quoted = shown(name)
+        refused = schema.get("x-refused", {}).get(name)
+        if refused:
+            yield key.span, "key", f"the key {quoted} is not taken here: {refused}", ""
+        elif "x-namespaces" in schema:
+            what = f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator"
+            yield key.span, "key", what, nearest(name, known) or _operator_hint(name, schema)
+        else:
+            hint = (
+                nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}"
+            )
+            yield key.span, "key", f"unknown key {quoted}", hint
+
+
+def _fits(name: str, known: list[str], patterns: list[str]) -> bool:
+    return name in known or any(re.search(pattern, name) for pattern in patterns)
+
+
+def _listed(keys: list[str]) -> list[str]:
+    """The keys without those that are dtypes, which are too many to list."""
+    return [key for key in keys if not re.match(r"(torch\.)?(b?float|complex|u?int|bool)\d*", key)]
+
+
+def _missing(node: Node, schema: dict[str, Any], wanted: Iterable[str]) -> Iterator[_Finding]:
+    have = set(node.keys()) if isinstance(node, Mapping) else set()
+    missing = [key for key in wanted if key not in have and not _misspelt([key], have, schema)]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        properties = schema["properties"]
+        hints = [f"{key}: {flow(properties[key]['examples'][0])}" for key in missing if properties[key].get("examples")]
+        names = " and ".join(repr(key) for key in missing)
+        yield node.span, "required", f"{names} {verb} missing", f"such as {', '.join(hints)}" if hints else ""
+
+
+def _misspelt(wanted: list[str], have: Any, schema: dict[str, Any]) -> bool:
+    """Whether a key is there that looks like one of ``wanted``: it is reported as unknown, and once is enough."""
+    known = schema.get("properties", {})
+    unknown = islice((key for key in have if key not in known), 20)
+    return any(nearest(key, wanted) for key in unknown)
+
+
+def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_Finding]:
+    branches: Any = error.validator_value
+    if all(set(branch) == {"required"} for branch in branches):
+        names = " or ".join(f"{key}:" for branch in branches for key in branch["required"])
+        schema = error.schema if isinstance(error.schema, dict) else {}
+        if not _misspelt([key for branch in branches for key in branch["required"]], error.instance, schema):
+            yield node.span, "required", f"{names} is missing", ""
+        return
+    from jsonschema.exceptions import best_match
+
+    best = best_match(error.context or ())
+    if best is not None:
+        yield from _explain(best, root)
+
+
+def _operator_hint(name: str, schema: dict[str, Any]) -> str:
+    head, _, rest = name.partition(".")
+    namespaces = schema["x-namespaces"]
+    same = [space for space in namespaces if space.lower() == head.lower()]
+    close = same or get_close_matches(head, namespaces, 1)
+    if rest and close and close[0] != head:
+        return f"did you mean '{close[0]}.{rest}'?"
+    return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
+
+
+def _repeated(node: Sequence) -> Node:
+    seen: set[str] = set()
+    for item in node.items:
+        value = repr(item.plain())
+        if value in seen:
+            return item
+        seen.add(value)
+    return node
+
+
+def _line(span: Span, lines: list[str] | None) -> str:
+    if lines is None:
+        return source_line(span.file, span.line)
+    return lines[span.line - 1] if span.line <= len(lines) else ""

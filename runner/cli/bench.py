@@ -1,0 +1,96 @@
+"""``runner bench``: times variants one after the other, prints a table, and writes JSON and a plot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from runner import __version__, console, exit_codes, interrupts, outputs
+from runner.benchmark.measure import ENVIRON, Measurer, Options, default_threads
+from runner.benchmark.model import BUSY, Report, Row
+from runner.cases.limits import Limits
+from runner.cases.model import Variant
+from runner.diagnose.harness import Progress
+from runner.engine import scratch
+from runner.engine.local import LocalEngine
+from runner.exit_codes import UsageError
+from runner.report.benchmark import page, picture, render
+from runner.session.environments import checked_environments, worker_paths
+from runner.session.plan import plan
+
+PLOTS = {".svg": picture, ".html": page}
+
+
+def run(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
+    """Time them. The exit code says whether that was done, never what came of it.
+
+    Returns:
+        OK if any variant was timed, NOTHING if none could be, INTERNAL if the harness failed for one, INTERRUPTED.
+
+    Raises:
+        UsageError: no such Python, or a file that cannot be written.
+    """
+    if arguments.plot and Path(arguments.plot).suffix not in PLOTS:
+        raise UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
+    environments = checked_environments(arguments, variants)
+    everything = plan(variants, environments)
+    threads = {one.key: default_threads(one) for one in environments}
+    started, load = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S"), _load()
+    if load > BUSY:
+        console.message(f"runner: others work on this machine: load {load:.2f} a processor")
+    options = Options(
+        repeat=arguments.repeat, seed=arguments.seed, imports=arguments.imports, paths=worker_paths(arguments),
+        limits=Limits.from_environment().with_overrides(arguments.limit),
+    )  # fmt: skip
+    rows: list[Row] = []
+    interrupted = False
+    progress = Progress()
+    warm = {one.key: "import" for one in environments}  # a server that has compiled would spare its children a part
+    engine = LocalEngine({one.key: one.python for one in environments}, 1, warm=warm, environ=ENVIRON)
+    folder = scratch.make()
+    at = ""
+    measurer = Measurer(engine, options, threads, folder, lambda: progress.say(f"{at}: {measurer.doing}"))
+    try:
+        for planned in everything:
+            at = f"{planned.number}/{len(everything)} {planned.variant.id}"
+            rows.append(measurer.row(planned))
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        with interrupts.held():
+            engine.close()
+            scratch.remove(folder)  # now that nobody writes there
+            progress.end()
+            interrupted = interrupts.noted() or interrupted
+    report = Report(
+        __version__, started, arguments.repeat, load, tuple(rows), interrupted, tuple(measurer.copies.values())
+    )
+    _tell(arguments, report)
+    if interrupted:
+        console.message(f"runner: interrupted: {len(everything) - len(rows)} of {len(everything)} were not timed")
+        return exit_codes.INTERRUPTED
+    if any(row.status == "broken" for row in rows):
+        return exit_codes.INTERNAL
+    return exit_codes.OK if report.timed else exit_codes.NOTHING
+
+
+def _tell(arguments: argparse.Namespace, report: Report) -> None:
+    """Raises UsageError for a file that cannot be written, after the table is out."""
+    text = json.dumps(report.to_dict(), indent=2) + "\n"
+    if arguments.json == "-":
+        console.output(text, end="")
+    else:
+        console.output(render(report))
+    if arguments.json not in (None, "-"):
+        outputs.write("--json", arguments.json, text)
+    if arguments.plot:
+        outputs.write("--plot", arguments.plot, PLOTS[Path(arguments.plot).suffix](report))
+
+
+def _load() -> float:
+    """The load of the last minute per processor that we may use."""
+    return round(os.getloadavg()[0] / len(os.sched_getaffinity(0)), 3)

@@ -1,0 +1,59 @@
+"""``validate --build``: every model and its inputs made, by a worker, and torch's refusals at the line that holds them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+
+from runner.builder.source import Source, build
+from runner.cases.model import Variant
+from runner.diagnostics import Diagnostic, Span, source_line
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Outcome
+from runner.session.collect import Loaded
+from runner.session.environments import checked_environments
+from runner.session.plan import Planned, job, skip_reason
+from runner.verdict.outcomes import describe
+
+
+def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
+    """A diagnostic for each case that torch refuses. One variant a dtype, device and set of params is enough."""
+    environments = checked_environments(arguments, loaded.variants)
+    chosen: dict[str, Planned] = {}
+    for variant in loaded.variants:
+        for environment in environments:
+            planned = Planned(variant, environment)
+            if not skip_reason(planned):
+                chosen.setdefault(f"{variant.label} {environment.key}", planned)
+    found: dict[Diagnostic, None] = {}
+    pending: dict[str, tuple[Variant, Source]] = {}
+    with LocalEngine(
+        {e.key: e.python for e in environments}, arguments.jobs, warm={e.key: "none" for e in environments}
+    ) as engine:
+        for planned in chosen.values():
+            source = build(planned.variant)
+            made = dataclasses.replace(job(planned, source, imports=arguments.imports), task="build")
+            pending[made.key] = planned.variant, source
+            engine.submit(made)
+        while pending:
+            for outcome in engine.wait(1.0):
+                variant, source = pending.pop(outcome.job.key)
+                found.update((d, None) for d in _refusals(outcome, variant, source))
+    return list(found)
+
+
+def _refusals(outcome: Outcome, variant: Variant, source: Source) -> Sequence[Diagnostic]:
+    span, raises = variant.case.span, variant.case.expect.raises
+    if outcome.ended != "result":
+        return [_at(span, f"case {variant.case.name!r}: {describe(outcome)}")]
+    error = outcome.result.get("error")
+    if error is None or raises is not None:  # what it is to raise, a run compares
+        return []
+    place = source.place(error.get("line")) or span
+    first = str(error["message"]).strip().split("\n")[0]
+    return [_at(place, f"torch refuses this: {error['type']}: {first}", f"variant {variant.label.rpartition('::')[2]}")]
+
+
+def _at(span: Span, message: str, hint: str = "") -> Diagnostic:
+    return Diagnostic(span, message, hint, text=source_line(span.file, span.line))

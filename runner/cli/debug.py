@@ -1,0 +1,185 @@
+"""``runner debug``: a folder with everything that the compiler did in one run of a case, and a page that lists it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner import console, exit_codes
+from runner.cases.model import Variant
+from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_kernels, write_index
+from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.diagnose.repro import script
+from runner.engine.messages import Outcome
+from runner.record.store import output_folder
+from runner.session.plan import TIMEOUT
+from runner.text import clean, one_line, plural
+from runner.verdict import outcomes
+
+WITHOUT_CACHES = 120.0
+"""Seconds that a run may take beyond the case's own limit: every kernel is built anew, and every log is written."""
+
+_TLPARSE_LIMIT = 120.0
+_PHASES = 8  # shown on the terminal
+
+
+def run(arguments: argparse.Namespace, variant: Variant) -> int:
+    """Make the bundle (or, with ``--record``, a recording) and print what is in it.
+
+    Returns:
+        0 if the bundle was made, even if the case failed in it.
+
+    Raises:
+        UsageError: the folder is in use, the variant cannot run here, or the case is wrong.
+        InputError: the case is wrong.
+    """
+    if arguments.record:
+        from runner.cli.record import record
+
+        return int(record(arguments, variant))
+    refuse_launches(variant, "debug")
+    folder = output_folder(arguments.output, "debug")
+    progress = Progress()
+    said = f"compiling {variant.id} without caches"
+    with Lab.of(arguments, variant, slots=1) as lab:
+        asked = {"folder": str(folder), "function": arguments.function, "artifacts": list(ARTIFACTS)}
+        job = lab.job("debug", asked, timeout=(variant.case.timeout or TIMEOUT) + WITHOUT_CACHES)
+        job = dataclasses.replace(job, name="case")  # the worker writes FOLDER/case.py
+        outcome = lab.ask([job], lambda: progress.say(said))[0]
+        progress.end()
+        document = {
+            "id": variant.id,
+            "torch": lab.environment.build,
+            "backend": variant.backend.backend,
+            "function": arguments.function,
+            **_gather(folder, outcome, variant, lab.environment.python),
+        }
+    write_index(folder, document)
+    console.output(render(document, folder))
+    return exit_codes.OK
+
+
+def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> dict[str, Any]:
+    """Add what the worker did not write, and say what came of it. A process that died has left what it wrote before.
+
+    Raises:
+        UsageError: the case is wrong.
+    """
+    record: Mapping[str, Any] = {}
+    if outcome.ended == "result":
+        record = result_of(outcome)
+    failed = []
+    error = _error(outcome, record)
+    if error:
+        (folder / "error.txt").write_text(error + "\n", encoding="utf-8", errors="backslashreplace")
+    if outcome.output.strip():
+        (folder / "output.txt").write_text(clean(outcome.output), encoding="utf-8", errors="backslashreplace")
+    (folder / "repro.py").write_text(script(variant), encoding="utf-8")
+    if record:
+        _write_json(folder / "times.json", {"phases": record["times"], "compilations": record["compilations"]})
+        _write_json(folder / "counters.json", {"counters": record["counters"], "inductor": record["kernels"]})
+    else:
+        failed.append("times and counts: the process ended before it could say them")
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    drop_empty(folder)
+    made = take_kernels(folder)
+    failed += [line for line in (_tlparse(folder, python), _nothing_compiled(record, outcome)) if line]
+    return {
+        "error": error,
+        "frames": record.get("frames", []),
+        "graphs": record.get("graphs"),
+        "kernel_files": len(made),
+        "times": record.get("times", []),
+        "kernels": {name: value for name, value in record.get("kernels", {}).items() if value},
+        "failed": failed,
+        "missing_artifacts": record.get("missing", []),
+        "files": listed(folder),
+    }
+
+
+def _error(outcome: Outcome, record: Mapping[str, Any]) -> str | None:
+    """What ended the run, with its stack; None where nothing did."""
+    if not record:
+        stack = f"\n\n{outcome.stack.strip()}" if outcome.stack.strip() else ""
+        return clean(outcomes.describe(outcome) + stack)
+    raised = record["raised"]
+    if raised is None:
+        return None
+    return clean(f"{raised['type']}: {raised['message'].strip()}\n\n{raised['trace']}".strip())
+
+
+def _nothing_compiled(record: Mapping[str, Any], outcome: Outcome) -> str:
+    function = outcome.job.arguments["function"]
+    if not record or record["frames"]:
+        return ""
+    if function:
+        return f"--function {function}: no frame of that name was compiled; a case's own frame is called forward"
+    return "graphs: Dynamo compiled no frame at all"
+
+
+def _tlparse(folder: Path, python: str) -> str:
+    """Make tlparse's pages from the trace, where tlparse is installed; what is missing otherwise."""
+    logs = sorted((folder / "trace").glob("*.log"))
+    if not logs:
+        return "trace: torch wrote none"
+    program = find_tlparse(python)
+    if program is None:
+        return "tlparse's pages: tlparse is not installed (pip install tlparse)"
+    output = folder / "tlparse"
+    try:
+        done = subprocess.run(
+            [program, str(logs[-1]), "-o", str(output), "--overwrite", "--no-browser"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_TLPARSE_LIMIT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"tlparse's pages: {one_line(str(error))}"
+    if done.returncode or not (output / "index.html").is_file():
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return f"tlparse's pages: {one_line(said[-1])}"
+    return ""
+
+
+def find_tlparse(python: str) -> str | None:
+    """tlparse beside one of our Pythons (whose environment need not be active), or on the path."""
+    beside = os.pathsep.join(os.path.dirname(os.path.abspath(one)) for one in (sys.executable, python))
+    return shutil.which("tlparse", path=beside) or shutil.which("tlparse")
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def render(document: Mapping[str, Any], folder: Path) -> str:
+    """What the bundle holds, for the terminal."""
+    from tabulate import tabulate
+
+    lines = [f"{document['id']} under torch {document['torch']}"]
+    if document["error"]:
+        lines.append(f"raised: {one_line(document['error'].partition(chr(10))[0])}")
+    if document["graphs"] is not None:
+        lines.append(f"{plural(document['graphs'], 'graph')} compiled, {plural(document['kernel_files'], 'kernel')}")
+    counts = Counter(file["group"] for file in document["files"])
+    examples = {file["group"]: file["path"] for file in reversed(document["files"])}
+    rows = [[group, counts[group], examples[group]] for group in GROUPS if counts[group]]
+    lines += ["", tabulate(rows, headers=["files", "", "such as"], tablefmt="simple", disable_numparse=True)]
+    if document["times"]:
+        times = [[row["phase"], row["count"], f"{row['seconds']:.3f}"] for row in document["times"][:_PHASES]]
+        align = ("left", "right", "right")
+        headers = ["phase", "times", "seconds"]
+        lines += ["", tabulate(times, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)]
+    if document["failed"]:
+        lines += ["", *(f"missing: {line}" for line in document["failed"])]
+    return clean("\n".join([*lines, "", str(folder / "index.html")]))

@@ -1,0 +1,241 @@
+"""``runner explain``: what torch.compile made of a case over its calls, as tables or as one JSON object.
+
+The object's keys (``null`` where torch does not say; ``at`` is ``file:line:column`` in the YAML, ``code`` the statement):
+
+``id``, ``torch``, ``backend``
+    what was explained.
+``calls``
+    ``call`` (from 0), ``graphs_run`` (numbers of graphs), ``compiled`` and ``recompiled`` (compile ids: ``1/0`` is frame
+    1, first compilation), ``graph_breaks`` (how many), ``eager`` (frames past the recompile limit that ran uncompiled).
+``compilations``
+    ``compile_id``, ``call``, ``frame``, ``at``, ``seconds``, ``guards``, ``operators``, ``restarts``, ``failed`` (why
+    Dynamo gave the frame up).
+``graphs``
+    ``graph`` (number), ``call``, ``compile_id``, ``frame``, ``operators`` (name to count), ``compiled``, ``runs`` (calls).
+``graph_breaks``
+    ``call``, ``compile_id``, ``reason``, ``at``, ``code``.
+``recompiles``
+    ``call``, ``compile_id``, ``reasons`` (for each older compilation the guard that failed), ``compiled`` (false past the
+    limit).
+``limits``
+    ``call``, ``frame``, ``at``, ``limit`` (the flag), ``value``, ``reason``: a frame was compiled too often.
+``guards``
+    compile id to a list of expressions.
+``first_call``
+    what ``torch._dynamo.explain`` says of the first call alone: ``graphs``, ``graph_breaks``, ``operators``, ``guards``.
+``counters``
+    ``torch._dynamo.utils.counters``.
+``raised``
+    ``type``, ``message``, ``at``, ``code``, ...: what ended the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runner import console, exit_codes
+from runner.builder.source import Source
+from runner.cases.model import Variant
+from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.text import clean, duration, one_line, plural
+
+_WIDTH = 100  # characters of a reason in a table; the JSON has all of it
+_GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
+
+
+def run(arguments: argparse.Namespace, variant: Variant) -> int:
+    """Explain a variant on standard output.
+
+    Raises:
+        UsageError: the variant cannot run here, or its process died.
+        InputError: the case is wrong.
+    """
+    refuse_launches(variant, "explain")
+    progress = Progress()
+    with Lab.of(arguments, variant, slots=1) as lab:
+        asked = f"compiling {variant.id}"
+        record = result_of(lab.ask([lab.job("explain")], lambda: progress.say(asked))[0])
+        progress.end()
+        about = {"id": variant.id, "torch": lab.environment.build, "backend": variant.backend.backend}
+        document = {**about, **placed(record, lab.source)}
+    console.output(json.dumps(document, indent=2) if arguments.json else render(document))
+    return exit_codes.OK
+
+
+def placed(record: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The worker's record with ``at`` and ``code`` for every ``line``."""
+    text = source.text.split("\n")
+
+    def place(value: Any) -> Any:
+        if isinstance(value, list):
+            return [place(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        found = {key: place(item) for key, item in value.items() if key != "line"}
+        if "line" in value:
+            line = value["line"]
+            span = source.place(line)
+            known = isinstance(line, int) and 0 < line <= len(text)
+            found |= {"at": str(span) if span else None, "code": text[line - 1].strip() if known else None}
+        return found
+
+    return {key: place(value) for key, value in record.items()}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The document as text: a summary, then a table for each part that is not empty."""
+    parts = [_summary(document), _not_compiled(document), _raised(document), _calls(document), _graphs(document)]
+    parts += [_breaks(document), _recompiles(document), _first_call(document), _guards(document)]
+    return clean("\n\n".join(part for part in parts if part))
+
+
+def _summary(document: Mapping[str, Any]) -> str:
+    counts = [
+        plural(len(document["graphs"]), "graph"),
+        plural(len(document["graph_breaks"]), "graph break"),
+        plural(sum(one["compiled"] for one in document["recompiles"]), "recompile"),
+    ]
+    seconds = sum(one["seconds"] or 0 for one in document["compilations"])
+    return (
+        f"{document['id']} under torch {document['torch']}\n"
+        f"{', '.join(counts)} in {plural(len(document['calls']), 'call')}; compiled for {duration(seconds)}"
+    )
+
+
+def _not_compiled(document: Mapping[str, Any]) -> str:
+    """Frames that ran eagerly without an error, which is easily overlooked."""
+    lines = []
+    for hit in document["limits"]:
+        calls = [str(one["call"]) for one in document["calls"] if hit["frame"] in one["eager"]]
+        which = f"call{'s' if len(calls) > 1 else ''} {', '.join(calls)}" if calls else f"call {hit['call']}"
+        lines += [
+            f"NOT COMPILED: {hit['frame']} ran eagerly in {which}, past {hit['limit']} = {hit['value']}",
+            f"  last reason: {one_line(hit['reason'])}",
+        ]
+    for one in document["compilations"] if document["raised"] is None else ():
+        if one["failed"]:
+            lines += [
+                f"NOT COMPILED: {one['frame']} was given up in call {one['call']} and ran eagerly",
+                f"  reason: {telling(one['failed'])}",
+            ]
+    return "\n".join(lines)
+
+
+def _raised(document: Mapping[str, Any]) -> str:
+    error = document["raised"]
+    if error is None:
+        return ""
+    at = f"\n  at {error['at']}: {error['code']}" if error.get("at") else ""
+    return f"RAISED in call {len(document['calls']) - 1}: {error['type']}: {one_line(error['message'])}{at}"
+
+
+def _calls(document: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            one["call"],
+            _list(one["graphs_run"]),
+            _list(one["compiled"]),
+            _list(one["recompiled"]),
+            one["graph_breaks"],
+            _list(one["eager"]),
+        ]
+        for one in document["calls"]
+    ]
+    return _table(rows, ["call", "graphs run", "compiled", "recompiled", "breaks", "ran eagerly"])
+
+
+def _graphs(document: Mapping[str, Any]) -> str:
+    rows = []
+    for graph in document["graphs"]:
+        names = [name if count == 1 else f"{name} x{count}" for name, count in graph["operators"].items()]
+        lost = "" if graph["compiled"] else " (not compiled: the backend raised)"
+        operators = _wrapped(names, lost)
+        rows.append([graph["graph"], graph["compile_id"], graph["call"], graph["frame"], operators])
+    return _table(rows, ["graph", "compile", "call", "frame", "operators"])
+
+
+def _breaks(document: Mapping[str, Any]) -> str:
+    rows = [
+        [one["call"], one["compile_id"], one["at"] or "-", one_line(one["code"] or "-", 60), telling(one["reason"])]
+        for one in document["graph_breaks"]
+    ]
+    return _table(rows, ["call", "compile", "graph break at", "statement", "reason"])
+
+
+def _recompiles(document: Mapping[str, Any]) -> str:
+    rows = [
+        [one["call"], one["compile_id"], "\n".join(one_line(reason, _WIDTH) for reason in one["reasons"][:3]) or "-"]
+        for one in document["recompiles"]
+    ]
+    return _table(rows, ["call", "recompile", "reason (against each older compilation)"])
+
+
+def _guards(document: Mapping[str, Any]) -> str:
+    """Guards by compilation; of a frame that was compiled again those that differ from the compilation before."""
+    parts = []
+    before: dict[str, list[str]] = {}
+    for compile_id, guards in document["guards"].items():
+        frame = compile_id.partition("/")[0]
+        told = guards
+        title = f"{plural(len(guards), 'guard')} of {compile_id or '-'}"
+        if frame in before:
+            told = [guard for guard in guards if guard not in before[frame]]
+            title += ", those of the compilation before but for" if told else ", those of the compilation before"
+        before[frame] = guards
+        parts.append("\n".join([title, *(f"  {one_line(guard, _GUARD_WIDTH)}" for guard in told)]))
+    return "\n".join(parts)
+
+
+def _first_call(document: Mapping[str, Any]) -> str:
+    told = document["first_call"]
+    title = "torch._dynamo.explain, of the first call alone"
+    if told["raised"]:
+        return f"{title}: {told['raised']['type']}: {one_line(told['raised']['message'])}"
+    lines = [
+        f"{title}: {plural(told['graphs'], 'graph')}, {plural(len(told['graph_breaks']), 'graph break')}, "
+        f"{plural(told['operators'], 'operator')}, {plural(told['guards'], 'guard')}"
+    ]
+    seen = {(one["at"], one["reason"]) for one in document["graph_breaks"]}
+    lines += [
+        f"  break at {one['at'] or '-'}: {one['code'] or '-'}: {telling(one['reason'])}"
+        for one in told["graph_breaks"]
+        if (one["at"], one["reason"]) not in seen and document["raised"]
+    ]
+    return "\n".join(lines)
+
+
+def telling(reason: str) -> str:
+    """One line of torch's reason for a break: what it is, and its explanation where there is one.
+
+    Since 2.8 a reason begins with what was being traced (``... trace CALL: a function call, e.g. f(x, y):``).
+    """
+    lines = [line.strip() for line in reason.strip().splitlines() if line.strip()] or [""]
+    if lines[0].endswith(":") and len(lines) > 1:
+        lines = lines[1:]
+    explained = [line.removeprefix("Explanation: ") for line in lines[1:] if line.startswith("Explanation: ")]
+    return one_line(": ".join([lines[0], *explained[:1]]), _WIDTH)
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items)) or "-"
+
+
+def _wrapped(names: Sequence[str], end: str, width: int = 80) -> str:
+    """Names, comma separated, in lines of at most ``width`` characters."""
+    lines = [""]
+    for number, name in enumerate(names):
+        text = name + ("," if number + 1 < len(names) else end)
+        if lines[-1] and len(lines[-1]) + len(text) >= width:
+            lines.append(text)
+        else:
+            lines[-1] = f"{lines[-1]} {text}".lstrip()
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Sequence[object]], headers: Sequence[str]) -> str:
+    from tabulate import tabulate
+
+    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True) if rows else ""

@@ -1,0 +1,208 @@
+"""``runner issue``: a report in the form of upstream's template for bugs of torch.compile, or what keeps it from being one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from runner import console, exit_codes, outputs
+from runner.cases.limits import Limits
+from runner.cases.model import Variant
+from runner.cases.serialize import text as yaml_of
+from runner.cases.versions import release_of
+from runner.diagnose import similar
+from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.diagnose.rules import Check, Facts, ScriptRun, Tried
+from runner.engine import interpreters, scratch
+from runner.exit_codes import UsageError
+from runner.record.events import VariantFinished
+from runner.report.heatmap import take
+from runner.report.issue import Material, script_of, write
+from runner.session.environments import find_environments
+from runner.session.plan import TIMEOUT, Environment
+from runner.text import one_line
+from runner.verdict.policy import explains
+
+FRESH = 2
+"""Runs in fresh processes that must fail alike."""
+
+START = 120.0
+"""Seconds that a script may take besides the case's own limit: importing torch, building Inductor's first kernel."""
+
+
+def run(arguments: argparse.Namespace, variant: Variant) -> int:
+    """The command. Prints the report (or writes it), or says which rules are not met.
+
+    Raises:
+        UsageError, InputError: the variant cannot run, a ``--similar`` path cannot be read.
+    """
+    refuse_launches(variant, "issue")
+    progress = Progress()
+    known = _known(arguments, variant)
+    matches: list[similar.Match] = []
+    environments = sorted(find_environments(arguments.python), key=lambda e: release_of(e.torch), reverse=True)
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as labs:
+        stack.callback(progress.end)
+        folder = stack.enter_context(scratch.folder())
+        lab = labs.enter_context(_lab(arguments, environments[0], variant))
+        progress.say(f"running it with torch {lab.environment.torch}")
+        event = lab.verdict()
+        if known is not None:
+            matches = similar.search(similar.mark_of(variant, event.findings), known)
+            progress.end()
+            say = console.output if arguments.output else console.message  # never into the report
+            say(similar.table(matches))
+        if event.verdict not in ("FAIL", "ERROR"):
+            return _refuse([_passes(event)], progress)
+        _say_known(lab, event)
+        small, yaml, steps = _reduce(arguments, lab, folder, progress)
+        if small is not variant:
+            labs.close()
+            lab = labs.enter_context(_lab(arguments, environments[0], small))
+        material = _gather(arguments, lab, environments, yaml, progress)
+    material = replace(material, facts=replace(material.facts, origin=variant), matches=tuple(matches), steps=steps)
+    text, checks = write(material)
+    if not all(one.met for one in checks):
+        return _refuse(checks, progress)
+    if arguments.output:
+        outputs.write("--output", arguments.output, text)
+        console.message(f"wrote {arguments.output}; upstream likes a trace beside it: `runner debug` makes one")
+    else:
+        console.output(text, end="")
+    return exit_codes.OK
+
+
+def _lab(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> Lab:
+    """The lab of a variant under one Python; on accelerators with one process at a time."""
+    own = argparse.Namespace(**{**vars(arguments), "python": [environment.python]})
+    return Lab.of(own, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
+
+
+def _passes(event: VariantFinished) -> Check:
+    """Why a variant that does not fail is not reported."""
+    why = f"the verdict with torch {event.torch} is {event.verdict}" + (f": {event.reason}" if event.reason else "")
+    advice = "first make a case that says something about the compiler: see `runner run`"
+    if event.verdict == "PASS":
+        advice = "there is nothing to report; another device, dtype or backend may fail"
+    return Check("fails with the newest torch tried", False, why, advice)
+
+
+def _refuse(checks: Sequence[Check], progress: Progress) -> int:
+    """Print what is not met, why, and what to do."""
+    progress.end()
+    unmet = [one for one in checks if not one.met]
+    console.message(f"no report: {len(unmet)} of {len(checks)} rules for reports not met")
+    for one in unmet:
+        console.message(f"  not met: {one.rule}\n    why:   {one_line(one.fact, 500)}\n    to do: {one.advice}")
+    return exit_codes.FAILED
+
+
+def _say_known(lab: Lab, event: VariantFinished) -> None:
+    """Say where the ledger says that this has been reported."""
+    for entry in lab.variant.case.known:
+        if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in event.findings):
+            console.message(f"runner: the ledger says that this is reported: {entry.issue}")
+
+
+def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entry] | None:
+    """The known failures to look among; None where nobody asked.
+
+    Raises:
+        UsageError: a path cannot be read.
+    """
+    if arguments.similar is None:
+        return None
+    paths = arguments.similar or [str(Path(variant.case.file).parent)]
+    return [*similar.entries(paths, Limits.from_environment().with_overrides(arguments.limit))]
+
+
+# --- gathering --------------------------------------------------------------------------------
+
+
+def _reduce(arguments: argparse.Namespace, lab: Lab, folder: Path, progress: Progress) -> tuple[Variant, str, str]:
+    """The smallest variant that fails alike, its YAML, and a sentence about the way there."""
+    if not arguments.reduce:
+        return lab.variant, yaml_of(lab.variant), ""
+    from runner.reduce.reducer import reduce_variant
+
+    found = reduce_variant(lab, budget=arguments.budget, tick=progress.say, folder=folder)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    more = "" if found.complete else "; there was no time to take away more"
+    return found.variant, found.text, f"Reduced by a machine ({len(found.steps)} changes{more})." if found.steps else ""
+
+
+def _gather(
+    arguments: argparse.Namespace, lab: Lab, environments: Sequence[Environment], yaml: str, progress: Progress
+) -> Material:
+    """Everything that needs torch."""
+    from runner.cli.diagnose import diagnose
+
+    progress.say("looking for what is to blame")
+    diagnosis = diagnose(lab, bisect=True, tick=lambda: progress.say("looking for what is to blame"))
+    progress.say("running it in fresh processes, and asking torch about this machine")
+    *fresh, described = lab.ask([*(lab.job(isolation="fresh") for _ in range(FRESH)), lab.job("environment")])
+    answers = [lab.read(outcome) for outcome in fresh]
+    environment = str(result_of(described)["text"])
+    progress.say("measuring its inputs")
+    inputs = take(lab).get("inputs", ())
+    progress.say("running the script alone")
+    ran = run_script(script_of(lab.variant), lab)
+    facts = Facts(
+        variant=lab.variant,
+        diagnosis=diagnosis,
+        source=lab.source.text,
+        fresh=tuple(answer.findings if answer.sound else None for answer in answers),
+        script=ran,
+        inputs=tuple(inputs),
+        tried=_tried(arguments, lab, diagnosis, environments, progress),
+    )
+    return Material(facts, yaml, environment)
+
+
+def _tried(
+    arguments: argparse.Namespace,
+    lab: Lab,
+    diagnosis: Diagnosis,
+    environments: Sequence[Environment],
+    progress: Progress,
+) -> tuple[Tried, ...]:
+    """The verdict under every Python given, the newest first."""
+    tried = [Tried(environments[0].torch, diagnosis.verdict, diagnosis.reason)]
+    for environment in environments[1:]:
+        progress.say(f"running it with torch {environment.torch}")
+        try:
+            with _lab(arguments, environment, lab.variant) as other:
+                event = other.verdict()
+            tried.append(Tried(environment.torch, event.verdict, event.reason))
+        except UsageError as error:
+            tried.append(Tried(environment.torch, "SKIP", str(error)))
+    return tuple(tried)
+
+
+def run_script(text: str, lab: Lab) -> ScriptRun:
+    """Run a script in a folder of its own, under the lab's Python, as a maintainer would."""
+    limit = (lab.variant.case.timeout or TIMEOUT) + START
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
+    if lab.paths:
+        environment["PYTHONPATH"] = os.pathsep.join(lab.paths)
+    with scratch.folder() as folder:
+        (folder / "repro.py").write_text(text, encoding="utf-8")
+        try:
+            done = interpreters.run_family(
+                [lab.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            return ScriptRun(1, f"{_text(error.stdout)}\nTimeout ({limit:g} s)")
+    return ScriptRun(done.returncode, _text(done.stdout))
+
+
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "replace")

@@ -1,0 +1,212 @@
+"""``runner reduce``: a failing case made smaller, and the folder that holds what came of it.
+
+``case.spec.yaml`` is the best so far at every instant, ``repro.py`` its script, ``steps.jsonl`` the accepted steps, and
+``tried.jsonl`` and ``reduce.json`` are what ``--resume`` goes on from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner import console, exit_codes
+from runner.cases.model import Variant
+from runner.cases.suites import SPEC
+from runner.diagnose.harness import Lab, Progress
+from runner.diagnose.repro import script
+from runner.diagnostics import shown_path
+from runner.exit_codes import UsageError
+from runner.quote import operand, shell_words
+from runner.record.store import output_folder
+from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
+from runner.reduce.search import Found
+from runner.reduce.state import Size
+from runner.verdict.signature import Signature
+
+CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
+
+
+def run(arguments: argparse.Namespace, variant: Variant) -> int:
+    """Reduce the variant, write the folder, print the case and one line about it.
+
+    Raises:
+        UsageError: the variant does not fail, or the folder cannot be used.
+    """
+    folder = _folder(arguments)
+    progress = Progress()
+    try:
+        with Lab.of(arguments, variant) as lab, Journal(folder, variant, arguments.resume) as journal:
+            if journal.done:
+                progress.end()
+                console.output((folder / CASE).read_text(encoding="utf-8"))
+                console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
+                return exit_codes.OK
+            reduced = reduce_variant(
+                lab, budget=arguments.budget, tick=progress.say, folder=folder, memory=journal.memory
+            )
+            progress.end()
+            journal.end(reduced)
+    finally:
+        progress.end()
+        (folder / f"candidate{SPEC}").unlink(missing_ok=True)
+    console.output(reduced.text)
+    console.output(summary(reduced))
+    for note in reduced.notes:
+        console.output(f"note: {note}")
+    console.output(f"signature: {reduced.signature}")
+    _print_commands(folder, reduced, arguments)
+    return exit_codes.INTERRUPTED if reduced.interrupted else exit_codes.OK
+
+
+def summary(reduced: Reduced) -> str:
+    """``23 -> 2 operators, 4096 -> 8 elements, 41 runs, 12.3 s``, and what kept it from its end."""
+    before, after = reduced.before, reduced.after
+    line = (
+        f"{before.operators} -> {after.operators} operators, {before.elements} -> {after.elements} elements, "
+        f"{reduced.runs} runs, {reduced.seconds:.1f} s"
+    )
+    if reduced.interrupted:
+        return line + "; interrupted, this is the best so far"
+    if not reduced.complete:
+        return line + "; stopped before the end, this is the best so far: --resume goes on"
+    return line
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    """The output folder, made if need be.
+
+    Raises:
+        UsageError: there is none to resume from, or it cannot be made.
+    """
+    if arguments.output is None:
+        if arguments.resume:
+            raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
+        folder = output_folder(None, "reduced")
+        console.message(f"runner: writing to {shown_path(str(folder))}")
+        return folder
+    folder = Path(arguments.output)
+    if arguments.resume and not (folder / HEAD).is_file():
+        raise UsageError(f"--resume: {arguments.output} holds no reduction")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {arguments.output}: {error.strerror}") from None
+    return folder
+
+
+class Journal:
+    """What a reduction leaves in its folder as it goes. Use it in a ``with``."""
+
+    def __init__(self, folder: Path, variant: Variant, resume: bool) -> None:
+        """Read what is there with ``resume``, otherwise begin anew.
+
+        Raises:
+            UsageError: the folder holds a reduction of something else.
+        """
+        self.folder, self.variant = folder, variant
+        self.head: dict[str, Any] = {"variant": variant.id, "complete": False}
+        self.memory = Memory(begun=self._begun, stepped=self._stepped, told=self._told)
+        if resume:
+            self._load()
+        else:
+            for name in (CASE, SCRIPT, STEPS, TRIED, HEAD):
+                (folder / name).unlink(missing_ok=True)
+        self._tried = open(folder / TRIED, "a", encoding="utf-8")  # noqa: SIM115  closed by __exit__
+        self._steps = open(folder / STEPS, "a", encoding="utf-8")  # noqa: SIM115
+
+    def __enter__(self) -> Journal:
+        """The journal itself."""
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        """Close its files."""
+        self._tried.close()
+        self._steps.close()
+
+    @property
+    def done(self) -> bool:
+        """Whether an earlier reduction came to its end."""
+        return bool(self.head.get("complete"))
+
+    def end(self, reduced: Reduced) -> None:
+        """Write the result. The case itself is there already."""
+        (self.folder / SCRIPT).write_text(script(reduced.variant), encoding="utf-8")
+        self.head |= {
+            "complete": reduced.complete and reduced.confirmed,
+            "before": reduced.before.told(),
+            "after": reduced.after.told(),
+            "runs": reduced.runs,
+            "seconds": reduced.seconds,
+        }
+        self._write_head()
+
+    def _load(self) -> None:
+        self.head = json.loads((self.folder / HEAD).read_text(encoding="utf-8"))
+        if self.head.get("variant") != self.variant.id:
+            raise UsageError(
+                f"--resume: {self.folder} holds a reduction of {self.head.get('variant')}, not of {self.variant.id}"
+            )
+        for line in _lines(self.folder / TRIED):
+            self.memory.tried[line["text"]] = line["same"]
+        if (self.folder / CASE).is_file():
+            self.memory.best = (self.folder / CASE).read_text(encoding="utf-8")
+
+    def _begun(self, signature: Signature, text: str, size: Size) -> None:
+        known = {"text": digest(text), "signature": dataclasses.asdict(signature)}
+        if self.memory.best is not None and any(self.head.get(key) != value for key, value in known.items()):
+            # Another case or another failure by that name: what was tried says nothing about it.
+            console.message("runner: the case has changed since; beginning anew")
+            self.memory.best = None
+            self.memory.tried.clear()
+        self.head |= known
+        self._write_head()
+        if self.memory.best is None:
+            _replace(self.folder / CASE, text)
+
+    def _stepped(self, step: Step) -> None:
+        _replace(self.folder / CASE, step.text)
+        line = {"what": step.what, **step.size.told(), "seconds": step.seconds, "runs": step.runs}
+        self._steps.write(json.dumps(line) + "\n")
+        self._steps.flush()
+
+    def _told(self, found: Found, same: bool) -> None:
+        line = {"text": digest(found.text), "same": same, "what": found.attempt.what, **found.size.told()}
+        self._tried.write(json.dumps(line) + "\n")
+        self._tried.flush()
+
+    def _write_head(self) -> None:
+        _replace(self.folder / HEAD, json.dumps(self.head, indent=1) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that is whole at every instant."""
+    other = path.with_name(path.name + ".new")
+    other.write_text(text, encoding="utf-8")
+    os.replace(other, path)
+
+
+def _lines(path: Path) -> list[Mapping[str, Any]]:
+    """The records of a log; a last line that was cut off is none."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
+    case = reduced.variant.case
+    words = ["runner", "run", operand(shown_path(str(folder / CASE))), "--backend", reduced.variant.backend.backend]
+    for name in arguments.imports:
+        words += ["--import", name]
+    words += ["--allow-python"] if case.module is not None or case.kernels else []
+    console.output(f"case:      {shell_words(words)}")
+    console.output(f"script:    {shell_words(['python', operand(shown_path(str(folder / SCRIPT)))])}")
+    console.output(f"steps:     {shown_path(str(folder / STEPS))}")

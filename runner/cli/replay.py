@@ -1,0 +1,51 @@
+"""``runner replay FILE``: Dynamo again over a frame that ``runner debug --record`` recorded."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from runner import console, exit_codes
+from runner.diagnose.harness import Progress, result_of
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job, Outcome
+from runner.exit_codes import UsageError
+from runner.session.environments import find_environments, worker_paths
+from runner.session.plan import TIMEOUT
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay; 1 when Dynamo raises, 0 when it comes to the end of the frame.
+
+    Raises:
+        UsageError: no such file, it holds no recording, or dill is not there.
+    """
+    file = Path(arguments.file)
+    if not file.is_file():
+        raise UsageError(f"{arguments.file}: no such file")
+    progress = Progress()
+    progress.say(f"replaying {arguments.file}")
+    try:
+        raised = result_of(_ask(arguments, file.resolve()))["raised"]
+    finally:
+        progress.end()
+    if raised is None:
+        console.output(f"{arguments.file}: Dynamo comes to the end of the frame without an error")
+        return exit_codes.OK
+    console.output(f"{arguments.file}: Dynamo raises {raised['type']}\n\n{str(raised['message']).strip()}")
+    return exit_codes.FAILED
+
+
+def _ask(arguments: argparse.Namespace, file: Path) -> Outcome:
+    environment = find_environments(arguments.python)[0]
+    job = Job(key="replay", id=file.name, environment=environment.key, name="replay", source="", backend={},
+              imports=tuple(arguments.imports), paths=worker_paths(arguments), timeout=TIMEOUT, task="replay",
+              arguments={"file": str(file)}, cacheable=False)  # fmt: skip
+    engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
+    try:
+        engine.submit(job)
+        while True:
+            for outcome in engine.wait(0.2):
+                return outcome
+    finally:
+        engine.close()

@@ -1,0 +1,52 @@
+"""``runner sanitize``: a variant's script under NVIDIA's compute-sanitizer, which sees what guards cannot."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+
+from runner import console, exit_codes
+from runner.cases.model import Variant
+from runner.diagnose.repro import script
+from runner.engine import interpreters, scratch
+from runner.exit_codes import UsageError
+from runner.session.environments import find_environments
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+"""Accesses out of bounds, races within shared memory, reads of what nobody wrote, wrong barriers."""
+
+_FOUND = 99
+"""Exit code that compute-sanitizer is asked for when it finds something."""
+
+
+def run(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
+    """Run the first of ``variants`` that is on CUDA; FAILED when the tool or the script finds something.
+
+    Raises UsageError when there is no compute-sanitizer here, or no variant on CUDA.
+    """
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        raise UsageError("no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder")
+    variant = next((one for one in variants if one.device.startswith("cuda")), None)
+    if variant is None:
+        raise UsageError(
+            f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda"
+        )
+    python = find_environments(arguments.python)[0].python
+    # From a cache one block serves many tensors, and what lies beyond one of them would be another's.
+    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    with scratch.folder() as folder:
+        path = folder / "case.py"
+        path.write_text(script(variant), encoding="utf-8")
+        command = [tool, "--tool", arguments.tool, "--error-exitcode", str(_FOUND), python, str(path)]
+        console.output(f"{variant.id}: compute-sanitizer --tool {arguments.tool}")
+        code = interpreters.run_family(command, env=environment).returncode
+    if code == 0:
+        console.output(f"{arguments.tool} found nothing")
+        return exit_codes.OK
+    console.output(
+        f"{arguments.tool} found something" if code == _FOUND else f"the script ended with exit status {code}"
+    )
+    return exit_codes.FAILED

@@ -1,0 +1,264 @@
+"""One variant, an engine, and questions to it: what every command about a single failure begins with."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from runner import console
+from runner.builder.source import Source, build
+from runner.cases.limits import Limits
+from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Variant
+from runner.diagnostics import InputError
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job, Outcome
+from runner.exit_codes import UsageError
+from runner.record.events import Event, Finding, VariantFinished
+from runner.session.environments import checked_environments, worker_paths
+from runner.session.plan import Environment, Planned, job, skip_reason, warmth
+from runner.session.session import Options, Session
+from runner.text import in_line
+from runner.verdict import outcomes
+from runner.verdict.stages import below, locate
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one judged run said: its findings, and its doubt (``{"verdict", "reason"}``) if there was one."""
+
+    findings: tuple[Finding, ...]
+    trust: Mapping[str, Any] | None
+    outcome: Outcome
+
+    @property
+    def sound(self) -> bool:
+        """Whether it says something about the backend: the case was valid and the harness whole."""
+        return (self.trust or {}).get("verdict") not in ("INVALID", "SKIP", "BROKEN", "FLAKY")
+
+
+class Lab:
+    """An engine for one variant in one environment. Use it in a ``with``; leaving it ends its processes.
+
+    Each job gets a key of its own, so that many may be asked at once.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        environment: Environment,
+        *,
+        slots: int = 1,
+        seed: int = 0,
+        imports: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        limits: Limits | None = None,
+        kernel_cache: str = "shared",
+    ) -> None:
+        """Start nothing yet.
+
+        Raises:
+            UsageError: the variant cannot run under this environment.
+            InputError: the case is wrong.
+        """
+        self.planned = Planned(variant, environment)
+        self.limits = limits or Limits()
+        self.slots, self.seed, self.imports, self.paths = slots, seed, tuple(imports), tuple(paths)
+        reason = skip_reason(self.planned)
+        if reason:
+            raise UsageError(f"{variant.id} cannot run here: {reason}")
+        self.source = self.write(variant)
+        warm = {environment.key: warmth([variant])}
+        self.engine = LocalEngine(
+            {environment.key: environment.python}, slots, warm=warm, kernel_cache=kernel_cache
+        )  # fmt: skip
+        self._number = 0
+
+    @staticmethod
+    def of(arguments: argparse.Namespace, variant: Variant, **changes: Any) -> Lab:
+        """The lab that a command's arguments ask for; of several ``--python`` the first.
+
+        Raises:
+            UsageError, InputError: as in ``__init__``; no such Python.
+        """
+        settings: dict[str, Any] = {
+            "slots": arguments.jobs,
+            "seed": arguments.seed,
+            "imports": arguments.imports,
+            "paths": worker_paths(arguments),
+            "limits": Limits.from_environment().with_overrides(arguments.limit),
+        }
+        return Lab(variant, checked_environments(arguments, [variant])[0], **{**settings, **changes})
+
+    def __enter__(self) -> Lab:
+        """The lab itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End its processes."""
+        self.engine.close()
+
+    @property
+    def variant(self) -> Variant:
+        """The variant that it is about."""
+        return self.planned.variant
+
+    @property
+    def environment(self) -> Environment:
+        """Where it runs."""
+        return self.planned.environment
+
+    def write(self, variant: Variant) -> Source:
+        """The source of a variant.
+
+        Raises:
+            InputError: the case is wrong.
+        """
+        source = build(variant, limits=self.limits)
+        errors = [found for found in source.diagnostics if found.severity == "error"]
+        if errors:
+            raise InputError(errors)
+        return source
+
+    def job(
+        self,
+        task: str = "judge",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        variant: Variant | None = None,
+        source: Source | None = None,
+        timeout: float | None = None,
+        isolation: str = "fork",
+        **changes: Any,
+    ) -> Job:
+        """A job about the variant (or another); ``changes`` are those of ``plan.job``: backend, config, float64."""
+        planned = self.planned if variant is None else Planned(variant, self.environment)
+        if source is None:
+            source = self.source if variant is None else self.write(variant)
+        self._number += 1
+        made = job(planned, source, seed=self.seed, imports=self.imports, paths=self.paths,
+                   suffix=f" {task} {self._number}", **changes)  # fmt: skip
+        return dataclasses.replace(
+            made,
+            task=task,
+            arguments=dict(arguments or {}),
+            isolation=isolation,
+            cacheable=False,
+            timeout=made.timeout if timeout is None else timeout,
+        )
+
+    def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
+        """Run jobs and wait for all; their outcomes in the same order. ``tick`` is called several times a second."""
+        for one in jobs:
+            self.engine.submit(one)
+        found: dict[str, Outcome] = {}
+        while len(found) < len(jobs):
+            for outcome in self.engine.wait(0.2):
+                found[outcome.job.key] = outcome
+            if tick is not None:
+                tick()
+        return [found[one.key] for one in jobs]
+
+    def judge(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Answer]:
+        """As ``ask``, for jobs that judge; without stages, which only a ladder can tell."""
+        return [self.read(outcome) for outcome in self.ask(jobs, tick)]
+
+    def read(self, outcome: Outcome, source: Source | None = None) -> Answer:
+        """What a judging job said; a float64 reference that kills its process is left out and the job run again."""
+        if outcomes.died_in_float64(outcome) and outcome.job.float64:
+            self._number += 1
+            again = dataclasses.replace(outcome.job, float64=False, key=f"{outcome.job.key} {self._number}")
+            outcome = self.ask([again])[0]
+        findings, trust = outcomes.read(outcome, source or self.source)
+        return Answer(tuple(findings), trust, outcome)
+
+    def located(self, answer: Answer, rungs: Mapping[str, Answer]) -> Answer:
+        """The answer with the stage of each finding, from what the backends below said (stage to answer)."""
+        seen = {stage: rung.findings for stage, rung in rungs.items() if rung.findings or rung.sound}
+        found = locate(answer.findings, self.variant.backend.backend, seen)
+        return dataclasses.replace(answer, findings=tuple(found))
+
+    def rungs(self) -> list[tuple[str, str]]:
+        """The (stage, backend) pairs below the variant's own backend."""
+        return below(self.variant.backend.backend)
+
+    def verdict(self, confirm: bool = False) -> VariantFinished:
+        """Run the variant as ``runner run --no-known`` would: its verdict, findings with stages, labels."""
+        events: list[Event] = []
+        options = Options(
+            use_known=False, confirm=confirm, slots=self.slots, seed=self.seed, imports=self.imports,
+            paths=self.paths, limits=self.limits, default_python=self.environment.python,
+        )  # fmt: skip
+        Session([self.planned], self.engine, [events.append], options).run()
+        return next(event for event in events if isinstance(event, VariantFinished))
+
+
+def result_of(outcome: Outcome) -> Mapping[str, Any]:
+    """The record of a task other than judging.
+
+    Raises:
+        UsageError: the process died or the case is wrong (``record["error"]``); the message says how.
+    """
+    if outcome.ended != "result":
+        detail = f": {outcome.output.strip().splitlines()[-1]}" if outcome.output.strip() else ""
+        raise UsageError(f"{outcome.job.task}: {outcomes.describe(outcome)}{detail}")
+    error = outcome.result.get("error")
+    if error:
+        raise UsageError(f"{outcome.job.task}: {error['type']}: {str(error['message']).strip().splitlines()[0]}")
+    return outcome.result
+
+
+def refuse_launches(variant: Variant, command: str) -> None:
+    """Refuse a command about what the compiler did to a variant whose kernels are launched without one.
+
+    Raises:
+        UsageError: it is one; the message names what can be done instead.
+    """
+    if variant.backend.backend == LAUNCH:
+        raise UsageError(
+            f"{command}: backend {LAUNCH} launches kernels and compiles nothing; runner diagnose and runner reduce say more "
+            f"of it, and --backend {COMPILED_LAUNCH} --device cuda is a compiled launch"
+        )
+
+
+def refuse_kernels(variant: Variant, command: str) -> None:
+    """As ``refuse_launches``, for what torch writes into scripts and recordings: these know no operators of a case's own.
+
+    Raises:
+        UsageError: the case launches kernels.
+    """
+    refuse_launches(variant, command)
+    if variant.case.kernels:
+        raise UsageError(
+            f"{command}: {variant.id} launches Triton kernels as operators of its own, which torch's scripts and recordings "
+            "do not hold; runner reduce shrinks the case, and runner repro writes a script with the kernels in it"
+        )
+
+
+class Progress:
+    """A line on standard error that says what is being done; rewritten in a terminal, one line a text elsewhere."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._last, self._begun = "", time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Show ``text``; the same text again only moves the clock of a terminal."""
+        if self._live:
+            seconds = int(time.monotonic() - self._begun)
+            console.status(f"[{seconds // 60}:{seconds % 60:02}] {in_line(text)}"[:160])
+        elif text != self._last:
+            console.message(text)
+        self._last = text
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._live and self._last:
+            console.status("")

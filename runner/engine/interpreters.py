@@ -1,0 +1,218 @@
+"""Python interpreters: finding one, asking what it has, starting a worker under it, reading what that printed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner import interrupts
+from runner.engine import process_tree, scratch
+
+ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
+"""Environment variable by which tests name another function that runs jobs (see ``runner/worker/server/child.py``)."""
+WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
+"""The worker's start, by absolute path: the interpreter that runs it has torch but not this project."""
+
+_PROBE = """
+import importlib.metadata, json, platform, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+found = {"python": platform.python_version()}
+try:
+    found["build"] = importlib.metadata.version("torch")
+except importlib.metadata.PackageNotFoundError:
+    pass
+print(json.dumps(found))
+"""
+
+_INSTALLED = """
+import difflib, importlib.metadata, importlib.util, json, pkgutil, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+group, modules, folders = json.loads(sys.argv[1])
+sys.path += folders
+points = importlib.metadata.entry_points()
+points = points.select(group=group) if hasattr(points, "select") else points.get(group, ())
+missing = {}
+for module in modules:
+    try:
+        there = module in sys.modules or importlib.util.find_spec(module) is not None
+    except ValueError:
+        there = True
+    if not there:
+        names = sorted({found.name for found in pkgutil.iter_modules()} | set(sys.builtin_module_names))
+        missing[module] = (difflib.get_close_matches(module, names, n=1) or [""])[0]
+print(json.dumps([sorted({point.name for point in points}), missing]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """``backends`` are names of entry points; ``missing`` maps a module that is not there to the nearest name, or to an empty one."""
+
+    backends: tuple[str, ...]
+    missing: Mapping[str, str]
+
+
+def find_python(python: str) -> str | None:
+    """The absolute path of an executable given by name or path, None if there is none. Links stay: a venv is a link."""
+    found = shutil.which(os.path.expanduser(python))
+    return os.path.abspath(found) if found else None
+
+
+def probe(python: str) -> dict[str, str]:
+    """Ask an interpreter, in about 0.1 s and without importing torch, what it is.
+
+    Returns:
+        ``torch`` (such as ``2.13.0``), ``build`` (such as ``2.13.0+cpu``) and ``python``; or ``error``, one line.
+    """
+    path = find_python(python)
+    if path is None:
+        there = os.path.exists(os.path.expanduser(python))
+        return {"error": f"{python} is not an executable file" if there else f"{python}: no such Python interpreter"}
+    try:
+        done = _answer(path, _PROBE)
+    except subprocess.TimeoutExpired:
+        return {"error": f"{python} did not answer within 60 s"}
+    except OSError as error:
+        return {"error": f"{python} cannot be started: {error.strerror}"}
+    try:
+        answer = json.loads(done.stdout)
+        found = {str(key): str(value) for key, value in answer.items()}
+    except (ValueError, AttributeError):
+        last = done.stderr.decode(errors="backslashreplace").strip().rpartition("\n")[2]
+        return {"error": f"{python} does not work as a Python interpreter: {last or f'exit status {done.returncode}'}"}
+    if "build" not in found:
+        return {"error": f"{python} (Python {found.get('python')}) has no torch: {path} -m pip install torch"}
+    return {"torch": found["build"].partition("+")[0], **found}
+
+
+def inspect_packages(python: str, group: str, modules: Sequence[str], folders: Sequence[str] = ()) -> Packages:
+    """Ask an interpreter which entry points of ``group`` it has, and which of ``modules`` are not there; nothing is imported.
+
+    Args:
+        modules: first names only, such as ``a`` of ``a.b``: to look further, ``a`` would be imported.
+        folders: at the end of its path, as for a worker.
+
+    Raises:
+        OSError: the interpreter cannot be started, or gives no answer.
+    """
+    try:
+        answer = _answer(find_python(python) or python, _INSTALLED, json.dumps([group, [*modules], [*folders]]))
+        backends, missing = json.loads(answer.stdout)
+        return Packages(tuple(map(str, backends)), {str(key): str(value) for key, value in missing.items()})
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise OSError(f"{python} does not say which packages it has: {error}") from error
+
+
+def _answer(path: str, script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """What a script prints; asked once more where the process was killed, which says nothing of the interpreter."""
+    for _ in range(2):
+        # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
+        process = subprocess.run(
+            [path, "-c", script, *words], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60
+        )
+        if process.returncode != -signal.SIGKILL:
+            break
+    return process
+
+
+def worker_environment(python: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``."""
+    environment = dict(os.environ)
+    environment.pop(ENTRY_SWITCH, None)  # left over in a shell, it would run something else and call that a verdict
+    # A verdict is about the compiler, not about an artifact that an earlier run cached. What g++ made is still shared,
+    # under a hash of its text. One thread: a pool of compile processes would be forked again in every child.
+    environment |= {
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    }
+    environment |= overrides or {}
+    if not environment.get("TORCHINDUCTOR_CACHE_DIR"):
+        environment["TORCHINDUCTOR_CACHE_DIR"] = _cache_folder(python)
+    return environment
+
+
+def _cache_folder(python: str) -> str:
+    digest = hashlib.sha256((find_python(python) or python).encode(errors="surrogateescape")).hexdigest()[:16]
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    shared = os.path.join(tempfile.gettempdir(), f"torch-spec-runner-{os.getuid()}")
+    for folder in (os.path.join(base, "torch-spec-runner", digest), os.path.join(shared, digest)):
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                if os.stat(folder).st_uid == os.getuid():  # code is loaded from there
+                    return folder
+        except OSError:
+            continue  # a read-only home, a full disk
+    return str(scratch.make())
+
+
+def start_worker(
+    python: str, address: str, token: str, warm: str, log: Path, environ: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a worker's server in a session of its own, so that a Ctrl-C at the terminal is control's alone to handle.
+
+    Raises:
+        OSError: the interpreter cannot be started.
+    """
+    path = find_python(python)
+    if path is None:
+        raise FileNotFoundError(2, probe(python).get("error", "no such Python interpreter"), python)
+    command = [path, str(WORKER), "--socket", address, "--warm", warm, "--token", token]
+    try:
+        output: Any = log.open("ab")
+    except OSError:
+        output = contextlib.nullcontext(subprocess.DEVNULL)  # a full disk must not stop the run
+    with output as stream:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=worker_environment(python, environ),
+            start_new_session=True,
+        )
+
+
+def run_family(
+    command: Sequence[str], *, timeout: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """``subprocess.run`` that leaves nobody: whatever ends the wait ends the process with all that it has started.
+
+    Raises:
+        subprocess.TimeoutExpired: with what it has written to a pipe.
+        OSError: it cannot be started.
+    """
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options) as child:
+        try:
+            output, _ = child.communicate(timeout=timeout)
+        except BaseException as error:
+            with interrupts.held():
+                process_tree.end_family(child.pid)
+                output, _ = child.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                error.output = output
+            raise
+    return subprocess.CompletedProcess(command, child.returncode, output)
+
+
+def tail(path: str | Path, size: int = 4096) -> str:
+    """The last ``size`` bytes of a file as text; empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - size))
+            return file.read().decode(errors="backslashreplace")
+    except OSError:
+        return ""

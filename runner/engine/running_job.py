@@ -1,0 +1,190 @@
+"""A job in its process, seen from control: what it says, the limits it is held to, and what its end means."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from runner.engine import process_tree
+from runner.engine.interpreters import tail
+from runner.engine.memory import Meter
+from runner.engine.messages import Job, Outcome
+
+GRACE = 0.5
+"""Seconds between the request for a stack and the kill, at a timeout."""
+LINGER = 2.0
+"""Seconds that a process may live on after its outcome."""
+UNREAPED = 10.0
+"""Seconds after its kill in which a process must vanish; one stuck in a driver may never."""
+MAX_LOG = 64 << 20
+"""Bytes of output at which a job's log is cut."""
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A submitted job. ``deaths`` counts the servers that died while it ran."""
+
+    job: Job
+    ticket: int
+    deaths: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """A job, from the order to run it on. Times are monotonic seconds, ``limit`` is in bytes.
+
+    Of the process in which it runs, ``before`` holds the ids of the jobs that it had run, and ``held`` the bytes that
+    it held, where it was not forked for this job.
+    """
+
+    task: Task
+    limit: int
+    log: Path
+    stack: Path
+    keep_log: bool
+    sent: float = field(default_factory=time.monotonic)
+    began: float | None = None
+    pid: int = 0
+    before: tuple[str, ...] = ()
+    held: int | None = None
+    phase: str = "load"
+    outcome: Mapping[str, Any] | None = None
+    broken: str | None = None
+    detail: str = ""
+    _meter: Meter | None = None
+    _spoke: float = math.inf  # when its last word came
+    _cause: str = ""  # "timeout" or "memory", once control has decided to end it
+    _kill_at: float = math.inf
+    _killed: float = math.inf
+
+    def order(self) -> dict[str, Any]:
+        """What the worker is told of it."""
+        job = self.task.job
+        return {
+            "ticket": self.task.ticket,
+            "job": {one.name: getattr(job, one.name) for one in fields(job)},
+            "log": str(self.log),
+            "stack": str(self.stack),
+            "limit": self.limit,
+        }
+
+    # What it says.
+
+    def begin(self, pid: int) -> None:
+        """It runs, in process ``pid``."""
+        self.pid = pid
+        self.began = time.monotonic()
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """Act on one message of its own. After its outcome, only phases still count."""
+        if "phase" in message:
+            self.phase = str(message["phase"])
+        elif self.outcome is None and self.broken is None:
+            if isinstance(message.get("outcome"), dict):
+                self.outcome, self._spoke = message["outcome"], time.monotonic()
+            elif "broken" in message:
+                self.broken, self._spoke = str(message["broken"]), time.monotonic()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known how the job ends, be it by its own word or because control ends it."""
+        return self.outcome is not None or self.broken is not None or bool(self._cause)
+
+    @property
+    def fine(self) -> bool:
+        """Whether it has ended, without a failure or a doubt."""
+        result = self.outcome
+        return result is not None and not self._cause and not any(map(result.get, ("findings", "trust", "error")))
+
+    # Its limits.
+
+    def check(self, table: Mapping[int, process_tree.Process], now: float) -> bool:
+        """Hold it to its limits. False if it was killed long ago and still has not gone."""
+        if now - self._killed > UNREAPED:
+            self.detail += "; its process did not go away when killed"
+            return False
+        if now >= self._kill_at or now - self._spoke > LINGER:
+            self._spoke = math.inf
+            self._kill(now)
+        elif self.began is not None and not self.decided:
+            self._check_time(now, now - self.began)
+            if not self.decided:
+                self._check_memory(table, now)
+        return True
+
+    def _check_time(self, now: float, seconds: float) -> None:
+        timeout = self.task.job.timeout
+        if seconds > timeout:
+            self._cause, self.detail = "timeout", f"still running after {timeout:g} s"
+            self._kill_at = now + GRACE
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, signal.SIGUSR1)  # faulthandler writes all stacks
+
+    def _check_memory(self, table: Mapping[int, process_tree.Process], now: float) -> None:
+        """Its memory, and the disk that its log takes."""
+        if self._meter is None:
+            self._meter = Meter(self.pid, self.held)
+        detail = self._meter.read(table).over(self.limit)
+        if detail:
+            self._cause, self.detail = "memory", detail
+            self._kill(now)
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > MAX_LOG:
+                os.truncate(self.log, 0)
+
+    def _kill(self, now: float) -> None:
+        self._kill_at = math.inf
+        self._killed = min(self._killed, now)
+        process_tree.end_family(self.pid)
+
+    # Its end.
+
+    def conclude(self, status: int | None) -> Outcome:
+        """The outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""
+        killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
+        exit_status = os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
+        ended, detail = self._cause, self.detail
+        if ended:
+            pass
+        elif self.outcome is not None:
+            ended = "result"
+        elif self.broken is not None:
+            ended, detail = "broken", self.broken
+        elif killed_by is not None and not detail:
+            ended = "signal"
+            if killed_by == signal.SIGKILL:
+                detail = "killed from outside; when memory runs out the kernel does so"
+        else:
+            ended = "no-result"
+            detail = detail or f"the process ended with exit status {exit_status} and without a result"
+        now = time.monotonic()
+        outcome = Outcome(
+            self.task.job,
+            ended,
+            now - (self.began or now),
+            self.phase,
+            result=(self.outcome or {}) if ended == "result" else {},
+            signal=process_tree.signal_name(killed_by) if killed_by is not None and not self._cause else None,
+            exit_status=exit_status,
+            stack=tail(self.stack, 1 << 16),
+            output=tail(self.log),
+            detail=detail,
+            before=self.before,
+            busy=now - self.sent,
+        )
+        self.forget()
+        return outcome
+
+    def forget(self) -> None:
+        """Remove its files that nobody will read."""
+        with contextlib.suppress(OSError):
+            self.stack.unlink(missing_ok=True)
+            if not self.keep_log or self.log.stat().st_size == 0:
+                self.log.unlink()

@@ -1,0 +1,268 @@
+"""The ledger against a run: what has become of every ``known:`` entry.
+
+A run is read again in the light of the entries as they stand now: which of them speaks of a verdict, and whether its findings
+are what the entry pins. So a run made before an edit, or with ``--no-known``, says as much as one made after it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from runner.cases.model import Backend, Case, Known, Variant
+from runner.cases.versions import matches, release_of
+from runner.diagnostics import Span
+from runner.record.events import Event, Finding, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.verdict.policy import answering, applies, ranked
+from runner.verdict.stages import contains
+
+STATES = ("changed", "fixed", "stale", "matched", "elsewhere", "not-run")
+"""What can have become of an entry, what calls for action first."""
+
+RED_STATES = ("changed", "fixed", "stale")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A variant of a run under one torch. ``answer`` is ``passed``, ``failed`` or ``none`` (skipped, invalid, not finished, in doubt)."""
+
+    variant: Variant
+    torch: str
+    answer: str
+    findings: tuple[Finding, ...] = ()
+    verdict: str = ""
+
+    @property
+    def lead(self) -> Finding:
+        """The finding that speaks for a failure."""
+        return ranked(self.findings)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What an entry that applies to a variant met there: ``matched``, ``passed``, ``otherwise``, ``shadowed`` (by an entry before it) or ``none``."""
+
+    what: str
+    judged: Judged
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry, the cases that have it (several when it stands under ``defaults:``), and what has become of it."""
+
+    known: Known
+    cases: list[Case] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
+    state: str = "not-run"
+    detail: str = ""
+    due: bool = False
+
+    def torches(self, *what: str) -> list[str]:
+        """The versions under which it met one of these, oldest first."""
+        found = {s.judged.torch for s in self.sightings if s.what in what}
+        return sorted(found, key=lambda torch: (release_of(torch), torch))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run says. ``complete``: it left nothing out of its paths, and everything came to a verdict."""
+
+    judged: tuple[Judged, ...]
+    torches: tuple[str, ...]
+    backends: frozenset[str]
+    devices: frozenset[str]
+    complete: bool
+
+
+def entries_of(variants: Iterable[Variant]) -> list[Entry]:
+    """The entries of the variants' cases, in the order of files and lines."""
+    found: dict[tuple[str, int, int], Entry] = {}
+    for case in {id(v.case): v.case for v in variants}.values():
+        for known in case.known:
+            entry = found.setdefault(_place(known.span), Entry(known))
+            if not any((c.file, c.name) == (case.file, case.name) for c in entry.cases):
+                entry.cases.append(case)
+    return [found[place] for place in sorted(found)]
+
+
+def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
+    """A run's verdicts on these variants. One that ran under another backend or device is taken from its case."""
+    events = list(events)
+    own = {_key(v.case.file, v.id): v for v in variants}
+    cases: dict[tuple[str, str], list[Variant]] = {}
+    for variant in variants:
+        cases.setdefault((variant.case.file, variant.case.name), []).append(variant)
+    finished = {(e.id, e.torch): e for e in events if isinstance(e, VariantFinished)}
+    planned = {(e.id, e.torch): e for e in events if isinstance(e, VariantPlanned)}
+    started = [e for e in events if isinstance(e, RunStarted)]
+    judged = []
+    every: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned, **finished}
+    for key, event in every.items():
+        same_case = cases.get((event.file, event.case.rpartition("::")[2]), ())
+        found = own.get(_key(event.file, event.id)) or _as_run(event, same_case)
+        if found is not None:
+            judged.append(_judged(found, event.torch, finished.get(key)))
+    torches = [str(env.get("torch")) for e in started for env in e.environments] or [torch for _, torch in planned]
+    interrupted = any(isinstance(e, RunFinished) and e.interrupted for e in events)
+    return Run(
+        tuple(judged),
+        tuple(dict.fromkeys(torches)),
+        frozenset(e.backend for e in planned.values()) | {j.variant.backend.backend for j in judged},
+        frozenset(e.device for e in planned.values()),
+        complete=any(e.full for e in started) and planned.keys() <= finished.keys() and not interrupted,
+    )
+
+
+def review(variants: Sequence[Variant], run: Run | None = None, today: date | None = None) -> list[Entry]:
+    """Every entry of the variants' cases with its state in the run. Without a run all are ``not-run``."""
+    entries = entries_of(variants)
+    at = {_place(entry.known.span): entry for entry in entries}
+    for judged in run.judged if run else ():
+        for known, what in _met(judged):
+            entry = at.get(_place(known.span))
+            if entry is not None:
+                entry.sightings.append(Sighting(what, judged))
+    for entry in entries:
+        entry.due = is_due(entry.known, today)
+        if run is not None:
+            entry.state, entry.detail = _state(entry, run)
+    return entries
+
+
+def stale_notices(variants: Sequence[Variant], events: Iterable[Event]) -> list[Notice]:
+    """A remark for every entry that a whole run found no use for."""
+    run = read_run(variants, events)
+    if not run.complete:
+        return []
+    stale = (entry for entry in review(variants, run) if entry.state == "stale")
+    return [Notice(f"{entry.known.span}: this known: entry matched nothing: {entry.detail}") for entry in stale]
+
+
+def applying(judged: Judged) -> list[Known]:
+    """The entries that speak of a variant under its torch, in order."""
+    return [known for known in judged.variant.case.known if applies(known, judged.variant, judged.torch)]
+
+
+def is_due(known: Known, today: date | None = None) -> bool:
+    """Whether the entry was to be looked at again by now."""
+    try:
+        return known.review is not None and date.fromisoformat(str(known.review)) < (today or date.today())
+    except ValueError:
+        return False
+
+
+def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
+    """Each entry that applies, and what it met. A failure that none explains counts against the first, as in ``decide``."""
+    entries = applying(judged)
+    if judged.answer != "failed":
+        yield from ((entry, judged.answer) for entry in entries)
+        return
+    answer = answering(entries, judged.findings)
+    for entry in entries:
+        first = entry is (answer or entries[0])
+        yield entry, "shadowed" if not first else "otherwise" if answer is None else "matched"
+
+
+def _state(entry: Entry, run: Run) -> tuple[str, str]:
+    known = entry.known
+    for what, state, text in (
+        ("otherwise", "changed", "fails otherwise"),
+        ("passed", "fixed", "passes"),
+        ("matched", "matched", ""),
+    ):
+        seen = [s for s in entry.sightings if s.what == what]
+        if seen:
+            return state, f"{text} {_under(seen, entry)}" if text else ""
+    names = {(case.file, case.name) for case in entry.cases}
+    here = [j for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]
+    if not here:
+        return "not-run", "its case was not in the run"
+    if not any(matches(known.torch, torch) for torch in run.torches):
+        return "elsewhere", f"the run had torch {', '.join(run.torches)}"
+    absent = _absent(known, entry.cases, [j.variant for j in here], run)
+    if absent:
+        return "elsewhere", absent
+    silent = {s.judged.verdict for s in entry.sightings if s.what == "none"}
+    if silent:
+        word = ", ".join(sorted(silent))
+        return ("elsewhere" if silent == {"SKIP"} else "not-run"), f"its variants came to {word}"
+    reason = "another entry always matched before it" if entry.sightings else "its selectors fit no variant"
+    return ("stale" if run.complete else "not-run"), reason
+
+
+def _absent(known: Known, cases: Sequence[Case], here: Sequence[Variant], run: Run) -> str:
+    """What this run lacked that the entry asks for, and that another run may have; empty when nothing."""
+    if known.platform and sys.platform not in known.platform:
+        return f"the run was on {sys.platform}"
+    if known.backend and not set(known.backend) & run.backends:
+        return f"the run had no backend {' or '.join(known.backend)}"
+    if known.device and not set(known.device) & {
+        d for device in run.devices for d in (device, device.partition(":")[0])
+    }:
+        return f"the run had no device {' or '.join(known.device)}"
+    stage = known.stage
+    if stage is not None and not any(contains(j.variant.backend.backend, stage) for j in run.judged):
+        return f"no backend of the run has stage {stage}"
+    axes: list[tuple[str, set[str], set[str], set[str]]] = [
+        ("dtype", {*known.dtype}, {d for case in cases for d in case.dtypes}, {v.dtype for v in here}),
+        (
+            "threads",
+            _texts(known.threads),
+            _texts(t for c in cases for t in c.threads),
+            _texts(v.threads for v in here),
+        ),
+    ]
+    for name, value in known.params.items():
+        declared = _texts(p for case in cases for p in case.params.get(name, ()))
+        axes.append((name, _texts([value]), declared, _texts(v.params.get(name) for v in here)))
+    for name, wanted, declared, present in axes:
+        if wanted and not wanted & present and wanted & declared:
+            return f"the run left out {name} {' or '.join(sorted(wanted))}"
+    return ""
+
+
+def _texts(values: Iterable[Any]) -> set[str]:
+    return {repr(value) for value in values}
+
+
+def _under(seen: Sequence[Sighting], entry: Entry) -> str:
+    """``under torch 2.13.0 (2 of 3 variants)``."""
+    torches = {s.judged.torch for s in seen}
+    of = sum(s.judged.torch in torches and s.what != "none" for s in entry.sightings)
+    shown = ", ".join(entry.torches(seen[0].what))
+    return f"under torch {shown}" + (f" ({len(seen)} of {of} variants)" if of > len(seen) else "")
+
+
+def _judged(variant: Variant, torch: str, event: VariantFinished | None) -> Judged:
+    if event is None:
+        return Judged(variant, torch, "none", verdict="NOT-RUN")
+    if event.findings and event.verdict != "INVALID":
+        return Judged(variant, torch, "failed", event.findings, event.verdict)
+    return Judged(variant, torch, "passed" if event.verdict in ("PASS", "XPASS") else "none", (), event.verdict)
+
+
+def _as_run(event: VariantPlanned | VariantFinished, candidates: Sequence[Variant]) -> Variant | None:
+    """The variant of an event whose backend or device the command line named."""
+    own = _axes(event.label)
+    found = next((v for v in candidates if _axes(v.label) == own), None)
+    if found is None:
+        return None
+    backend = found.backend if event.backend == found.backend.name else Backend(event.backend, event.backend)
+    return replace(found, id=event.id, backend=backend, device=event.device)
+
+
+def _axes(label: str) -> str:
+    """A label's case and axes without the last one, the device."""
+    return label.rpartition("::")[2].rpartition(",")[0]
+
+
+def _key(file: str, id_: str) -> tuple[str, str]:
+    """What names a variant wherever the command is run."""
+    return file, id_.rpartition("::")[2]
+
+
+def _place(span: Span) -> tuple[str, int, int]:
+    return span.file, span.line, span.column

@@ -1,0 +1,322 @@
+"""The ledger rewritten from a run: which entries change and how, and the files with those changes made."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from runner.cases.limits import Limits
+from runner.cases.model import Known, Variant
+from runner.cases.version_ranges import narrowed, seen
+from runner.cases.versions import release_of
+from runner.diagnostics import Diagnostic, InputError, shown_path
+from runner.ledger.edit import Add, Change, Remove, Set, Unfit, edited
+from runner.ledger.review import Entry, Judged, Run, applying
+from runner.session.collect import load
+from runner.verdict.policy import PRIORITY, applies, explains
+
+WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError")
+"""Exceptions that only say that there is another one; which of them it is differs between versions of torch."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """Changes by file, and what is left to a person."""
+
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, change: Change) -> None:
+        """One more change."""
+        self.changes.setdefault(change.span.file, []).append(change)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How several failures look alike, as an entry pins it, and where they were."""
+
+    pinned: Mapping[str, Any]  # stage, oracle, error
+    judged: tuple[Judged, ...]
+
+    @property
+    def torches(self) -> list[str]:
+        """The versions that show it."""
+        return list(dict.fromkeys(j.torch for j in self.judged))
+
+
+def plan(
+    entries: Sequence[Entry], variants: Sequence[Variant], run: Run, new: bool = False, today: date | None = None
+) -> Plan:
+    """What the run changes about the entries of ``variants``; with ``new`` also entries for failures that none speaks of."""
+    made = Plan()
+    cases: dict[int, list[Variant]] = {}
+    for variant in variants:
+        cases.setdefault(id(variant.case), []).append(variant)
+    for entry in entries:
+        if entry.torches("passed", "otherwise"):
+            try:
+                _check_whole(entry, [v for case in entry.cases for v in cases.get(id(case), ())])
+                for change in _revised(entry):
+                    made.add(change)
+            except (Unfit, ValueError) as error:
+                made.notes.append(f"{entry.known.span}: left as it is: {error}")
+    if new:
+        _add_new(made, run, (today or date.today()).isoformat())
+    return made
+
+
+def signatures(failures: Iterable[Judged]) -> list[Signature]:
+    """Failures put together by stage, and by whether they have an exception."""
+    groups: dict[tuple[str | None, bool], list[Judged]] = {}
+    for judged in failures:
+        groups.setdefault((judged.lead.stage, bool(judged.lead.error)), []).append(judged)
+    made = []
+    for (stage, _), group in groups.items():
+        oracles = sorted({j.lead.oracle for j in group}, key=PRIORITY.index)
+        names = list(dict.fromkeys(_telling(j.lead.error) for j in group if j.lead.error))
+        pinned = {"stage": stage, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
+        made.append(Signature({key: value for key, value in pinned.items() if value}, tuple(group)))
+    return made
+
+
+def _telling(error: Mapping[str, Any]) -> str:
+    """The class that says most: the first that is no wrapper."""
+    chain = [*(error.get("chain") or (error.get("type", "Exception"),))]
+    return str(next((name for name in chain if name not in WRAPPERS), chain[0]))
+
+
+# --- entries that did not come true ---
+
+
+def _check_whole(entry: Entry, variants: Sequence[Variant]) -> None:
+    """A part of the variants that an entry speaks of is no ground for changing it."""
+    answered = {
+        (s.judged.variant.id, s.judged.torch) for s in entry.sightings if s.what != "none" or s.judged.verdict == "SKIP"
+    }
+    for torch in entry.torches("passed", "otherwise"):
+        for variant in variants:
+            if applies(entry.known, variant, torch) and (variant.id, torch) not in answered:
+                raise Unfit(f"{variant.id} has no verdict under torch {torch} in this run")
+
+
+def _revised(entry: Entry) -> list[Change]:
+    """The changes of an entry that passed or failed otherwise somewhere."""
+    known = entry.known
+    matched, passed = entry.torches("matched"), entry.torches("passed")
+    mixed = [torch for torch in entry.torches("passed") if torch in entry.torches("matched", "otherwise")]
+    if mixed:
+        raise Unfit(f"under torch {', '.join(mixed)} some of its variants pass and some fail: narrow it by hand")
+    changed = signatures(s.judged for s in entry.sightings if s.what == "otherwise")
+    others = [torch for torch in entry.torches("otherwise") if torch not in matched]
+    changes: list[Change] = []
+    if matched:
+        changes += _narrowing(known, matched, [*passed, *others])
+    elif changed:
+        first, *changed = changed
+        later = [t for s in changed for t in s.torches if t not in first.torches]
+        values = _repinned(known, first)
+        values.update(_range_values(known, first.torches, [*passed, *later]))
+        changes.append(Set(known.span, values))
+    else:
+        changes += _narrowing(known, [], passed)
+    for signature in changed:
+        away = [t for t in (*matched, *passed, *others) if t not in signature.torches]
+        further = narrowed(known.torch, signature.torches, away)
+        values = {**as_mapping(known), "error": None, **signature.pinned, "torch": further}
+        changes.append(Add(known.span, values))
+    return changes
+
+
+def _narrowing(known: Known, keep: Sequence[str], out: Sequence[str]) -> list[Change]:
+    values = _range_values(known, keep, out)
+    if not values:
+        return []
+    return [Remove(known.span) if values["torch"] == "" else Set(known.span, values)]
+
+
+def _range_values(known: Known, keep: Sequence[str], out: Sequence[str]) -> dict[str, Any]:
+    text = narrowed(known.torch, keep, out)
+    return {} if text == known.torch else {"torch": text}
+
+
+def _repinned(known: Known, signature: Signature) -> dict[str, Any]:
+    """The keys that an entry pins, with what was seen instead. What it left open stays open, unless nothing else would be pinned."""
+    pinned, values = signature.pinned, dict[str, Any]()
+    if known.stage is not None and known.stage != pinned["stage"]:
+        values["stage"] = pinned["stage"]
+    error = pinned.get("error")
+    holds = known.error is not None and error and all(_error_explains(known, j) for j in signature.judged)
+    if not holds and (known.error is not None or (known.oracle and error)):
+        values["error"] = error
+    if known.oracle:
+        if not {j.lead.oracle for j in signature.judged} <= {*known.oracle}:
+            values["oracle"] = pinned["oracle"]
+    elif known.error is not None and error is None:
+        values["oracle"] = pinned["oracle"]
+    then = replace(
+        known,
+        torch=None,
+        stage=values.get("stage", known.stage),
+        oracle=tuple(values.get("oracle", known.oracle)),
+        error=values.get("error", known.error),
+    )
+    if not all(explains(then, j.lead) for j in signature.judged):
+        raise Unfit("what it pins cannot be replaced by what was seen: write it by hand")
+    return values
+
+
+def _error_explains(known: Known, judged: Judged) -> bool:
+    return explains(Known(known.span, error=known.error), judged.lead)
+
+
+# --- failures without an entry ---
+
+
+def _add_new(made: Plan, run: Run, today: str) -> None:
+    """Entries for what failed where no entry speaks."""
+    cases: dict[tuple[str, str], list[Judged]] = {}
+    for judged in run.judged:
+        cases.setdefault((judged.variant.case.file, judged.variant.case.name), []).append(judged)
+    for group in cases.values():
+        case = group[0].variant.case
+        failures = [j for j in group if j.answer == "failed" and not applying(j)]
+        if not failures:
+            continue
+        for signature in signatures(failures):
+            first = min(signature.torches, key=release_of)
+            reason = f"unexplained, first seen {today} with torch {first}"
+            try:
+                for values in _new(signature, group):
+                    made.add(Add(case.span, {**values, "reason": reason}, case=True, inherits=bool(case.known)))
+            except ValueError as error:
+                made.notes.append(f"{case.span}: no entry for {case.name}: {error}")
+
+
+def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Entries that speak of these failures and of nothing that passes."""
+    away = [j.torch for j in group if j.answer != "none" and j.torch not in signature.torches]
+    for selectors in ({}, *_selectors(signature.judged)):
+        values = {
+            "torch": seen(signature.torches, away),
+            **signature.pinned,
+            **_elsewhere(signature.judged),
+            **selectors,
+        }
+        if not _speaks_of_passing(values, signature, group):
+            return [values]
+    entries = []
+    for variant in {j.variant.id: j.variant for j in signature.judged}.values():
+        own = [j for j in signature.judged if j.variant.id == variant.id]
+        away = [j.torch for j in group if j.variant.id == variant.id and j.answer != "none" and j not in own]
+        values = {
+            "torch": seen([j.torch for j in own], away), **signatures(own)[0].pinned, "backend": variant.backend.name,
+            "device": variant.device, "dtype": variant.dtype, **({"params": {**variant.params}} if variant.params else {}),
+        }  # fmt: skip
+        if _speaks_of_passing(values, signature, group):
+            raise ValueError("no selector tells it from variants that pass")
+        entries.append(values)
+    return entries
+
+
+def _elsewhere(failures: Sequence[Judged]) -> dict[str, Any]:
+    """The devices, where the case names none of them and a command line did: of its own devices nothing is known then."""
+    devices = [j.variant.device for j in failures]
+    if any(device in failures[0].variant.case.devices for device in devices):
+        return {}
+    return {"device": _one_or_all(devices)}
+
+
+def _one_or_all(values: Iterable[str]) -> str | list[str]:
+    """As a ledger writes it: a list only where there are several."""
+    several = list(dict.fromkeys(values))
+    return several if len(several) > 1 else several[0]
+
+
+def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
+    """What these variants have in common, one thing at a time."""
+    variants = [j.variant for j in failures]
+    found: list[dict[str, Any]] = []
+    for key, values in (
+        ("dtype", [v.dtype for v in variants]),
+        ("backend", [v.backend.name for v in variants]),
+        ("device", [v.device for v in variants]),
+    ):
+        found.append({key: _one_or_all(values)})
+    for name in variants[0].params:
+        common = [v.params[name] for v in variants]
+        if all(value == common[0] for value in common):
+            found.append({"params": {name: common[0]}})
+    return found
+
+
+def _speaks_of_passing(values: Mapping[str, Any], signature: Signature, group: Sequence[Judged]) -> bool:
+    several = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in values.items() if k != "params"}
+    entry = Known(
+        signature.judged[0].variant.case.span,
+        stage=values.get("stage"),
+        torch=values["torch"],
+        backend=several.get("backend", ()),
+        device=several.get("device", ()),
+        dtype=several.get("dtype", ()),
+        params=values.get("params", {}),
+    )
+    return any(j.answer == "passed" and applies(entry, j.variant, j.torch) for j in group)
+
+
+def as_mapping(known: Known) -> dict[str, Any]:
+    """An entry as it would be written."""
+    values: dict[str, Any] = {}
+    for item in fields(known):
+        value = getattr(known, item.name)
+        if item.name == "span" or not value or value == item.default:
+            continue
+        if isinstance(value, tuple):
+            value = value[0] if len(value) == 1 and item.name != "oracle" else [*value]
+        values[item.name] = value
+    return values
+
+
+# --- files ---
+
+
+def rewrite(made: Plan, limits: Limits, dry: bool = False) -> str:
+    """Make the changes; the diff. A file that no longer loads as well as before is restored, and a note says so."""
+    shown: list[str] = []
+    for file, changes in sorted(made.changes.items()):
+        path = Path(file)
+        try:
+            data = path.read_bytes()
+            old = data.decode("utf-8")
+            new, refused = edited(old, changes)
+            made.notes += [f"{change.span}: left as it is: {reason}" for change, reason in refused]
+            before = 0 if dry else len(_errors(file, limits))
+            if not dry:
+                path.write_bytes(new.encode("utf-8"))
+        except (Unfit, OSError, UnicodeDecodeError) as error:
+            made.notes.append(f"{shown_path(file)}: left as it is: {error}")
+            continue
+        if not dry:
+            errors = _errors(file, limits)
+            if len(errors) > before:
+                path.write_bytes(data)
+                made.notes.append(f"{shown_path(file)}: left as it is, the edit would break it: {errors[0].message}")
+                continue
+        shown.append(_diff(shown_path(file), old, new))
+    return "".join(shown)
+
+
+def _errors(file: str, limits: Limits) -> list[Diagnostic]:
+    try:
+        return load([file], allow_python=True, limits=limits, any_device=True).errors
+    except InputError as error:
+        return [*error.diagnostics]
+
+
+def _diff(name: str, old: str, new: str) -> str:
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -1,0 +1,1 @@
+"""What a run leaves: typed events, the journal, its schema and signature, and the folder of runs."""

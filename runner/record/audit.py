@@ -1,0 +1,152 @@
+"""What the events of a log say together: each thing once, and what cannot be true of one run.
+
+A log carries no signature but its command line's, so that a careful edit cannot be noticed; a careless one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from runner.record.events import RED, Event, RunFinished, RunResumed, RunStarted, VariantFinished, VariantPlanned
+from runner.record.journal import Problems, Weight
+from runner.text import plural
+
+_BADNESS = ("PASS", "XFAIL", "SKIP", "NOT-RUN", "VACUOUS", "FLAKY", "INVALID", "XPASS", "ERROR", "FAIL")
+"""Verdicts, the worst last: of two contradictory ones it counts."""
+
+_CLEAN = frozenset({"PASS", "XPASS", "VACUOUS", "NOT-RUN"})
+"""Verdicts that no finding goes with."""
+
+SUITES = 1000
+"""How many suites a log may name: each is a table and a part of the JUnit file."""
+
+_EDITED = "this log was edited, or written by another program"
+
+_Key = tuple[str, str]  # (variant id, torch)
+
+
+def audit(events: Iterable[Event], problems: Problems) -> list[Event]:
+    """The events with one start, one plan and one verdict a variant. What was wrong is added to ``problems``."""
+    events = _one_start(list(events), problems)
+    events = _one_plan(events, problems)
+    events = _one_verdict(events, problems)
+    for text in (*_counts(events), *_verdicts(events), *_end(events)):
+        problems.add(text)
+    return events
+
+
+def excess(events: Iterable[Event]) -> str:
+    """Why no report can be made of a log whose events are few, but would fill a report; empty when one can."""
+    names: set[str] = set()
+    variants = entries = 0
+    for event in events:
+        if isinstance(event, VariantPlanned | VariantFinished):
+            names.update(event.suites)
+            variants += 1
+            entries += len(event.suites)
+    if len(names) > SUITES:
+        return f"its variants are of {len(names):,} suites; at most {SUITES:,} are read"
+    if entries > SUITES + 50 * variants:
+        return f"its {variants:,} variants are in {entries:,} places of suites; at most 50 for each are read"
+    return ""
+
+
+def _one_start(events: list[Event], problems: Problems) -> list[Event]:
+    places = [number for number, event in enumerate(events) if isinstance(event, RunStarted)]
+    if places and places[0] > 0:
+        problems.add(f"{plural(places[0], 'event')} before run-started: {_EDITED}", Weight.REFUSED)
+    if len(places) > 1:
+        problems.add(
+            f"run-started stands there {len(places)} times: several runs, of which the first counts", Weight.REFUSED
+        )
+    return [event for number, event in enumerate(events) if number not in places[1:]]
+
+
+def _one_plan(events: list[Event], problems: Problems) -> list[Event]:
+    planned: dict[_Key, VariantPlanned] = {}
+    kept_events: list[Event] = []
+    for event in events:
+        if isinstance(event, VariantPlanned):
+            first = planned.get((event.id, event.torch))
+            if first == event:
+                problems.add(f"{_name(event)} is planned twice; it counts once", Weight.USUAL)
+            elif first is not None:
+                problems.add(f"{_name(event)} is planned twice, in different words; the first counts: {_EDITED}")
+            if first is not None:
+                continue
+            planned[event.id, event.torch] = event
+        kept_events.append(event)
+    return kept_events
+
+
+def _one_verdict(events: list[Event], problems: Problems) -> list[Event]:
+    results: dict[_Key, tuple[int, VariantFinished]] = {}  # with their places
+    doubled: set[int] = set()
+    for place, event in enumerate(events):
+        if not isinstance(event, VariantFinished):
+            continue
+        key = event.id, event.torch
+        earlier, first = results.setdefault(key, (place, event))
+        if earlier == place:
+            continue
+        later_counts = _BADNESS.index(event.verdict) > _BADNESS.index(first.verdict)
+        if first.verdict == event.verdict:
+            problems.add(f"{_name(event)} finished twice, both times {event.verdict}; it counts once", Weight.USUAL)
+        elif first.verdict == "NOT-RUN":  # it ran later
+            later_counts = True
+        else:
+            worse = event.verdict if later_counts else first.verdict
+            problems.add(f"{_name(event)} finished twice, {first.verdict} and {event.verdict}; {worse} counts")
+        doubled.add(earlier if later_counts else place)
+        if later_counts:
+            results[key] = place, event
+    return [event for place, event in enumerate(events) if place not in doubled]
+
+
+def _counts(events: Sequence[Event]) -> Iterator[str]:
+    """Whether what was announced is there."""
+    planned = {(event.id, event.torch) for event in events if isinstance(event, VariantPlanned)}
+    for event in events:
+        if isinstance(event, VariantFinished) and (event.id, event.torch) not in planned:
+            yield f"{_name(event)} has the verdict {event.verdict} and was never planned: {_EDITED}"
+    start = next((event for event in events if isinstance(event, RunStarted)), None)
+    end = _last_end(events)
+    whole = end is not None and not end.interrupted
+    if start and start.planned and (len(planned) > start.planned or (whole and len(planned) < start.planned)):
+        yield f"run-started announces {plural(start.planned, 'variant')}, and {len(planned)} are planned: {_EDITED}"
+
+
+def _verdicts(events: Sequence[Event]) -> Iterator[str]:
+    """Whether verdicts fit their findings."""
+    for event in events:
+        if not isinstance(event, VariantFinished):
+            continue
+        if event.findings and event.verdict in _CLEAN:
+            yield f"{_name(event)} has the verdict {event.verdict}, and {plural(len(event.findings), 'finding')}: {_EDITED}"
+        elif event.verdict in ("FAIL", "XFAIL") and not event.findings:
+            yield f"{_name(event)} has the verdict {event.verdict}, and no finding: {_EDITED}"
+
+
+def _end(events: Sequence[Event]) -> Iterator[str]:
+    """Whether the exit code fits the verdicts."""
+    end = _last_end(events)
+    if end is None or end.interrupted or end.exit_code not in (0, 1):
+        return
+    results = [event for event in events if isinstance(event, VariantFinished)]
+    red = any(event.verdict in RED for event in results)
+    if end.exit_code == 1 and not red:
+        yield f"the run ended with exit code 1, and none of {plural(len(results), 'verdict')} is red: {_EDITED}"
+    missing = {(event.id, event.torch) for event in events if isinstance(event, VariantPlanned)}
+    missing -= {(event.id, event.torch) for event in results}
+    if end.exit_code == 0 and missing:
+        yield f"the run ended with exit code 0, and {len(missing)} of its variants have no verdict: {_EDITED}"
+
+
+def _last_end(events: Sequence[Event]) -> RunFinished | None:
+    """The end of the run; None when it has not ended, or goes on."""
+    marks = [event for event in events if isinstance(event, RunFinished | RunResumed)]
+    return marks[-1] if marks and isinstance(marks[-1], RunFinished) else None
+
+
+def _name(event: VariantPlanned | VariantFinished) -> str:
+    return f"{event.id} (torch {event.torch})"

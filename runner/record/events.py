@@ -1,0 +1,232 @@
+"""The typed events of a run: the one vocabulary of the journal and of every report.
+
+Reports are pure functions of a list of events, so each can be made again from the journal.
+An event is one JSON object a line; its key ``event`` names its class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.record.event_schema import Unfit, event_checks
+
+GREEN = ("PASS", "XFAIL", "SKIP")
+"""Verdicts that leave the exit code at 0. NOT-RUN is neither green nor red: a run that stops early says so itself."""
+
+RED = ("FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID")
+"""Verdicts that make the exit code 1: a wrong answer, no answer, or an answer that proves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One disagreement with its numbers, as the worker measured it.
+
+    ``oracle`` is a word of the ledger (value, stride, compile-error, ...), ``path`` leads to the place
+    (``call 0, output[1]``), ``stage`` is the first stage of the ladder that shows it, ``error`` holds
+    ``type``, ``message``, ``chain`` (class names of the exception and its causes) and ``trace``,
+    ``place`` is the YAML ``file:line:column`` where known, the file absolute.
+    """
+
+    oracle: str
+    message: str
+    path: str = ""
+    stage: str | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """First event. ``environments`` has one entry a Python: ``python``, ``torch``, ``version``.
+
+    ``full`` says that the command line left nothing out of what its paths hold: no node id, ``-k``, backend or device.
+    """
+
+    run: str
+    version: str
+    argv: tuple[str, ...]
+    started: str  # UTC, ISO 8601, seconds
+    host: str
+    folder: str
+    environments: tuple[Mapping[str, Any], ...] = ()
+    full: bool = False
+    cwd: str = ""  # where the command ran: ``resume`` and ``rerun`` go back there
+    plan: str = ""  # a hash of what is planned, all shards together
+    shard: str = ""  # such as 2/4
+    planned: int = 0  # how many variants are announced next
+    total: int = 0  # how many all shards together announce; 0 where nobody counted
+    engine: str = "local"
+    schema: int = 1  # the version of ``schema/events.schema.json`` that the log fits
+    signature: str = ""  # by which this user on this machine knows the command line as his own
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """A runner took up a run that had ended before its end; ``finished`` verdicts stood already."""
+
+    run: str
+    started: str
+    finished: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariantPlanned:
+    """One for each variant and environment, before anything runs, in report order."""
+
+    id: str
+    case: str
+    suite: str
+    suites: tuple[str, ...]
+    backend: str
+    torch: str
+    python: str
+    device: str
+    dtype: str
+    label: str  # the id without its backend
+    file: str
+    line: int
+    column: int = 1
+    number: int = 0  # its place in the plan, all shards together, from 1
+
+
+@dataclass(frozen=True, slots=True)
+class VariantStarted:
+    """The variant's first process was asked for."""
+
+    id: str
+    torch: str
+
+
+@dataclass(frozen=True, slots=True)
+class VariantFinished:
+    """A verdict. ``(id, torch)`` is unique in a run.
+
+    ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles.
+    ``labels`` are remarks that do not change the verdict, such as ``nearer-to-float64``.
+    """
+
+    id: str
+    case: str
+    suite: str
+    suites: tuple[str, ...]
+    backend: str
+    torch: str
+    python: str
+    device: str
+    dtype: str
+    label: str
+    file: str
+    line: int
+    verdict: str
+    seconds: float
+    column: int = 1
+    number: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
+    stage: str | None = None
+    oracles: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+    stages: Mapping[str, str] = field(default_factory=dict)
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    break_reasons: tuple[str, ...] = ()
+    recompiles: int | None = None
+    kernels: int | None = None  # that Inductor generated: C++ on the CPU, Triton on a GPU
+    vectorized: int | None = None  # those of them with vector instructions, of C++
+    replays: int | None = None  # of CUDA graphs
+    comparisons: int = 0
+    known: str | None = None
+    entry: str | None = None  # file:line:column of the ledger's entry that was used, the file absolute
+    signal: str | None = None
+    stack: str = ""
+    output: str = ""
+    repro: str = ""
+    place: str | None = None  # file:line:column that an INVALID verdict is about, where known
+    cached: str | None = None  # the run whose result this is; nothing ran
+    attempts: int = 1  # how often it ran, with --retries or --stress
+    host: str | None = None  # the cluster's node that ran it
+    spent: Mapping[str, float] = field(
+        default_factory=dict
+    )  # seconds over all its jobs: busy (of a slot), torch, load, judge
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about the run itself that a person should know, such as a full disk."""
+
+    message: str
+    severity: str = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """Last event; absent when the runner itself was killed."""
+
+    exit_code: int
+    seconds: float
+    interrupted: bool = False
+
+
+Event = RunStarted | RunResumed | VariantPlanned | VariantStarted | VariantFinished | Notice | RunFinished
+
+_CLASSES: dict[str, type] = {
+    "run-started": RunStarted,
+    "run-resumed": RunResumed,
+    "variant-planned": VariantPlanned,
+    "variant-started": VariantStarted,
+    "variant-finished": VariantFinished,
+    "notice": Notice,
+    "run-finished": RunFinished,
+}
+_NAMES = {cls: name for name, cls in _CLASSES.items()}
+
+
+_FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in (*_NAMES, Finding)}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as a plain dict, its kind under ``event``. What it holds is the event's own, not a copy."""
+    data = {"event": _NAMES[type(event)], **_plain(event)}
+    if isinstance(event, VariantFinished):
+        data["findings"] = [_plain(finding) for finding in event.findings]
+    return data
+
+
+def _plain(value: Event | Finding) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in _FIELDS[type(value)]}
+
+
+def from_json(data: Mapping[str, Any]) -> Event | None:
+    """The event of a journal line; None for a kind this version does not know. Unknown keys are dropped.
+
+    Raises:
+        Unfit: the line is no event of the published schema.
+    """
+    kind = data.get("event") if type(data) is dict else None
+    if type(kind) is not str:
+        raise Unfit("expected a mapping with a text under event")
+    cls = _CLASSES.get(kind)
+    if cls is None:
+        return None
+    event_checks()[kind](data)
+    values: dict[str, Any] = {}
+    for key in _FIELDS[cls]:
+        if key in data:
+            value = data[key]
+            if type(value) is str:  # a long journal says the same ids, files and versions again and again
+                value = sys.intern(value)
+            values[key] = tuple(value) if type(value) is list else value
+    if cls is VariantFinished:
+        values["findings"] = tuple(_finding(f) for f in data.get("findings", ()))
+    return cls(**values)  # type: ignore[no-any-return]
+
+
+def _finding(data: Mapping[str, Any]) -> Finding:
+    return Finding(**{key: data[key] for key in _FIELDS[Finding] if key in data})

@@ -1,0 +1,302 @@
+"""The journal: every event of a run, one JSON object a line, appended as it happens.
+
+What has been written survives whatever becomes of the runner, and each report can be made again from it. What is read may
+come from anybody: each line is held against the published schema (``schema/events.schema.json``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import errno
+import gc
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from runner.cases.limits import Limits, show_size
+from runner.record.event_schema import Unfit
+from runner.record.events import Event, Notice, VariantFinished, from_json, to_json
+from runner.text import cap, one_line
+
+NAMED = 10
+"""Problems of a log that are named; the others are counted."""
+
+DEPTH = 100
+"""How deep the values of a line may be nested. A YAML file's may be 40 deep (``limits.py``)."""
+
+_LINE = Limits().log_line_bytes
+
+
+class Journal:
+    """Appends events to a file. Trouble with the file never stops a run.
+
+    The first failure is told to ``on_problem``, once; later events are tried again, since a disk may get room.
+    Events that could not be written are lost: the journal is then shorter, but every line that it has is whole.
+
+    Args:
+        path: the file; its folder is made. An existing journal is continued.
+        on_problem: takes one line for people.
+        stamp: keys that every line gets beside the event's own, which win.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        on_problem: Callable[[str], None] | None = None,
+        stamp: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._stamp = dict(stamp or {})
+        self.lost = 0
+        self._on_problem = on_problem
+        self._descriptor = -1
+        self._torn = False  # what a write left behind may lack its end
+        self._told = False
+        self._open()
+
+    def write(self, event: Event) -> bool:
+        """Append one event and hand it to the operating system. Returns whether it is in the file."""
+        line = self._line(event)
+        if not self._open():
+            self.lost += 1
+            return False
+        if self._torn:
+            line = b"\n" + line  # so that the torn line spoils itself alone
+        written = 0
+        try:
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except OSError as error:
+            self._torn = self._torn or written > 0
+            self.lost += 1
+            self._tell(error)
+            return False
+        self._torn = False
+        return True
+
+    def _line(self, event: Event) -> bytes:
+        line = json.dumps({**self._stamp, **to_json(event)}, default=repr).encode() + b"\n"
+        if len(line) <= _LINE:
+            return line
+        # A reader refuses such a line. A shortened verdict is worth more than none.
+        data = _cut({**self._stamp, **to_json(event)})
+        short = json.dumps(data, default=repr).encode() + b"\n"
+        if len(short) <= _LINE:
+            return short
+        name = f" of {event.id[:200]}" if isinstance(event, VariantFinished) else ""
+        return self._line(Notice(f"an event{name} was too long for the log ({show_size(len(line))})", "error"))
+
+    def close(self) -> None:
+        """Close the file. Can be called twice; a later ``write`` opens it again."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            try:
+                os.close(descriptor)
+            except OSError as error:  # some file systems report a full disk only here
+                self.lost += 1
+                self._tell(error)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> bool:
+        if self._descriptor >= 0:
+            return True
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered, and not through a file object: that would keep what a failed write left, and write it later.
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._torn = not _ends_whole(self._descriptor)
+        except OSError as error:
+            self._tell(error)
+            return False
+        return True
+
+    def _tell(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            if self._on_problem is not None:
+                reason = error.strerror or str(error)
+                self._on_problem(f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
+
+
+def _ends_whole(descriptor: int) -> bool:
+    """Whether a file is empty or ends with a newline; a runner that was killed may have left half a line."""
+    size = os.fstat(descriptor).st_size
+    return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+
+
+def _cut(value: Any) -> Any:
+    """A value with its long texts and lists shortened."""
+    if isinstance(value, str):
+        return cap(value, 4096)
+    if isinstance(value, Mapping):
+        return {cap(str(key), 4096): _cut(item) for key, item in list(value.items())[:100]}
+    if isinstance(value, list | tuple):
+        return [_cut(item) for item in value[:100]]
+    return _cut(dataclasses.asdict(value)) if dataclasses.is_dataclass(type(value)) else value
+
+
+class Weight(enum.IntEnum):
+    """What a problem of a log means."""
+
+    USUAL = 0
+    """As killed runners, full disks and two runners at once leave it."""
+    DOUBTFUL = 1
+    """Its events contradict each other."""
+    REFUSED = 2
+    """It holds lines that no runner has written; they are left out."""
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with a log: the first ``NAMED`` in words, the others counted. Empty is false.
+
+    ``worst`` is the largest weight of them.
+    """
+
+    named: list[str] = field(default_factory=list)
+    count: int = 0
+    worst: Weight = Weight.USUAL
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(self, text: str, weight: Weight = Weight.DOUBTFUL) -> None:
+        """One more problem."""
+        self.count += 1
+        self.worst = max(self.worst, weight)
+        if len(self.named) < NAMED:
+            self.named.append(one_line(text))
+
+    def lines(self) -> list[str]:
+        """All of it for people, in at most ``NAMED`` lines and one."""
+        unnamed = self.count - len(self.named)
+        return [*self.named, f"and {unnamed} more"] if unnamed else [*self.named]
+
+
+def read(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[list[Event], Problems]:
+    """The events of a journal, in order, and the lines that were left out: those that do not fit the schema, and torn ones.
+
+    A torn line begins an event and lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this
+    version does not know are left out without a word.
+
+    Raises:
+        OSError: the file cannot be read, is no regular file, or is larger than ``log_bytes``.
+    """
+    limits = limits or Limits()
+    events: list[Event] = []
+    problems = Problems()
+    with _opened(path, limits) as file, _without_gc():
+        for number, line in _numbered(file, limits.log_line_bytes):
+            if len(line) > limits.log_line_bytes:
+                problems.add(
+                    f"line {number}: it has more than {show_size(limits.log_line_bytes)} (log_line_bytes)",
+                    Weight.REFUSED,
+                )
+                continue
+            try:
+                data = parsed(line)
+                event = from_json(data)
+            except json.JSONDecodeError as error:
+                if _is_torn(line, error):
+                    problems.add(f"line {number}: cut short, as a killed runner leaves it", Weight.USUAL)
+                else:
+                    problems.add(f"line {number}, column {error.colno}: no JSON: {error.msg}", Weight.REFUSED)
+            except ValueError as error:  # Unfit, bytes that are no UTF-8, an integer of thousands of digits
+                problems.add(f"line {number}: {error}", Weight.REFUSED)
+            else:
+                if event is not None:
+                    events.append(event)
+    return events, problems
+
+
+def _is_torn(line: bytes, error: json.JSONDecodeError) -> bool:
+    """Whether the text ends too early. A power failure may leave zeros."""
+    if not line.strip(b"\0\r\n "):
+        return True
+    early = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+    return line.startswith(b"{") and (early or not line.rstrip().endswith(b"}"))
+
+
+def parsed(line: bytes) -> Any:
+    """The JSON of a line. Raises ValueError, also for what is nested deeper than ``DEPTH``."""
+    try:
+        data = json.loads(line)
+    except RecursionError:
+        raise Unfit(f"nested deeper than {DEPTH}") from None
+    # Few lines have that many brackets, so the depth of few is looked at.
+    if line.count(b"[") + line.count(b"{") > DEPTH and _depth(data) > DEPTH:
+        raise Unfit(f"nested deeper than {DEPTH}")
+    return data
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and mappings are nested, without recursion."""
+    level, depth = [value], 0
+    while level := [item for item in level if isinstance(item, list | dict)]:
+        depth += 1
+        level = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def lines(path: str | os.PathLike[str], limits: Limits | None = None) -> Iterator[bytes]:
+    """The lines of a journal that are not blank and not too long. Raises OSError as ``read`` does."""
+    limits = limits or Limits()
+    with _opened(path, limits) as file:
+        yield from (line for _, line in _numbered(file, limits.log_line_bytes) if len(line) <= limits.log_line_bytes)
+
+
+def _opened(path: str | os.PathLike[str], limits: Limits) -> IO[bytes]:
+    """A journal, open to be read. Raises OSError."""
+    # Without O_NONBLOCK a pipe of that name would hold up the command.
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    status = os.fstat(file.fileno())
+    reason = ""
+    if not stat.S_ISREG(status.st_mode):
+        reason = "it is no regular file"
+    elif status.st_size > limits.log_bytes:
+        reason = (
+            f"it has {show_size(status.st_size)}, and log_bytes is {show_size(limits.log_bytes)}; "
+            "RUNNER_LIMIT_LOG_BYTES in the environment changes that"
+        )
+    if reason:
+        file.close()
+        raise OSError(errno.EINVAL, reason, os.fspath(path))
+    return file
+
+
+def _numbered(file: IO[bytes], limit: int) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, each with its number. One that is longer than ``limit`` comes as its first ``limit + 1`` bytes."""
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        piece = line
+        while len(piece) > limit and not piece.endswith(b"\n"):
+            piece = file.readline(limit + 1)
+        if not line.isspace():
+            yield number, line
+
+
+@contextlib.contextmanager
+def _without_gc() -> Iterator[None]:
+    """Without looks for cycles, of which JSON has none: over a long log they take half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

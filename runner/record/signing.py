@@ -1,0 +1,94 @@
+"""What this user wrote on this machine, told from what came from elsewhere: by a key that nobody else can read.
+
+Whoever can write files into a folder can write an event log there, and a log holds a command line that ``rerun`` obeys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import platform
+import secrets
+import tempfile
+from pathlib import Path
+
+from runner.record.events import RunStarted
+from runner.text import one_line
+
+_SIZE = 32
+
+
+class NoKey(Exception):
+    """There is no key, and none can be made; the text says why."""
+
+
+def key_path() -> Path:
+    """``runner/key`` in ``$XDG_STATE_HOME``, or in ``~/.local/state`` where that is not set to an absolute path."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~"), ".local", "state")
+    return folder / "runner" / "key"
+
+
+def user_key() -> bytes:
+    """The user's key on this machine; the first call makes it. Raises NoKey."""
+    path = key_path()
+    try:
+        if not path.exists():
+            _make(path)
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            key = file.read(_SIZE + 1)
+    except (OSError, ValueError) as error:
+        raise NoKey(f"{path} cannot be used: {getattr(error, 'strerror', None) or error}") from None
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise NoKey(f"{path} can be read by others, or is another user's: remove it")
+    if len(key) != _SIZE:
+        raise NoKey(f"{path} is no key: remove it")
+    return key
+
+
+def _make(path: Path) -> None:
+    """A new key, whole or not at all; one that another process makes meanwhile stays. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, beside = tempfile.mkstemp(dir=path.parent)  # with mode 0600
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(_SIZE))
+        with contextlib.suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        os.unlink(beside)
+
+
+def signed(purpose: str, *content: object) -> str:
+    """The signature of some JSON values for a purpose, in hexadecimal. Raises NoKey."""
+    text = json.dumps([purpose, *content])
+    return hmac.new(user_key(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def signature_of(start: RunStarted) -> str:
+    """The signature of a run's command line; empty where there is no key."""
+    try:
+        return _command_line(start)
+    except NoKey:
+        return ""
+
+
+def why_foreign(start: RunStarted) -> str:
+    """Why a log does not count as this user's own on this machine; empty when it does."""
+    if start.host != platform.node():
+        return f"it was written on {one_line(start.host, 100) or 'a machine without a name'}, and this is {platform.node()}"
+    if not start.signature:
+        return "it is not signed"
+    try:
+        own = hmac.compare_digest(_command_line(start).encode(), start.signature.encode(errors="replace"))
+    except NoKey as error:
+        return f"its signature cannot be checked: {error}"
+    return "" if own else "its signature is another user's, another machine's, or of another command line"
+
+
+def _command_line(start: RunStarted) -> str:
+    return signed("run-started", start.run, start.started, start.host, start.cwd, list(start.argv))

@@ -1,0 +1,171 @@
+"""The runs kept in ``.runner``: where they are, and what they said."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from runner import console
+from runner.cases.limits import Limits
+from runner.exit_codes import INTERNAL, UsageError
+from runner.record.audit import audit, excess
+from runner.record.events import Event, RunFinished, RunResumed, RunStarted
+from runner.record.journal import Problems, Weight
+from runner.record.journal import read as read_journal
+
+FOLDER = ".runner"
+"""Where runs are kept, in the current directory, as pytest keeps its cache."""
+
+
+def new_folder() -> tuple[Path, str]:
+    """A new folder for a run and, when it is not where it should be, why. Raises UsageError when there is no place at all."""
+    base = Path(FOLDER)
+    try:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S-") + str(os.getpid())
+        folder = base / "runs" / stamp
+        number = 1
+        while folder.exists():  # a clock set back, and the same process number again
+            number += 1
+            folder = base / "runs" / f"{stamp}-{number}"
+        (folder / "logs").mkdir(parents=True)
+        with contextlib.suppress(FileExistsError), open(base / ".gitignore", "x") as ignore:  # "x" follows no link
+            ignore.write("*\n")
+        return folder, ""
+    except OSError as error:  # full, read-only, somebody's own file of that name
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="runner-"))
+            (folder / "logs").mkdir()
+        except OSError as neither:
+            raise UsageError(
+                f"runs can be kept neither here ({error.strerror}) nor in a temporary folder ({neither.strerror})",
+                INTERNAL,
+            ) from None
+        return folder, f"cannot keep runs here ({error.strerror}); this one is in {folder}"
+
+
+def output_folder(asked: str | None, name: str) -> Path:
+    """The folder of ``--output``, which must be new or empty, or else ``name`` in a new run's folder; absolute.
+
+    Raises:
+        UsageError: there is something in it, or it cannot be made.
+    """
+    folder = Path(asked or name)
+    if asked is None:
+        base, warning = new_folder()
+        if warning:
+            console.message(f"runner: {warning}")
+        folder = base / name
+    try:
+        folder.mkdir(exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"--output {folder}: there is something in it; name another folder, or remove this one")
+    except OSError as error:
+        raise UsageError(f"--output {folder}: {error.strerror}") from None
+    return folder.resolve()
+
+
+def make_latest(folder: Path) -> None:
+    """Let ``latest`` mean this run, now that its journal has begun. A run that is kept elsewhere is not."""
+    base = Path(FOLDER)
+    if folder.parent != base / "runs":
+        return
+    link = base / f"latest.{os.getpid()}"
+    try:
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path("runs") / folder.name)
+        link.replace(base / "latest")
+    except OSError as error:
+        console.message(f"runner: {base / 'latest'} still names another run ({error.strerror})")
+
+
+def has_latest() -> bool:
+    """Whether a run is kept here."""
+    return os.path.isfile(Path(FOLDER, "latest", "events.jsonl"))
+
+
+def journal_of(run: str) -> Path:
+    """The event log that ``run`` means: a run's folder, its name, its event log, or ``latest``. Raises UsageError."""
+    path = Path(FOLDER, "latest") if run == "latest" else Path(run)
+    if not run:
+        raise UsageError("the name of the run is empty; name its folder, its event log, or latest")
+    try:
+        if not path.exists() and Path(FOLDER, "runs", run).is_dir():
+            path = Path(FOLDER, "runs", run)
+        journal = path / "events.jsonl" if path.is_dir() else path
+        if journal.is_file():
+            return journal
+        if path.is_dir():
+            reason = f"no event log in {path.resolve()}: a run's folder holds events.jsonl"
+        else:
+            kind = "it is no regular file" if path.exists() else "there is no such file"
+            reason = f"no event log at {path}: {kind}"
+    except (OSError, RuntimeError) as error:  # RuntimeError: Python 3.10 raises it for a loop of links
+        reason = f"no event log at {run}: {getattr(error, 'strerror', None) or error}"
+    raise UsageError(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A run's event log as it was read: its clean events, and what was wrong with it."""
+
+    path: Path
+    events: list[Event]
+    problems: Problems
+
+    @property
+    def started(self) -> RunStarted:
+        """The run's first event."""
+        return started_of(self.events)
+
+    def tell(self) -> None:
+        """Say what was wrong, a line each."""
+        for line in self.problems.lines():
+            console.message(f"runner: {self.path}: {line}")
+
+    def demand_whole(self) -> None:
+        """Say what was wrong. Raises UsageError when lines were left out that no killed runner leaves so."""
+        self.tell()
+        if self.problems.worst == Weight.REFUSED:
+            raise UsageError(
+                f"{self.path} was changed after it was written; runner report shows what can be read of it"
+            )
+
+
+def read_log(run: str) -> Log:
+    """The event log of a run (see ``journal_of``). Ends that a resumed run went beyond are left out. Raises UsageError."""
+    path = journal_of(run)
+    try:
+        limits = Limits.from_environment()
+        events, problems = read_journal(path, limits)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if not any(isinstance(event, RunStarted) for event in events):
+        reason = problems.named[0] if problems else "it has no line"
+        raise UsageError(f"{path} is no event log: {reason}")
+    if reason := excess(events):
+        raise UsageError(f"{path} cannot be used: {reason}")
+    return Log(path, settled(audit(events, problems)), problems)
+
+
+def read_events(run: str) -> list[Event]:
+    """The events of a run (see ``read_log``); what was wrong with its log is printed. Raises UsageError."""
+    log = read_log(run)
+    log.tell()
+    return log.events
+
+
+def settled(events: list[Event]) -> list[Event]:
+    """The events without the ends before the last resumption."""
+    last = max((n for n, event in enumerate(events) if isinstance(event, RunResumed)), default=0)
+    return [event for n, event in enumerate(events) if n >= last or not isinstance(event, RunFinished)]
+
+
+def started_of(events: list[Event]) -> RunStarted:
+    """A run's first event."""
+    return next(event for event in events if isinstance(event, RunStarted))

@@ -1,0 +1,186 @@
+"""A tensor's error as shapes on a page: cells, bars and words, from the numbers of the worker's ``picture``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner.report.failure import number
+
+if TYPE_CHECKING:
+    from runner.diagnose.harness import Lab
+
+LEVELS = 7
+"""Shades of the heat map."""
+
+ALIKE, MISPLACED = 1, 2
+"""As in ``runner/worker/tasks/heatmap.py``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A square of the heat map: its place, its shade (``h1`` to ``h7``, ``alike``, ``misplaced``), and what it says."""
+
+    x: int
+    y: int
+    shade: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """The cells that hold an error or a NaN; all others are right. ``legend`` has a shade and its words."""
+
+    columns: int
+    rows: int
+    cells: tuple[Cell, ...]
+    legend: tuple[tuple[str, str], ...]
+    layout: str  # how the tensor lies in it
+    size: float  # pixels of a cell's side
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Counts of one class of relative errors, and the heights (0 to 1) that they are drawn with."""
+
+    label: str
+    eager: int
+    compiled: int
+    eager_height: float
+    compiled_height: float
+
+
+def take(lab: Lab) -> dict[str, Any]:
+    """Run the variant once more for its picture (see ``runner.worker.tasks.heatmap.run_picture``).
+
+    A process that dies leaves no picture: then ``picture`` is None and ``reason`` says how it ended. One that dies in the
+    float64 reference is asked again without.
+
+    Raises:
+        UsageError: the case is wrong.
+    """
+    from runner.diagnose.harness import result_of
+    from runner.verdict import outcomes
+
+    job = lab.job("picture")
+    outcome = lab.ask([job])[0]
+    if outcomes.died_in_float64(outcome):
+        again = dataclasses.replace(lab.job("picture"), float64=False)
+        outcome = lab.ask([again])[0]
+    if outcome.ended != "result":
+        return {"picture": None, "reason": outcomes.describe(outcome), "inputs": []}
+    return dict(result_of(outcome))
+
+
+def heat_map(picture: Mapping[str, Any]) -> HeatMap:
+    """The grid of a picture, in shades of its absolute error: equal steps of the exponent between smallest and largest."""
+    grid, shape = picture["grid"], list(picture["shape"])
+    errors = [[value_of(cell) for cell in row] for row in grid["absolute"]]
+    finite = [error for row in errors for error in row if 0 < error < math.inf]
+    low, high = (math.log10(min(finite)), math.log10(max(finite))) if finite else (0.0, 0.0)
+    cells = []
+    for y, row in enumerate(errors):
+        for x, error in enumerate(row):
+            kind = grid["kind"][y][x]
+            if kind == 0 and error == 0:
+                continue
+            shade = "misplaced" if kind == MISPLACED else f"h{_level(error, low, high)}" if error else "alike"
+            words = {ALIKE: "NaN or infinite on both sides", MISPLACED: "NaN or infinite on one side alone"}.get(kind)
+            said = [f"error {number(error)}, relative {number(grid['relative'][y][x])}"] if error else []
+            said = [*([words] if words else []), *said]
+            cells.append(Cell(x, y, shade, f"{_range(grid, shape, y, x)}: {'; '.join(said)}"))
+    used = {cell.shade for cell in cells}
+    legend = [
+        (f"h{level}", _span(level, low, high)) for level in range(1, LEVELS + 1) if finite and f"h{level}" in used
+    ]
+    legend += [("misplaced", "NaN or infinite on one side alone")] if "misplaced" in used else []
+    legend += [("alike", "NaN or infinite on both sides")] if "alike" in used else []
+    columns = len(errors[0]) if errors else 0
+    return HeatMap(columns, len(errors), tuple(cells), tuple(legend), _layout(grid, shape), _size(columns, len(errors)))
+
+
+def bars(histogram: Mapping[str, Any]) -> list[Bar]:
+    """The histogram of a picture: exact, each decade, not to be scaled; heights on the scale of a logarithm, so that one
+    element of a million shows."""
+    counts: list[tuple[str, int, int]] = []
+    exact, unscaled = histogram["exact"], histogram["unscaled"]
+    if exact["eager"] or exact["compiled"]:
+        counts.append(("exact", exact["eager"], exact["compiled"]))
+    rows = zip(histogram["decades"], histogram["eager"], histogram["compiled"], strict=True)
+    counts += [(f"1e{decade}", ours, theirs) for decade, ours, theirs in rows]
+    if unscaled["eager"] or unscaled["compiled"]:
+        counts.append(("of 0", unscaled["eager"], unscaled["compiled"]))
+    top = max((math.log1p(count) for _, *both in counts for count in both), default=0.0) or 1.0
+    return [
+        Bar(label, ours, theirs, math.log1p(ours) / top, math.log1p(theirs) / top) for label, ours, theirs in counts
+    ]
+
+
+def value_of(shown: Any) -> float:
+    """A number as the worker sent it: infinities and NaN come as words."""
+    return float(shown)
+
+
+def _level(error: float, low: float, high: float) -> int:
+    if not math.isfinite(error):
+        return LEVELS
+    if high == low:
+        return LEVELS
+    return min(LEVELS, 1 + int((math.log10(error) - low) / (high - low) * LEVELS))
+
+
+def _size(columns: int, rows: int) -> float:
+    """So that a small map can be seen and a large one fits on a page."""
+    return min(24.0, 640 / max(columns, rows, 1))
+
+
+def _span(level: int, low: float, high: float) -> str:
+    """The errors of one shade, in words."""
+    if high == low:
+        return f"{10**high:.2g}"
+    step = (high - low) / LEVELS
+    return f"{10 ** (low + (level - 1) * step):.2g} to {10 ** (low + level * step):.2g}"
+
+
+def _layout(grid: Mapping[str, Any], shape: Sequence[int]) -> str:
+    """One sentence: what rows, columns and cells stand for."""
+    width, rows, columns = grid["width"], grid["row_span"], grid["column_span"]
+    if len(shape) > 2:
+        said = f"Rows are the first {len(shape) - 1} dimensions, flattened; columns are the last."
+    elif len(shape) == 2:
+        said = "Rows and columns are the tensor's own."
+    elif len(shape) == 1 and shape[0] > width:
+        said = f"The vector goes on from row to row, {width} elements in each."
+    else:
+        said = "The tensor is one row."
+    if rows * columns > 1:
+        said += f" A cell holds up to {rows} x {columns} elements and shows the largest error among them."
+    return said
+
+
+def _range(grid: Mapping[str, Any], shape: Sequence[int], y: int, x: int) -> str:
+    """The indices that a cell covers, such as ``[0, 3, 8:16]``; a range that spans several dimensions by its ends."""
+    width, elements = grid["width"], math.prod(shape)
+    rows = -(-elements // width)
+    first_row, last_row = y * grid["row_span"], min((y + 1) * grid["row_span"], rows) - 1
+    first, last = x * grid["column_span"], min((x + 1) * grid["column_span"], width) - 1
+    start = unravel(first_row * width + first, shape)
+    end = unravel(min(last_row * width + last, elements - 1), shape)
+    if start == end:
+        return number(start)
+    if sum(a != b for a, b in zip(start, end, strict=True)) == 1:
+        parts = [str(a) if a == b else f"{a}:{b + 1}" for a, b in zip(start, end, strict=True)]
+        return f"[{', '.join(parts)}]"
+    return f"{number(start)} to {number(end)}"
+
+
+def unravel(flat: int, shape: Sequence[int]) -> list[int]:
+    """The index of the element at place ``flat`` of a tensor in row-major order."""
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return index[::-1]

@@ -1,0 +1,95 @@
+"""The Pythons that have torch, as a run names them, and whether they have what the command line names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from runner.cases.backends import GROUP, hint_for, own_names
+from runner.cases.model import Backend, Variant
+from runner.diagnostics import Diagnostic, InputError, source_line
+from runner.engine.interpreters import Packages, find_python, inspect_packages, probe
+from runner.exit_codes import UsageError
+from runner.session.plan import Environment
+
+
+def find_environments(pythons: Sequence[str]) -> list[Environment]:
+    """The interpreters of ``--python``, or this one. Raises UsageError for one that cannot serve."""
+    found: list[Environment] = []
+    for number, python in enumerate(pythons or [sys.executable]):
+        facts = probe(python)
+        if "error" in facts:
+            hint = "" if pythons else "; give one that has torch with --python PATH"
+            raise UsageError(f"--python {python}: {facts['error']}{hint}" if pythons else facts["error"] + hint)
+        path = find_python(python) or python
+        same = [e for e in found if e.torch == facts["torch"]]
+        if any(e.python == path for e in same):
+            continue
+        # one name a column: the build tells two of one version apart
+        shown = facts["torch"] if not same else f"{facts['build']} ({python})"
+        found.append(Environment(str(number), path, shown, facts["build"], facts["python"]))
+    return found
+
+
+def checked_environments(arguments: argparse.Namespace, variants: Sequence[Variant]) -> list[Environment]:
+    """``find_environments`` of ``--python``, and each has the modules and backends that are asked for.
+
+    Raises:
+        UsageError: no such Python, or a Python without a module or backend that the command line names.
+        InputError: no Python has a backend that a file names.
+    """
+    environments = find_environments(arguments.python)
+    typed: Sequence[str] = getattr(arguments, "backend", ())
+    modules = {name: f"--import {name}" for name in arguments.imports}
+    modules |= {name.partition(":")[0]: f"--backend {name}" for name in typed if ":" in name}
+    unknown = [] if arguments.imports else _unknown(variants)  # what is imported may register any name
+    for name, option in modules.items():
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"{option}: {name!r} is no name of a module")
+    if not modules and not unknown:
+        return environments
+    options = {name.partition(".")[0]: option for name, option in modules.items()}
+    answers = [_packages(e.python, [*options], worker_paths(arguments)) for e in environments]
+    for environment, answer in zip(environments, answers, strict=True):
+        for module, near in answer.missing.items():
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise UsageError(f"{options[module]}: {environment.python} has no module {module!r}{hint}")
+    backends = [*dict.fromkeys(name for answer in answers for name in answer.backends)]
+    _refuse_unknown([b for b in unknown if b.backend not in backends], backends)
+    return environments
+
+
+def _unknown(variants: Sequence[Variant]) -> list[Backend]:
+    """Plain names that only an installed package can have registered."""
+    used = {(v.backend.name, v.backend.backend): v.backend for v in variants}
+    return [backend for backend in used.values() if ":" not in backend.backend and backend.backend not in own_names()]
+
+
+def _refuse_unknown(unknown: Sequence[Backend], backends: Sequence[str]) -> None:
+    """Raises UsageError for a name that was typed, InputError for those of files."""
+    diagnostics = []
+    for backend in unknown:
+        hint = hint_for(backend.backend, backends)
+        if backend.span is None:
+            raise UsageError(f"--backend {backend.name}: no such backend; {hint}")
+        message = f"no installed package registers backend {backend.backend!r}, and it is not torch's own"
+        diagnostics.append(
+            Diagnostic(backend.span, message, hint, text=source_line(backend.span.file, backend.span.line))
+        )
+    if diagnostics:
+        raise InputError(diagnostics)
+
+
+def _packages(python: str, modules: Sequence[str], folders: Sequence[str]) -> Packages:
+    try:
+        return inspect_packages(python, GROUP, modules, folders)
+    except OSError as error:
+        raise UsageError(str(error)) from None
+
+
+def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
+    named = any(":" in backend for backend in getattr(arguments, "backend", ())) or arguments.imports
+    return (os.getcwd(),) if named else ()

@@ -1,0 +1,153 @@
+"""What each variant did the last time, over all runs kept here: for ``--lf``, ``--ff``, ``--order smart`` and shards by duration.
+
+The journals are the truth. ``.runner/history.json`` only saves reading them again; a run that is missing in it, because its runner
+was killed or two ran at once, is read from its journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.cases.limits import Limits
+from runner.record.events import GREEN, RED, Event, VariantFinished
+from runner.record.journal import read as read_journal
+from runner.record.store import FOLDER
+from runner.session.plan import Planned
+
+_VERSION = 1
+_VERDICTS = frozenset((*GREEN, *RED, "NOT-RUN"))
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last verdict of a variant under one torch, and the seconds of a slot that it took when it last ran."""
+
+    verdict: str
+    seconds: float
+
+    @property
+    def red(self) -> bool:
+        """Whether it failed."""
+        return self.verdict in RED
+
+
+Key = tuple[str, str]
+"""A variant's id and the torch version, as in events."""
+
+History = Mapping[Key, Last]
+
+
+def key_of(planned: Planned) -> Key:
+    """The key of a planned variant."""
+    return planned.variant.id, planned.environment.torch
+
+
+def read(base: Path | None = None) -> dict[Key, Last]:
+    """What every variant did last. Never raises: without readable files nothing is known."""
+    return _read(base or Path(FOLDER))[0]
+
+
+def update(base: Path | None = None) -> None:
+    """Write the history down, so that the next ``read`` is quick. A folder that cannot be written is no error."""
+    base = base or Path(FOLDER)
+    if not (base / "runs").is_dir():
+        return
+    history, runs = _read(base)
+    data = {
+        "version": _VERSION,
+        "runs": runs,
+        "last": [[id_, torch, last.verdict, last.seconds] for (id_, torch), last in history.items()],
+    }
+    beside = base / f"history.{os.getpid()}.tmp"
+    with contextlib.suppress(OSError):
+        beside.unlink(missing_ok=True)
+        try:
+            with open(beside, "x") as file:  # "x" follows no link
+                json.dump(data, file)
+            beside.replace(base / "history.json")
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def seconds_of(events: Iterable[Event]) -> dict[str, float]:
+    """Seconds of a slot by variant id, all its torch versions together, from a run's events."""
+    found: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, VariantFinished) and not event.cached:
+            found[event.id] = found.get(event.id, 0.0) + _seconds(event)
+    return found
+
+
+def ordered(planned: Sequence[Planned], history: History, how: str) -> list[Planned]:
+    """The order of a run. ``how`` is ``plan`` (as it stands), ``failed-first``, or ``smart``.
+
+    ``smart``: failed ones first, then what has never run, then the longest first, so that no slot is left with a long
+    one at the end while the others are idle.
+    """
+    if how == "plan":
+        return list(planned)
+
+    def rank(one: Planned) -> tuple[int, float]:
+        last = history.get(key_of(one))
+        if how == "failed-first":
+            return (0 if last is not None and last.red else 1, 0.0)
+        if last is None:
+            return (1, 0.0)
+        return (0 if last.red else 2, -last.seconds)
+
+    return sorted(planned, key=rank)  # stable: what ranks alike keeps the plan's order
+
+
+def _read(base: Path) -> tuple[dict[Key, Last], dict[str, int]]:
+    """The history, and each run that is in it with the bytes of its journal: one that goes on is read again."""
+    history: dict[Key, Last] = {}
+    done: dict[str, int] = {}
+    # None yet, torn, another version's, or whatever stands there instead.
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        history, done = _stored(base / "history.json")
+    read_now: dict[str, int] = {}
+    for journal in sorted(base.glob("runs/*/events.jsonl")):
+        with contextlib.suppress(OSError):
+            size = journal.stat().st_size  # before it is read: what is appended meanwhile is for the next time
+            if done.get(journal.parent.name) != size:
+                for event in read_journal(journal)[0]:
+                    if isinstance(event, VariantFinished):
+                        _add(history, event)
+            read_now[journal.parent.name] = size
+    return history, read_now
+
+
+def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, int]]:
+    """What ``update`` has written. Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError."""
+    if not path.is_file() or path.stat().st_size > Limits().log_bytes:  # a pipe would hold up the command
+        raise ValueError(f"{path} is no file, or too large")
+    data = json.loads(path.read_text())
+    if data["version"] != _VERSION:
+        raise ValueError(f"{path} is of another version")
+    history: dict[Key, Last] = {}
+    for id_, torch, verdict, seconds in data["last"]:
+        if (
+            not isinstance(id_, str)
+            or not isinstance(torch, str)
+            or verdict not in _VERDICTS
+            or not math.isfinite(seconds)
+        ):
+            raise ValueError(f"{path} holds something else than verdicts")
+        history[id_, torch] = Last(verdict, float(seconds))
+    return history, dict(data["runs"])
+
+
+def _add(history: dict[Key, Last], event: VariantFinished) -> None:
+    before = history.get((event.id, event.torch))
+    seconds = before.seconds if event.cached and before is not None else _seconds(event)
+    history[event.id, event.torch] = Last(event.verdict, seconds)
+
+
+def _seconds(event: VariantFinished) -> float:
+    return float(event.spent.get("busy") or event.seconds)

@@ -1,0 +1,167 @@
+"""What to run: variants times environments, and each as the job that a worker understands."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.builder.source import Source
+from runner.cases.flags import PRECISION
+from runner.cases.model import KERNEL_BACKENDS, LAUNCH, Backend, Variant
+from runner.cases.select import Predicate
+from runner.cases.versions import matches
+from runner.engine.messages import Job
+from runner.verdict.stages import stage_of
+
+INTERPRET = {"TRITON_INTERPRET": "1"}
+"""What makes Triton run kernels in its interpreter. It is read while Triton is imported, and so is set before."""
+
+THREADS = 2
+"""Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
+
+TIMEOUT = 120.0
+"""Seconds that one process may take unless the case says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A Python that holds torch. ``build`` is torch's whole version (2.13.0+cpu), ``torch`` its public part."""
+
+    key: str
+    python: str
+    torch: str
+    build: str
+    version: str  # Python's
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One variant in one environment."""
+
+    variant: Variant
+    environment: Environment
+    number: int = 0  # its place in the plan, from 1; a shard keeps it
+
+    @property
+    def key(self) -> str:
+        """Unique in a run."""
+        return f"{self.variant.id} {self.environment.key}"
+
+
+def plan(
+    variants: Sequence[Variant], environments: Sequence[Environment], wanted: Predicate | None = None
+) -> list[Planned]:
+    """Selected variants in report order, each under every environment."""
+    chosen = [v for v in variants if wanted is None or wanted(v)]
+    return [
+        Planned(variant, environment, number)
+        for number, (variant, environment) in enumerate(itertools.product(chosen, environments), start=1)
+    ]
+
+
+def skip_reason(planned: Planned) -> str:
+    """Why a variant cannot run here, as far as control can tell; empty when it can."""
+    variant, environment = planned.variant, planned.environment
+    requires = variant.case.requires
+    if not matches(requires.torch, environment.torch):
+        return f"needs torch {requires.torch}, this is {environment.torch}"
+    if requires.device and variant.device.split(":")[0] not in requires.device:
+        return f"needs device {' or '.join(requires.device)}, this variant is on {variant.device}"
+    kind = variant.device.split(":")[0]
+    launches = variant.backend.backend in KERNEL_BACKENDS
+    if launches and not variant.case.kernels:
+        return "this case launches no Triton kernel"
+    if kind == "cpu" and variant.case.kernels and variant.backend.backend != LAUNCH:
+        return "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
+    if kind == "cuda" and environment.build.endswith("+cpu"):
+        return f"no device cuda: torch {environment.build} is built for the CPU alone"
+    return ""
+
+
+def job(
+    planned: Planned,
+    source: Source,
+    *,
+    backend: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    float64: bool = True,
+    seed: int = 0,
+    imports: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    suffix: str = "",
+) -> Job:
+    """The job of a planned variant; ``backend`` and ``config`` replace and add to its own for the ladder and for probes."""
+    variant, case = planned.variant, planned.variant.case
+    chosen = variant.backend if backend is None else dataclasses.replace(variant.backend, backend=backend)
+    expect = case.expect
+    return Job(
+        key=planned.key + suffix,
+        id=variant.id,
+        environment=planned.environment.key,
+        name=re.sub(r"\W+", "_", variant.label.rpartition("::")[2]).strip("_")[:80],
+        source=source.text,
+        backend=_backend(chosen, variant),
+        seed=seed,
+        dtype=variant.dtype,
+        device=variant.device,
+        grad=dataclasses.asdict(variant.grad),
+        autocast=variant.autocast,
+        threads=variant.threads or THREADS,
+        config={**pinned(variant.device), **variant.config, **(config or {})},
+        expect={
+            "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
+            "graphs": expect.graphs,
+            "graph_breaks": expect.graph_breaks,
+            "recompiles": expect.recompiles,
+        },
+        tolerance={"by_dtype": {k: list(v) for k, v in case.tolerance.by_dtype.items()}, "exact": case.tolerance.exact},
+        # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
+        ignore=tuple(dict.fromkeys((*case.ignore, *(("stride",) if case.kernels else ())))),
+        float64=float64,
+        packages=(*case.requires.package, *(["triton"] if case.kernels else [])),
+        imports=tuple(imports),
+        paths=tuple(paths),
+        timeout=case.timeout or TIMEOUT,
+        memory=case.memory,
+        cacheable=case.module is None and not case.kernels,
+        variables=variables_of(variant, chosen.backend),
+    )
+
+
+def pinned(device: str) -> dict[str, bool]:
+    """Switches that every case on a device has, unless it sets them itself.
+
+    What cuDNN and cuBLAS may round away by default (https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) is a
+    thousand times torch's tolerance for float32, and whether they are asked depends on the backend.
+    """
+    return dict.fromkeys(PRECISION, False) if device.partition(":")[0] == "cuda" else {}
+
+
+def variables_of(variant: Variant, backend: str | None = None) -> Mapping[str, str]:
+    """What must stand in the environment of a process before it runs a variant."""
+    return INTERPRET if (backend or variant.backend.backend) == LAUNCH and variant.device == "cpu" else {}
+
+
+def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:
+    """What torch.compile is given. Modes and options are inductor's; other backends are not asked to know them."""
+    case = variant.case.compile
+    custom = stage_of(backend.backend) in ("inductor", "backend")
+    return {
+        "backend": backend.backend,
+        "dynamic": variant.dynamic if variant.dynamic is not None else backend.dynamic,
+        "fullgraph": case.fullgraph or bool(backend.fullgraph),
+        "mode": (case.mode or backend.mode) if custom else None,
+        "options": {**case.options, **backend.options} if custom else {},
+    }
+
+
+def warmth(variants: Sequence[Variant]) -> str:
+    """How far the CPU server should go before it forks: as far as any variant on the CPU will, and no further."""
+    stages = {stage_of(v.backend.backend) for v in variants if v.device == "cpu"}
+    if "inductor" in stages:
+        return "inductor"
+    return "aot" if stages & {"aot", "decomposition"} else "import"

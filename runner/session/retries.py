@@ -1,0 +1,107 @@
+"""Results of more than one run of a variant: whether to run it again, whether two runs agree, and what they come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from runner.engine.messages import Outcome
+from runner.record.events import RED, VariantFinished
+from runner.verdict.outcomes import describe
+
+ORDER_DEPENDENT = "order-dependent"
+"""Label of a variant that did otherwise once nothing had run before it, or nothing ran beside it."""
+
+OPINIONS = 3
+"""Processes of its own in which a variant has to pass before what ran before it is to blame for its failure. A compiler
+that goes wrong every other time, as one that chooses kernels by their times may, gets through once in eight times."""
+
+_CONFIRMED = ("FAIL", "ERROR")
+
+
+def again(results: Sequence[VariantFinished], retries: int = 0, stress: int = 1) -> bool:
+    """Whether a variant with these results, oldest first, is run once more."""
+    last = results[-1]
+    if last.verdict == "SKIP":
+        return False
+    if stress > 1:
+        return len(results) < stress
+    return last.verdict in RED and len(results) <= retries
+
+
+def combined(results: Sequence[VariantFinished]) -> VariantFinished:
+    """One result for all: theirs if they agree, else FLAKY, with the first red one's findings."""
+    verdicts = Counter(result.verdict for result in results)
+    attempts = len(results)
+    if len(verdicts) == 1:
+        return replace(results[-1], attempts=attempts) if attempts > 1 else results[-1]
+    red = next((number, result) for number, result in enumerate(results, 1) if result.verdict in RED)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    reason = f"{attempts} runs disagree: {counts}; run {red[0]}: {red[1].reason}"
+    return replace(red[1], verdict="FLAKY", reason=reason, attempts=attempts)
+
+
+def wants_confirmation(verdict: str, main: Outcome | None) -> bool:
+    """Whether a verdict is one to run the variant again for, alone and in a fresh process, before it is reported."""
+    return main is not None and verdict in _CONFIRMED
+
+
+def machine_made(outcome: Outcome) -> bool:
+    """Whether a busy machine may be what ended this job: too slow, too little memory, the kernel's killer."""
+    return outcome.ended in ("timeout", "memory") or outcome.signal == "SIGKILL"
+
+
+def own_fault(first: Outcome) -> bool:
+    """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended it."""
+    return _failed(first) and not first.before
+
+
+def opinions(first: Outcome) -> int:
+    """How many processes of its own must find nothing before that counts more than what one found after others."""
+    return OPINIONS if _failed(first) and first.before else 1
+
+
+def _failed(outcome: Outcome) -> bool:
+    """Found something or died, and not for want of time or memory."""
+    return (outcome.ended != "result" or bool(outcome.result.get("findings"))) and not machine_made(outcome)
+
+
+def disagreement(at_first: str, alone: Outcome) -> str:
+    """Why a variant is FLAKY of which a process of its own says something else than before."""
+    return f"run again in a fresh process: {told(alone)}; at first: {at_first}"
+
+
+def wavering(first: Outcome, passed: int, last: Outcome) -> str:
+    """Why a variant is FLAKY that passed in ``passed`` processes of its own, and not in the last."""
+    return f"in {passed} of {passed + 1} fresh processes it passes, in the last: {told(last)}; at first, after others: {told(first)}"
+
+
+def alike(one: Outcome, other: Outcome) -> bool:
+    """Whether two outcomes say the same: how they ended, the kinds of findings with their exceptions, the doubt."""
+    return _signature(one) == _signature(other)
+
+
+def _signature(outcome: Outcome) -> tuple[Any, ...]:
+    findings = frozenset(
+        (found.get("oracle"), (found.get("error") or {}).get("type")) for found in outcome.result.get("findings", ())
+    )
+    return outcome.ended, outcome.signal, findings, (outcome.result.get("trust") or {}).get("verdict")
+
+
+def told(outcome: Outcome) -> str:
+    """One line for people: what an outcome says."""
+    if outcome.ended != "result":
+        return describe(outcome)
+    trust = outcome.result.get("trust")
+    oracles = dict.fromkeys(str(found.get("oracle")) for found in outcome.result.get("findings", ()))
+    return ", ".join(oracles) or (f"{trust['verdict']}: {trust['reason']}" if trust else "passes")
+
+
+def order_note(shared: Outcome, alone: Outcome) -> str:
+    """Both orders of an order-dependent variant."""
+    before = ", ".join(shared.before[-20:])
+    more = f"{len(shared.before) - 20} others, then " if len(shared.before) > 20 else ""
+    where = f"in one process after {more}{before}" if before else "beside other jobs"
+    return f"{ORDER_DEPENDENT}: {where}: {told(shared)}; alone in a fresh process: {told(alone)}"

@@ -1,0 +1,61 @@
+"""Differences that a documented policy of the compiler explains: fused low-precision casts, its own random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runner.record.events import Finding
+
+EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
+RANDOM = "torch._inductor.config.fallback_random"
+
+ULPS = 16
+"""How many units in the last place of the lower precision a fused cast may move a value, on the scale of the tensor.
+
+A few roundings that eager makes between operators and a fused kernel leaves out each move a value by half a unit; a chain of
+some ten makes a handful. A comparison that falls on the other side, or a wrapped remainder, moves it by thousands, and stays a bug.
+"""
+
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""Distance from 1 to the next value, as ``torch.finfo(dtype).eps``."""
+
+VALUE_ORACLES = frozenset({"value", "grad"})
+
+
+def candidates(
+    findings: Sequence[Finding], stage: str, source: str, dtype: str, config: Mapping[str, Any]
+) -> list[str]:
+    """The flags worth trying, each of which would explain the findings if they vanished under it."""
+    flags = []
+    oracles = {f.oracle for f in findings}
+    epsilon = low_precision(source, dtype)
+    fused = stage == "inductor" and oracles <= VALUE_ORACLES and EMULATE_CASTS not in config
+    if fused and epsilon and all(is_small(f, epsilon) for f in findings):
+        flags.append(EMULATE_CASTS)
+    if config.get(RANDOM) is False and oracles <= VALUE_ORACLES | {"rng", "nonfinite", "mutation"}:
+        flags.append(RANDOM)
+    return flags
+
+
+def low_precision(source: str, dtype: str) -> float:
+    """The coarsest epsilon of the low-precision dtypes that a case speaks of; 0 when it speaks of none."""
+    spoken = [eps for name, eps in EPSILON.items() if name == dtype or f"torch.{name}" in source]
+    if ".half()" in source:
+        spoken.append(EPSILON["float16"])
+    if ".bfloat16()" in source:
+        spoken.append(EPSILON["bfloat16"])
+    return max(spoken, default=0.0)
+
+
+def is_small(finding: Finding, epsilon: float) -> bool:
+    """Whether the largest difference is a few units of ``epsilon`` on the scale of the tensor's largest value."""
+    difference, scale = finding.numbers.get("abs_error_max"), finding.numbers.get("scale")
+    if not isinstance(difference, int | float) or not isinstance(scale, int | float):
+        return False
+    return difference <= ULPS * epsilon * scale
+
+
+def label(flag: str) -> str:
+    """What the report says: ``explained-by-emulate_precision_casts``."""
+    return f"explained-by-{flag.rpartition('.')[2]}"

@@ -1,0 +1,82 @@
+"""How a job ended, as findings and doubts: the one place that knows what a dead process means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.builder.source import Source
+from runner.engine.messages import Outcome
+from runner.record.events import Finding
+
+EAGER_PHASES = ("load", "eager")
+
+_DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+"""What strerror says when a file cannot be written for reasons that are no compiler's."""
+
+
+def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, Any] | None]:
+    """Findings of the compiled run, and the doubt (``{"verdict", "reason"}``) if there is one.
+
+    A death while eager ran is the case's own (INVALID), while eager ran again eager's (FLAKY), in the backend the compiler's.
+    """
+    if outcome.ended == "result":
+        found = [finding(data, source) for data in outcome.result.get("findings", ())]
+        machine = next(filter(None, (_machine_trouble(f.error) for f in found)), None)
+        if machine is not None:
+            return [], {"verdict": "BROKEN", "reason": f"this machine cannot compile: {machine}"}
+        return found, outcome.result.get("trust")
+    how = describe(outcome)
+    if outcome.ended == "broken":
+        return [], {"verdict": "BROKEN", "reason": outcome.detail or "the harness failed"}
+    if outcome.phase in EAGER_PHASES:
+        return [], {"verdict": "INVALID", "reason": f"eager itself: {how}"}
+    if outcome.phase == "eager-again":
+        return [], {"verdict": "FLAKY", "reason": f"the second eager run: {how}"}
+    name = {"signal": outcome.signal or "signal", "no-result": "NoResult", "timeout": "Timeout", "memory": "Memory"}[
+        outcome.ended
+    ]
+    oracle = {"no-result": "runtime-error"}.get(outcome.ended, outcome.ended)
+    error = {"type": name, "message": how, "chain": [name], "trace": outcome.stack}
+    return [Finding(oracle, how, error=error)], None
+
+
+def _machine_trouble(error: Mapping[str, Any] | None) -> str | None:
+    """The line of an error that says that the disk is to blame, on which a compiler keeps what it makes."""
+    lines = str((error or {}).get("message", "")).splitlines()
+    return next((line.strip() for line in lines if any(word in line for word in _DISK)), None)
+
+
+def died_in_float64(outcome: Outcome) -> bool:
+    """Whether the process died in the float64 reference, which says nothing about the case: ask again without it."""
+    return outcome.ended not in ("result", "broken") and outcome.phase == "float64"
+
+
+def describe(outcome: Outcome) -> str:
+    """One line: what ended the process."""
+    if outcome.ended == "signal":
+        return f"the process was ended by {outcome.signal}"
+    if outcome.ended == "timeout":
+        return f"no answer after {outcome.job.timeout:g} s"
+    if outcome.ended == "memory":
+        return outcome.detail or "the memory limit was passed"
+    return outcome.detail or f"the process ended with exit status {outcome.exit_status} and left no result"
+
+
+def finding(data: Mapping[str, Any], source: Source) -> Finding:
+    """A worker's finding, with the place of the source line that it or its error names."""
+    error = data.get("error")
+    return Finding(
+        oracle=data["oracle"],
+        message=data.get("message", ""),
+        path=data.get("path", ""),
+        numbers=data.get("numbers") or {},
+        error=error,
+        place=place_of(error, source) or place_of(data, source),
+    )
+
+
+def place_of(error: Mapping[str, Any] | None, source: Source) -> str | None:
+    """``file:line:column`` of the YAML (or of a kernel's file) that the source line of an error comes from."""
+    span = source.place(error["line"]) if error and error.get("line") else None
+    return f"{span.file}:{span.line}:{span.column}" if span else None

@@ -1,0 +1,139 @@
+"""Policy: what findings mean, given what the case expects and what the ledger knows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.cases.model import Known, Variant
+from runner.cases.patterns import matches_anywhere
+from runner.cases.versions import matches
+from runner.diagnostics import Span
+from runner.record.events import Finding
+from runner.session.plan import THREADS
+from runner.verdict.stages import contains
+
+CRASHES = frozenset({"compile-error", "runtime-error", "signal", "timeout", "memory"})
+"""Oracles that say there is no answer: ERROR. All others say that it is wrong: FAIL."""
+
+COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "Unsupported")
+"""Exceptions by which a compiler says that it failed itself."""
+
+PRIORITY = (
+    "signal", "timeout", "memory", "compile-error", "runtime-error", "missing-error", "error-type", "out-of-bounds", "race",
+    "unwritten", "graph-break", "graphs", "recompile",
+    "structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad", "mutation", "alias", "nonfinite", "value",
+    "sign-of-zero", "grad", "rng",
+)  # fmt: skip
+"""The order in which findings speak for a variant: the judge's gates."""
+
+_SEARCHED = 16_384
+"""Characters of an exception in which the pattern of an entry is looked for: a worker sends no more than a quarter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A word, one line why, and if an entry of the ledger was used, its issue or reason and its place."""
+
+    word: str
+    reason: str = ""
+    known: str | None = None
+    entry: Span | None = None
+
+
+def decide(
+    variant: Variant, torch: str, findings: Sequence[Finding], trust: Mapping[str, Any] | None, use_known: bool = True
+) -> Verdict:
+    """The verdict of a variant under one torch.
+
+    ``findings`` carry their stages. ``trust`` is the worker's doubt (FLAKY, VACUOUS, INVALID, SKIP with a reason), if any.
+    Order: an invalid case says nothing about a compiler; then findings against the ledger; then doubt; then an entry that
+    did not come true.
+    """
+    doubt = (trust or {}).get("verdict")
+    if trust and doubt in ("INVALID", "SKIP"):
+        return Verdict(doubt, trust.get("reason", ""))
+    entries = [k for k in variant.case.known if applies(k, variant, torch)] if use_known else []
+    if findings:
+        first = ranked(findings)[0]
+        answer = answering(entries, findings)
+        if answer is not None:
+            return _used(answer, "XFAIL", answer.reason or answer.issue or "")
+        word = "ERROR" if is_crash(first) else "FAIL"
+        if entries:
+            return _used(entries[0], word, f"{headline(first)}; the ledger expects {_signature(entries[0])}")
+        return Verdict(word, headline(first))
+    if trust and doubt:
+        return Verdict(doubt, trust.get("reason", ""))
+    if entries:
+        return _used(entries[0], "XPASS", f"passes, and the ledger says it fails: {_signature(entries[0])}")
+    return Verdict("PASS")
+
+
+def answering(entries: Sequence[Known], findings: Sequence[Finding]) -> Known | None:
+    """The first of the entries that explains one of the findings."""
+    return next((entry for entry in entries if any(explains(entry, f) for f in findings)), None)
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, the one that speaks for the variant first."""
+    return sorted(findings, key=lambda f: PRIORITY.index(f.oracle) if f.oracle in PRIORITY else len(PRIORITY))
+
+
+def is_crash(finding: Finding) -> bool:
+    """Whether the compiled run gave no answer."""
+    chain = (finding.error or {}).get("chain") or ()
+    return finding.oracle in CRASHES or (finding.oracle == "error-type" and any(name in COMPILER_OWN for name in chain))
+
+
+def headline(finding: Finding) -> str:
+    """One line: the oracle, where, and what."""
+    place = f" at {finding.path}" if finding.path else ""
+    return f"{finding.oracle}{place}: {finding.message.splitlines()[0] if finding.message else ''}"
+
+
+def applies(entry: Known, variant: Variant, torch: str) -> bool:
+    """Whether an entry speaks of this variant: all that it names must match."""
+    selectors = (
+        (entry.backend, (variant.backend.name, variant.backend.backend)),
+        (entry.device, (variant.device, variant.device.partition(":")[0])),
+        (entry.dtype, (variant.dtype,)),
+        (entry.platform, (sys.platform,)),
+        (entry.threads, (variant.threads or THREADS,)),
+    )
+    if any(wanted and not set(wanted) & set(have) for wanted, have in selectors):
+        return False
+    if any(name not in variant.params or variant.params[name] != value for name, value in entry.params.items()):
+        return False
+    if entry.stage is not None and not contains(variant.backend.backend, entry.stage):
+        return False
+    return matches(entry.torch, torch)
+
+
+def explains(entry: Known, finding: Finding) -> bool:
+    """Whether a finding has the signature that an entry pins: stage, oracle, exception."""
+    if entry.stage is not None and finding.stage != entry.stage:
+        return False
+    if entry.oracle and finding.oracle not in entry.oracle:
+        return False
+    if entry.error is None:
+        return True
+    error = finding.error or {}
+    text = "\n".join(
+        [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
+    )
+    return matches_anywhere(entry.error, text[:_SEARCHED])
+
+
+def _used(entry: Known, word: str, reason: str) -> Verdict:
+    return Verdict(word, reason, entry.issue or entry.reason, entry.span)
+
+
+def _signature(entry: Known) -> str:
+    parts = [" or ".join(entry.oracle) or "a failure"]
+    parts += [f"at stage {entry.stage}"] if entry.stage else []
+    parts += [f"with {entry.error}"] if entry.error else []
+    parts += [f"(line {entry.span.line})"]
+    return " ".join(parts)

@@ -1,0 +1,197 @@
+"""Source text to module and inputs, fresh for every run; and the settings a job wants while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import itertools
+import linecache
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from runner.worker.case.errors import InvalidCase, describe
+
+MAKE_INPUTS = "make_inputs"
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One fresh copy of the case: its module in ``sys.modules``, its model, one input maker a call."""
+
+    module: ModuleType
+    path: str
+    model: torch.nn.Module
+    makers: tuple[Callable[[], list[Any]], ...]
+
+    def make_inputs(self, call: int, seed: int) -> list[Any]:
+        """Fresh positional arguments of one call, the generators seeded before.
+
+        Raises:
+            InvalidCase: the function raised, or gave no list or tuple.
+        """
+        seed_all(seed)
+        try:
+            made = self.makers[call]()
+        except (Exception, SystemExit) as error:
+            raised = describe(error, self.path, self.module.__name__)
+            raise InvalidCase(f"making the inputs of call {call} raised {raised.summary}", raised) from error
+        if not isinstance(made, (list, tuple)):
+            raise InvalidCase(f"the inputs of call {call} are a {type(made).__name__}, not a list")
+        return list(made)
+
+
+class Source:
+    """The generated text as a real file, so that tracebacks, ``inspect`` and Dynamo find it."""
+
+    def __init__(self, text: str, name: str, folder: str) -> None:
+        """Write ``text`` to ``folder/name.py`` (characters that a module name cannot hold become ``_``)."""
+        self.stem = re.sub(r"\W", "_", name) or "case"
+        self.path = str(Path(folder) / f"{self.stem}.py")
+        Path(self.path).write_text(text, encoding="utf-8")
+        self._modules: list[str] = []
+
+    def load(self, seed: int, launching: bool = False) -> Loaded:
+        """Import the file under a new name and make its model.
+
+        The generators are seeded before ``make_model``, which also puts the model into its mode. ``launching`` asks for
+        the model that launches the case's kernels, where there are any.
+
+        Raises:
+            InvalidCase: importing or making raised, or a part is missing.
+        """
+        module = self._import()
+        make_model = getattr(module, "make_model", None)
+        if launching:
+            make_model = getattr(module, "make_kernel_model", make_model)
+        if not callable(make_model):
+            raise InvalidCase("the source defines no make_model()")
+        makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]
+        if not all(callable(maker) for maker in makers):
+            raise InvalidCase("the source defines no make_inputs(), or CALLS holds something that is no function")
+        seed_all(seed)
+        try:
+            model = make_model()
+        except (Exception, SystemExit) as error:
+            raised = describe(error, self.path, module.__name__)
+            raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
+        if not isinstance(model, torch.nn.Module):
+            raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
+        return Loaded(module, self.path, model, tuple(makers))
+
+    def close(self) -> None:
+        """Forget the modules that were loaded."""
+        for name in self._modules:
+            sys.modules.pop(name, None)
+        self._modules.clear()
+        linecache.checkcache(self.path)
+
+    def _import(self) -> ModuleType:
+        name = f"runner_case_{self.stem}_{next(_numbers)}"
+        spec = importlib.util.spec_from_file_location(name, self.path)
+        if spec is None or spec.loader is None:
+            raise InvalidCase(f"cannot import {self.path}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        self._modules.append(name)
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            raised = describe(error, self.path, name)
+            raise InvalidCase(f"loading the source raised {raised.summary}", raised) from error
+        return module
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch's generators on every device, Python's, and numpy's where numpy is loaded."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+@contextlib.contextmanager
+def environment(job: Mapping[str, Any]) -> Iterator[None]:
+    """The job's paths, imports, threads and flags, for as long as the block lasts.
+
+    Raises:
+        InvalidCase: an import fails, or this torch has no such flag.
+    """
+    import torch._dynamo
+    import torch._inductor.config  # so that the flags exist
+
+    added = [path for path in job.get("paths", ()) if path not in sys.path]
+    threads = torch.get_num_threads()
+    sys.path.extend(added)
+    try:
+        for name in job.get("imports", ()):
+            _import_first(name)
+        torch.set_num_threads(int(job.get("threads") or threads))
+        # Random operators can only be compared when the compiler takes eager's generator (FORMAT.md, "Case keys").
+        flags = {"torch._inductor.config.fallback_random": True, **dict(job.get("config") or {})}
+        with configured(flags.items()):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        for path in added:
+            if path in sys.path:
+                sys.path.remove(path)
+
+
+@contextlib.contextmanager
+def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
+    """Set flags by full name, such as ``torch._inductor.config.cpp.simdlen``, and put them back afterwards.
+
+    Raises:
+        InvalidCase: no such flag here, or it refuses the value.
+    """
+    restore: list[tuple[Any, str, Any]] = []
+    try:
+        for name, value in flags:
+            holder, attribute = _find_flag(name)
+            before = getattr(holder, attribute)
+            try:
+                setattr(holder, attribute, value)
+            except Exception as error:
+                raise InvalidCase(f"config: {name} refuses {value!r}: {type(error).__name__}: {error}") from error
+            restore.append((holder, attribute, before))
+        yield
+    finally:
+        for holder, attribute, before in reversed(restore):
+            setattr(holder, attribute, before)
+
+
+def _find_flag(name: str) -> tuple[Any, str]:
+    """The object that holds a flag, and the flag's name in it."""
+    parts = name.split(".")
+    if parts[0] != "torch" or len(parts) < 3:
+        raise InvalidCase(f"config: {name} is no full name of a torch flag, such as torch._inductor.config.debug")
+    holder: Any = torch
+    for depth, part in enumerate(parts[1:-1], start=2):
+        if not hasattr(holder, part):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(".".join(parts[:depth]))
+        if not hasattr(holder, part):
+            raise InvalidCase(f"config: torch {torch.__version__} has no {'.'.join(parts[:depth])} (wanted {name})")
+        holder = getattr(holder, part)
+    if not hasattr(holder, parts[-1]):
+        raise InvalidCase(f"config: torch {torch.__version__} has no flag {name}")
+    return holder, parts[-1]
+
+
+def _import_first(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raised = describe(error)
+        raise InvalidCase(f"importing {name} raised {raised.summary}", raised) from error

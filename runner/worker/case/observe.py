@@ -1,0 +1,342 @@
+"""Run one model over all its calls and record everything that a user can see of it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+
+from runner.worker.case.errors import Raised, describe
+from runner.worker.case.load import Loaded, seed_all
+from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
+from runner.worker.case.writes import reached
+from runner.worker.kernels.launches import Launches
+
+REASON_LENGTH = 300  # characters of one graph break's reason
+RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is made; the same for every run of a job."""
+
+    seed: int
+    grad: str  # off, forward or backward
+    cotangent: str  # seeded, ones or sum
+    order: int
+    autocast: torch.dtype | None
+    device: str  # its type, such as cpu
+
+    @staticmethod
+    def of(job: Mapping[str, Any]) -> Settings:
+        """The settings that a job (a plain dict) asks for."""
+        grad = job.get("grad") or {}
+        name = job.get("autocast")
+        return Settings(
+            seed=int(job.get("seed", 0)),
+            grad=str(grad.get("mode", "forward")),
+            cotangent=str(grad.get("cotangent", "seeded")),
+            order=int(grad.get("order", 1)),
+            autocast=getattr(torch, name.removeprefix("torch.")) if name else None,
+            device=str(job.get("device", "cpu")).partition(":")[0],
+        )
+
+
+@dataclass
+class CallRecord:
+    """One call. After an error only ``error`` counts."""
+
+    error: Raised | None = None
+    outputs: Tree = field(default_factory=lambda: Tree("", ()))
+    inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
+    state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes after the call
+    aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
+    gradients: dict[str, Leaf | None] = field(default_factory=dict)
+    generator: torch.Tensor | None = None  # the CPU generator's state after the call
+    drew_random: bool = False
+    mutated: bool = False
+
+
+@dataclass
+class Observation:
+    """A run: its calls up to the first error, and what torch's compiler counted meanwhile."""
+
+    calls: list[CallRecord] = field(default_factory=list)
+    graphs: int = 0
+    graph_breaks: int = 0
+    recompiles: int = 0
+    break_reasons: list[str] = field(default_factory=list)
+    kernels: int = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
+    vectorized: int = 0  # those of them with vector instructions, of C++
+    notes: list[str] = field(default_factory=list)
+    launches: Launches | None = None  # where Triton kernels were launched plainly
+
+    @property
+    def error(self) -> Raised | None:
+        """The error that ended the run."""
+        return self.calls[-1].error if self.calls else None
+
+
+def observe(
+    loaded: Loaded,
+    target: Callable[..., Any],
+    settings: Settings,
+    change_inputs: Callable[[list[Any]], list[Any]] | None = None,
+) -> Observation:
+    """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
+
+    Inputs are made anew for each call; state carries on. ``change_inputs`` may replace them (float64, probes).
+
+    Raises:
+        InvalidCase: making the inputs raised.
+    """
+    seen = Observation()
+    for call in range(len(loaded.makers)):
+        args = loaded.make_inputs(call, settings.seed + call)
+        if change_inputs is not None:
+            args = change_inputs(args)
+        record = CallRecord()
+        seen.calls.append(record)
+        during = ["forward"]
+        seed_all(settings.seed + call)
+        try:
+            _run_call(record, loaded, target, args, settings, settings.seed + call, during)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
+            record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
+            break
+    return seen
+
+
+def start_counting() -> None:
+    """Forget what torch compiled and counted before."""
+    torch._dynamo.reset()
+    counters.clear()
+    clear_compilation_metrics()
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:
+        metrics.reset()
+
+
+def read_counts(seen: Observation) -> None:
+    """Write into ``seen`` what torch counted since ``start_counting``.
+
+    A recompile is a compilation of a frame that had been compiled: its id is ``frame/n`` with n > 0, on 2.6 as on
+    2.13. torch keeps the last 64 compilations, so that a count above 63 is a lower bound.
+    """
+    seen.graphs = int(counters["stats"]["unique_graphs"])
+    breaks = counters["graph_break"]
+    seen.graph_breaks = int(sum(breaks.values()))
+    seen.break_reasons = [str(reason).strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks]
+    frames = set()
+    for metrics in get_compilation_metrics():
+        frame, _, attempt = str(metrics.compile_id or "").partition("/")
+        number = attempt.partition("_")[0]
+        if number.isdigit() and int(number) > 0:
+            frames.add((frame, number))
+    seen.recompiles = len(frames)
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:  # a graph from a cache counts as when it was compiled
+        seen.kernels = int(metrics.generated_kernel_count)
+        seen.vectorized = int(metrics.generated_cpp_vec_kernel_count)
+    if any(RECOMPILE_LIMIT.search(str(reason)) for reason in counters["unimplemented"]):
+        seen.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
+
+
+def _run_call(
+    record: CallRecord,
+    loaded: Loaded,
+    target: Callable[..., Any],
+    args: list[Any],
+    settings: Settings,
+    seed: int,
+    during: list[str],
+) -> None:
+    """Call once and fill ``record``; ``during`` is kept up to date for the handler of an error."""
+    module = loaded.module.__name__
+    names = _argument_names(loaded.model, len(args))
+    inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
+    held = inputs + _tensors(_state(loaded.model, module)[1])
+    sources = []
+    if settings.grad == "backward":
+        sources = [(path, held_one) for path, held_one in held if held_one.requires_grad and "attribute " not in path]
+        for _, tensor in sources:
+            tensor.grad = None
+            if not tensor.is_leaf:
+                tensor.retain_grad()
+    versions = [_version(tensor) for _, tensor in held]
+    before, elsewhere = torch.get_rng_state(), _device_generator(settings.device)
+
+    with modes(settings):
+        result = target(*args)
+    _synchronize(settings.device)
+
+    record.outputs = snapshot(result, "output", module)
+    outputs = flatten(result, "output", module)[1]
+    record.aliases = _aliases(outputs, held)
+    if settings.grad == "backward":
+        during[0] = "backward"
+        record.gradients = _backward(_tensors(outputs), sources, settings, seed)
+        _synchronize(settings.device)
+    record.generator = torch.get_rng_state()
+    drew = [(before, record.generator), (elsewhere, _device_generator(settings.device))]
+    record.drew_random = not all(torch.equal(*states) for states in drew)
+    record.mutated = versions != [_version(tensor) for _, tensor in held]
+    # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
+    copy = len(loaded.makers) > 1
+    record.aliases = _with_writes(record.aliases, _tensors(outputs), held)
+    record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
+    structure, state = _state(loaded.model, module)
+    record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
+
+
+def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
+    return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _join(trees: Iterable[Tree]) -> Tree:
+    made = list(trees)
+    return Tree("; ".join(tree.structure for tree in made), tuple(leaf for tree in made for leaf in tree.leaves))
+
+
+def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
+    """``input x``: positional arguments by the names that ``forward`` gives them, else by number."""
+    code = getattr(type(model).forward, "__code__", None)
+    named = list(code.co_varnames[1 : code.co_argcount]) if code is not None else []
+    return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
+
+
+def _state(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
+    """Parameters, buffers, and plain attributes that hold tensors or Python values, of every submodule."""
+    state: dict[str, Any] = {}
+    state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
+    state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
+    for prefix, part in model.named_modules():
+        for name, value in vars(part).items():
+            if not name.startswith("_") and name != "training" and _is_plain_state(value):
+                state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
+    parts, leaves = [], []
+    for name, value in state.items():
+        structure, found = flatten(value, name, module)
+        parts.append(f"{name}: {structure}")
+        leaves += found
+    return "; ".join(parts), leaves
+
+
+def _is_plain_state(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain_state(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_plain_state(item) for item in value.values())
+    return isinstance(value, (torch.Tensor, bool, int, float, complex, str, type(None)))
+
+
+def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
+    return (tensor._version if not tensor.is_inference() else 0, storage_key(tensor))
+
+
+def _aliases(outputs: list[tuple[str, Any]], held: list[tuple[str, torch.Tensor]]) -> dict[str, frozenset[str]]:
+    """For every tensor output what it *is* and what it shares storage with, among inputs, state and earlier outputs."""
+    known = [(path, tensor, storage_key(tensor)) for path, tensor in held]
+    relations: dict[str, frozenset[str]] = {}
+    for path, output in outputs:
+        if not isinstance(output, torch.Tensor):
+            continue
+        key = storage_key(output)
+        found = set()
+        for other, tensor, its_key in known:
+            if tensor is output and output.numel():
+                found.add(f"is {other}")
+            elif key is not None and key == its_key:
+                found.add(f"shares memory with {other}")
+        relations[path] = frozenset(found)
+        known.append((path, output, key))
+    return relations
+
+
+def _with_writes(
+    relations: dict[str, frozenset[str]], outputs: list[tuple[str, torch.Tensor]], held: list[tuple[str, torch.Tensor]]
+) -> dict[str, frozenset[str]]:
+    """The relations and those that only a write shows: to a user it is the same whether a storage or memory is shared."""
+    found = dict(relations)
+    for (path, _), paths in zip(outputs, reached([tensor for _, tensor in outputs], held)):  # noqa: B905
+        more = {f"shares memory with {other}" for other in paths if f"is {other}" not in relations[path]}
+        found[path] = relations[path] | more
+    return found
+
+
+def _backward(
+    outputs: list[tuple[str, torch.Tensor]], sources: list[tuple[str, torch.Tensor]], settings: Settings, seed: int
+) -> dict[str, Leaf | None]:
+    """Differentiate the outputs, ``order`` times, and copy the gradients of inputs and parameters.
+
+    Only floating and complex outputs that require a gradient count. Names of a later round end in ``, order 2``.
+    """
+    gradients: dict[str, Leaf | None] = {}
+    roots = [(index, tensor) for index, (_, tensor) in enumerate(outputs) if tensor.requires_grad]
+    for order in range(1, settings.order + 1):
+        if not roots:
+            break
+        with torch.enable_grad():
+            heads, cotangents = _heads(roots, settings.cotangent, seed)
+            torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
+        roots = []
+        for index, (path, tensor) in enumerate(sources):
+            gradient = tensor.grad
+            name = f"gradient of {path.removeprefix('input ')}" + (f", order {order}" if order > 1 else "")
+            gradients[name] = None if gradient is None else snapshot_leaf(gradient, name)
+            if gradient is not None and gradient.requires_grad:
+                roots.append((index, gradient))
+            tensor.grad = None
+    return gradients
+
+
+def _heads(
+    roots: list[tuple[int, torch.Tensor]], cotangent: str, seed: int
+) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+    """What to differentiate and with which cotangents.
+
+    A seeded cotangent holds multiples of 1/128 in (0, 1], which bfloat16 (8 significant bits) and every wider dtype
+    hold exactly, so that the float64 reference gets the same one.
+    """
+    if cotangent == "sum":
+        sums = [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots]
+        return sums, [None] * len(roots)
+    given: list[torch.Tensor | None] = []
+    for index, root in roots:
+        if cotangent == "ones" or root.layout != torch.strided or root.is_nested:
+            given.append(torch.ones_like(root))
+            continue
+        generator = torch.Generator().manual_seed(seed + index)
+        planes = [torch.randint(1, 129, root.shape, generator=generator) / 128 for _ in range(1 + root.is_complex())]
+        drawn = torch.complex(*planes) if root.is_complex() else planes[0]
+        given.append(drawn.to(device=root.device, dtype=root.dtype))
+    return [root for _, root in roots], given
+
+
+@contextlib.contextmanager
+def modes(settings: Settings) -> Iterator[None]:
+    """A call's modes: whether it records for gradients, and its autocast."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.set_grad_enabled(settings.grad != "off"))
+        if settings.autocast is not None:
+            stack.enter_context(torch.autocast(settings.device, dtype=settings.autocast))
+        yield
+
+
+def _device_generator(device: str) -> torch.Tensor:
+    """The state of a device's own generator; nothing for the CPU, whose state is kept for itself, and meta, which has none."""
+    kind = device.partition(":")[0]
+    state: torch.Tensor = torch.empty(0) if kind in ("cpu", "meta") else getattr(torch, kind).get_rng_state(device)
+    return state
+
+
+def _synchronize(device: str) -> None:
+    """Wait for the device, so that its errors belong to the call that made them."""
+    if device not in ("cpu", "meta"):
+        getattr(torch, device).synchronize()

@@ -1,0 +1,59 @@
+"""What a task about a case needs before it begins: the job's settings, its packages, its source as a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from runner.worker.case import folders
+from runner.worker.case.errors import InvalidCase
+from runner.worker.case.load import Source, environment
+from runner.worker.job import Unavailable, require
+
+
+def with_source(
+    job: Mapping[str, Any], work: Callable[[Source], dict[str, Any]], folder: str | None = None
+) -> dict[str, Any]:
+    """The record of ``work``, which is given the case's source; of a case that is wrong, its ``error``.
+
+    The source lies in ``folder``, to stay there, or else in a temporary one.
+    """
+    with contextlib.ExitStack() as stack:
+        here = folder or stack.enter_context(folders.folder())
+        try:
+            stack.enter_context(environment(job))
+            require(job)
+            source = Source(job["source"], job["name"], here)
+            stack.callback(source.close)
+            return work(source)
+        except InvalidCase as error:
+            return {"error": {"type": "InvalidCase", "message": error.reason}}
+        except Unavailable as error:
+            return {"error": {"type": "Unavailable", "message": str(error)}}
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str | None) -> Iterator[None]:
+    """An environment variable for as long as it lasts; None leaves it as it is."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ.pop(name, None)  # the case may have
+            if before is not None:
+                os.environ[name] = before
+
+
+@contextlib.contextmanager
+def own_cache() -> Iterator[None]:
+    """A cache of compiled code of this process's own, gone afterwards."""
+    with (
+        folders.folder() as folder,
+        variable("TORCHINDUCTOR_CACHE_DIR", folder),
+    ):
+        yield

@@ -1,0 +1,1 @@
+"""Two observations to findings, and whether the comparison can be believed."""

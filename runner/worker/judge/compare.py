@@ -1,0 +1,390 @@
+"""Elements against elements: pure functions of tensors, no knowledge of runs.
+
+Shapes and dtypes are equal when anything here is called; the judge has seen to that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.testing._comparison import default_tolerances
+
+from runner.worker.judge import sensitivity
+from runner.worker.judge.elements import (
+    TINY,
+    classes,
+    different_bits,
+    finite_difference,
+    finite_part,
+    identical,
+    norm,
+    pieces,
+    planes,
+    rmse,
+)
+
+NEARER = "nearer-to-float64"
+NOISE = "within-float64-noise"
+ROUNDING = "within-rounding-of-inputs"
+
+# How many times eager's error against float64 the compiled error may be: torch._dynamo.utils.same takes 3 for half
+# precision and for fewer than 1000 elements, 2 otherwise.
+SMALL = 1000
+MULTIPLIER_NARROW = 3.0
+MULTIPLIER = 2.0
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """As ``torch.testing.assert_close`` has them; ``exact`` asks for equal bits, where any NaN equals any other."""
+
+    rtol: float
+    atol: float
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One disagreement of two tensors: an oracle (value, nonfinite, sign-of-zero) and numbers that JSON can carry."""
+
+    oracle: str
+    message: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """No differences means equal for our purposes; ``label`` says when only the float64 reference made it so."""
+
+    differences: tuple[Difference, ...] = ()
+    label: str | None = None
+
+
+def tolerance_for(dtype: torch.dtype, wanted: Mapping[str, Any] | None = None) -> Tolerance:
+    """The tolerance of a dtype: where ``wanted`` says nothing, the default of ``torch.testing.assert_close``.
+
+    Args:
+        wanted: ``{"by_dtype": {"": [rtol, atol], "float16": [rtol, atol]}, "exact": bool}``; None in place of a
+            number keeps the default; ``""`` holds for every dtype that has no entry of its own.
+    """
+    rtol, atol = default_tolerances(dtype)
+    wanted = wanted or {}
+    table = wanted.get("by_dtype") or {}
+    asked = table.get(str(dtype).removeprefix("torch."), table.get("", (None, None)))
+    return Tolerance(
+        rtol=rtol if asked[0] is None else float(asked[0]),
+        atol=atol if asked[1] is None else float(asked[1]),
+        exact=bool(wanted.get("exact")),
+    )
+
+
+def compare_values(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    tolerance: Tolerance,
+    reference: Callable[[], torch.Tensor | None] = lambda: None,
+    moved: Callable[[], torch.Tensor | None] = lambda: None,
+) -> Comparison:
+    """Compare two dense CPU tensors of one shape and dtype.
+
+    Integers and booleans must be equal. Floating and complex elements must have NaN and infinities in the same places;
+    finite ones must lie within the tolerance of eager's. Where they do not, the float64 reference is asked for, and
+    decides: the compiled error against it may be a small multiple of eager's, by RMSE and at the worst element.
+
+    Args:
+        reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
+        moved: gives how far a rounding of the inputs moves each of its elements, or None, as for what is no result of float32
+            (``rounding.DTYPES``). As rarely called.
+    """
+    if eager.numel() == 0:
+        return Comparison()
+    if tolerance.exact or not (eager.is_floating_point() or eager.is_complex()):
+        return _compare_exactly(eager, compiled)
+    if identical(eager, compiled):
+        return Comparison()
+    found = _scan(eager, compiled, tolerance)
+    if not found.other_class and not found.mismatched:
+        return Comparison()
+    exact = reference()
+    numbers: dict[str, Any] = {"elements": eager.numel()}
+    excuse = None if exact is None else _weigh(eager, compiled, exact, tolerance)
+    differences = []
+    labels = []
+    if found.other_class:
+        if excuse is not None and excuse.classes_right:
+            labels.append(NEARER)
+        else:
+            place = _at(eager, compiled, exact, found.first_other_class)
+            shown = {**numbers, "mismatched": found.other_class, **place, "same": ask_same(eager, compiled, exact)}
+            differences.append(Difference("nonfinite", _sentence(shown, "have another NaN or infinity"), shown))
+    if found.mismatched:
+        if excuse is not None and excuse.passed:
+            labels.append(excuse.label)
+        elif excuse is not None and excuse.numbers and _is_rounding(eager, compiled, exact, moved, tolerance):
+            labels.append(ROUNDING)
+        else:
+            place = _at(eager, compiled, exact, found.worst)
+            shown = {**numbers, "mismatched": found.mismatched, **place, **_gap(found), **_tolerance_numbers(tolerance)}
+            shown.update(excuse.numbers if excuse is not None else {})
+            shown["same"] = ask_same(eager, compiled, exact)
+            differences.append(Difference("value", _sentence(shown, "differ"), shown))
+    if differences:
+        return Comparison(tuple(differences))
+    return Comparison(label=next(label for label in (ROUNDING, NOISE, NEARER) if label in labels))
+
+
+def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two dense CPU tensors are the same, bit for bit; any NaN equals any other."""
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    return first.numel() == 0 or identical(first, second) or not bool(different_bits(first, second).any())
+
+
+def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None) -> bool | str:
+    """What ``torch._dynamo.utils.same`` says by its own defaults: reported, since upstream asks; decides nothing."""
+    from torch._dynamo.utils import same
+
+    try:
+        return bool(same(eager, compiled, reference, log_error=lambda *args, **kwargs: None))
+    except Exception as error:  # noqa: BLE001  it asserts and raises on what it does not know
+        return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def number(value: Any) -> Any:
+    """A number that JSON can carry: NaN, infinities and complex numbers become text."""
+    if isinstance(value, complex):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value
+
+
+@dataclass
+class _Scan:
+    """What a first look at all elements finds; indices are flat."""
+
+    other_class: int = 0  # elements that are NaN or infinite otherwise than eager's
+    first_other_class: int = 0
+    mismatched: int = 0  # elements beyond the tolerance
+    worst: int = 0  # the one furthest beyond it
+    worst_ratio: float = -1.0
+    error: float = 0.0  # at the worst
+    size: float = 0.0  # of eager's element there
+    largest_error: float = 0.0  # anywhere
+    scale: float = 0.0  # eager's largest element
+
+
+def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> _Scan:
+    found = _Scan()
+    for start, ours, theirs in pieces(eager, compiled):
+        same_class = (classes(ours) == classes(theirs)).all(dim=1)
+        size = norm(finite_part(ours, theirs))
+        limit = tolerance.atol + tolerance.rtol * size
+        error = norm(finite_difference(ours, theirs))
+        mismatched = same_class & (error > limit)
+        found.scale = max(found.scale, float(size.max()))
+        if not bool(same_class.all()):
+            if not found.other_class:
+                found.first_other_class = start + int((~same_class).nonzero()[0])
+            found.other_class += int((~same_class).sum())
+        if bool(mismatched.any()):
+            found.mismatched += int(mismatched.sum())
+            found.largest_error = max(found.largest_error, float(error[mismatched].max()))
+            ratio = torch.where(mismatched, error / limit.clamp_min(TINY), 0.0)
+            worst = int(ratio.argmax())
+            if float(ratio[worst]) > found.worst_ratio:
+                found.worst, found.worst_ratio = start + worst, float(ratio[worst])
+                found.error, found.size = float(error[worst]), float(size[worst])
+    return found
+
+
+@dataclass
+class _Errors:
+    """Errors of one side against float64, gathered piece by piece."""
+
+    largest: float = 0.0
+    worst: float = 0.0  # in units of the tolerance
+    pieces: list[tuple[float, int]] = field(default_factory=list)  # (root mean square, elements)
+
+    def add(self, errors: torch.Tensor, unit: torch.Tensor) -> None:
+        self.largest = max(self.largest, float(errors.max()))
+        self.worst = max(self.worst, float((errors / unit).max()))
+        self.pieces.append((rmse(errors), errors.numel()))
+
+    @property
+    def rmse(self) -> float:
+        """Scaled, so that squares of large errors do not overflow."""
+        top = max((value for value, _ in self.pieces), default=0.0)
+        if top == 0 or not math.isfinite(top):
+            return top
+        squares = sum((value / top) ** 2 * count for value, count in self.pieces)
+        return top * math.sqrt(squares / sum(count for _, count in self.pieces))
+
+
+@dataclass(frozen=True)
+class _Excuse:
+    """What the float64 reference says: of misplaced NaN and infinities, and of finite mismatches."""
+
+    classes_right: bool
+    passed: bool
+    label: str
+    numbers: dict[str, Any]
+
+
+def _weigh(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance) -> _Excuse:
+    """Let the float64 reference judge.
+
+    A misplaced NaN or infinity is forgiven where the compiled element has the class of the reference rounded to the
+    output's dtype and, if finite, lies near it: else anything would do at a place where eager alone has a NaN.
+
+    A finite mismatch is forgiven by RMSE and by the worst element, in units of the tolerance at the reference: RMSE
+    alone would let one wrong element in a million pass. A mismatch without a finite reference is never forgiven.
+    """
+    narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
+    multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
+    classes_right = measured = within = True
+    ours_off, theirs_off = _Errors(), _Errors()
+    rounded_reference = reference.to(eager.dtype)
+    for _, ours, theirs, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
+        same_class = (classes(ours) == classes(theirs)).all(dim=1)
+        allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, theirs))
+        right = (classes(rounded) == classes(theirs)).all(dim=1)
+        near = norm(finite_difference(exact, theirs)) <= multiplier * allowed
+        classes_right &= bool((same_class | right & near).all())
+
+        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (ours, theirs, exact)]).all(dim=0)
+        limit = tolerance.atol + tolerance.rtol * norm(finite_part(ours, theirs))
+        mismatched = same_class & (norm(finite_difference(ours, theirs)) > limit)
+        measured &= not bool((mismatched & ~finite).any())
+        if not bool(finite.any()):
+            continue
+        eager_error, compiled_error = norm((ours - exact)[finite]), norm((theirs - exact)[finite])
+        within &= bool((compiled_error <= allowed[finite]).all())
+        unit = allowed[finite].clamp_min(TINY)
+        if tolerance.rtol == 0 and tolerance.atol == 0:
+            unit = torch.ones_like(unit)  # no tolerance, no unit: errors as they are
+        ours_off.add(eager_error, unit)
+        theirs_off.add(compiled_error, unit)
+    if not measured:
+        return _Excuse(classes_right, False, "", {})
+    needed = max(_ratio(theirs_off.rmse, ours_off.rmse), _ratio(theirs_off.worst, ours_off.worst))
+    numbers = {
+        "eager_error_max": number(ours_off.largest),
+        "eager_error_rmse": number(ours_off.rmse),
+        "compiled_error_max": number(theirs_off.largest),
+        "compiled_error_rmse": number(theirs_off.rmse),
+        "multiplier": number(needed),
+    }
+    finite_sums = all(math.isfinite(side) for off in (ours_off, theirs_off) for side in (off.rmse, off.worst))
+    nearer = theirs_off.rmse <= ours_off.rmse and theirs_off.worst <= ours_off.worst
+    passed = within or (finite_sums and needed <= multiplier)
+    return _Excuse(classes_right, passed, NEARER if nearer else NOISE, numbers)
+
+
+def _is_rounding(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor | None,
+    moved: Callable[[], torch.Tensor | None],
+    tolerance: Tolerance,
+) -> bool:
+    """Whether rounding explains it, as far as the inputs do; asked last, since it takes a dozen runs."""
+    if reference is None or not sensitivity.is_small(eager, compiled, reference):
+        return False
+    by = moved()
+    return by is not None and sensitivity.explains(eager, compiled, reference, by, tolerance.rtol, tolerance.atol)
+
+
+def _gap(found: _Scan) -> dict[str, Any]:
+    relative = found.error / found.size if found.size else math.inf
+    return {
+        "abs_error": number(found.error),
+        "rel_error": number(relative),
+        "abs_error_max": number(found.largest_error),
+        "scale": number(found.scale),
+    }
+
+
+def _tolerance_numbers(tolerance: Tolerance) -> dict[str, Any]:
+    return {"rtol": tolerance.rtol, "atol": tolerance.atol}
+
+
+def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
+    """Equal bits, where any NaN equals any other; the zeros' signs are an oracle of their own."""
+    if equal_bits(eager, compiled):
+        return Comparison()
+    different = different_bits(eager, compiled)
+    kinds = {"value": different}
+    if eager.is_floating_point() or eager.is_complex():
+        ours, theirs = planes(eager), planes(compiled)
+        other_class = (classes(ours) != classes(theirs)).any(dim=1)
+        zeros = ~other_class & (finite_difference(ours, theirs) == 0).all(dim=1)
+        kinds = {
+            "nonfinite": different & other_class,
+            "value": different & ~other_class & ~zeros,
+            "sign-of-zero": different & zeros,
+        }
+    differences = []
+    for oracle, wrong in kinds.items():
+        if bool(wrong.any()):
+            differences.append(_exact_difference(oracle, eager, compiled, wrong))
+    return Comparison(tuple(differences))
+
+
+def _exact_difference(oracle: str, eager: torch.Tensor, compiled: torch.Tensor, wrong: torch.Tensor) -> Difference:
+    first = int(wrong.nonzero()[0])
+    ours, theirs = _item(eager, first), _item(compiled, first)
+    numbers: dict[str, Any] = {
+        "elements": eager.numel(),
+        "mismatched": int(wrong.sum()),
+        "worst_index": _unravel(first, eager.shape),
+        "eager": number(ours),
+        "compiled": number(theirs),
+        "rtol": 0.0,
+        "atol": 0.0,
+    }
+    if oracle == "value":
+        gap = abs(int(ours) - int(theirs)) if isinstance(ours, (bool, int)) else abs(ours - theirs)
+        numbers["abs_error"] = number(gap)
+        numbers["rel_error"] = number(gap / abs(ours) if ours else math.inf)
+    numbers["same"] = ask_same(eager, compiled, None)
+    return Difference(oracle, _sentence(numbers, "differ"), numbers)
+
+
+def _sentence(numbers: Mapping[str, Any], verb: str) -> str:
+    where = f" at {numbers['worst_index']}" if numbers["worst_index"] else ""
+    return (
+        f"{numbers['mismatched']} of {numbers['elements']} elements {verb}; "
+        f"eager {numbers['eager']}, compiled {numbers['compiled']}{where}"
+    )
+
+
+def _at(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None, flat: int) -> dict[str, Any]:
+    return {
+        "worst_index": _unravel(flat, eager.shape),
+        "eager": number(_item(eager, flat)),
+        "compiled": number(_item(compiled, flat)),
+        "reference": None if reference is None else number(_item(reference, flat)),
+    }
+
+
+def _item(tensor: torch.Tensor, flat: int) -> Any:
+    return tensor.reshape(-1)[flat].item()
+
+
+def _unravel(flat: int, shape: torch.Size) -> list[int]:
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return index[::-1]
+
+
+def _ratio(compiled: float, eager: float) -> float:
+    if compiled == 0:
+        return 0.0
+    return compiled / eager if eager else math.inf

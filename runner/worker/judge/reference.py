@@ -1,0 +1,250 @@
+"""The float64 run: the same model and inputs, cast, in eager. It only runs when a comparison asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map
+
+from runner.worker.case.errors import InvalidCase
+from runner.worker.case.load import Source
+from runner.worker.case.observe import CallRecord, Observation, Settings, observe
+from runner.worker.case.snapshot import Leaf, elements, flatten, map_tensors, storage_key
+from runner.worker.judge import sensitivity
+
+WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+
+
+NARROW = frozenset({torch.float16, torch.bfloat16, torch.float32})
+REINTERPRETING = (torch.ops.aten.view.dtype,)
+"""Operators whose dtype says how to read bits: it stays."""
+
+
+class Wide(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Keeps a float64 run in float64 where the case casts or creates in less.
+
+    Without it the reference of ``x.to(float16).to(float32)`` would round as eager does, and a compiler that fuses the round
+    trip away (by design: it keeps more precision) would look wrong instead of nearer.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func`` with every narrow floating dtype among its arguments replaced."""
+        if func not in REINTERPRETING:
+            args, kwargs = tree_map(_wide_dtype, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _wide_dtype(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in NARROW else WIDE.get(value, value)
+    return value
+
+
+class Dropped(Exception):
+    """The reference cannot be had; the text says why."""
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """Moves what goes into a float64 run by a rounding of float32 (see ``rounding.nudge``); without a sign by nothing."""
+
+    draw: int = 0
+    sign: int = 0
+
+    def model(self, model: torch.nn.Module) -> None:
+        """Move parameters, buffers and tensor attributes, in place."""
+        if self.sign:
+            plain = [
+                value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")
+            ]
+            sensitivity.nudge([*model.parameters(), *model.buffers(), *_tensors(plain)], self.draw, self.sign)
+
+    def inputs(self, args: Sequence[Any]) -> list[Any]:
+        """The inputs of a call in float64, moved. Raises Dropped as ``cast_inputs``."""
+        cast = cast_inputs(args)
+        if self.sign:
+            sensitivity.nudge(_tensors(cast), self.draw + sensitivity.PAIRS, self.sign)
+        return cast
+
+
+class Reference:
+    """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
+
+    ``begin`` and ``end`` are called around the run, so that the phase can be reported.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        eager: Observation,
+        wanted: bool = True,
+        begin: Callable[[], None] = lambda: None,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``eager`` is the run that it is a reference for; without ``wanted`` there is none."""
+        self.notes: list[str] = []
+        self._source, self._settings, self._eager = source, settings, eager
+        self._begin, self._end = begin, end
+        self._leaves: list[dict[str, Leaf]] | None = None if wanted else []
+        self._nudged: list[list[list[dict[str, Leaf]]]] | None = None  # pairs of runs, calls, leaves by path
+
+    def leaf(self, call: int, path: str) -> Leaf | None:
+        """The reference's leaf of that path (of an output, an input or state after the call, or a gradient)."""
+        if self._leaves is None:
+            self._leaves = []
+            try:
+                self._leaves = self._run()
+            except Dropped as reason:
+                self.notes.append(f"no float64 reference: {reason}")
+        return _leaf_at(self._leaves, call, path)
+
+    def tensor(self, call: int, path: str) -> torch.Tensor | None:
+        """Its elements, float64 or complex128, a Python number's too; None where the run did not compute in float64."""
+        leaf = self.leaf(call, path)
+        found = elements(leaf) if leaf is not None else None
+        if found is None:
+            return None
+        if found.dtype not in (torch.float64, torch.complex128):
+            dtype = str(found.dtype).removeprefix("torch.")
+            note = f"no float64 reference for {path}: the float64 run gives {dtype}"
+            if note not in self.notes:
+                self.notes.append(note)
+            return None
+        return found
+
+    def moved(self, call: int, path: str) -> torch.Tensor | None:
+        """How far each element moves when all inputs and parameters do by a rounding of float32; None where there is no reference."""
+        exact = self.tensor(call, path)
+        if exact is None:
+            return None
+        if self._nudged is None:
+            self._nudged = []
+            try:
+                self._nudged = [[self._observed(Nudge(n, sign)) for sign in (1, -1)] for n in range(sensitivity.PAIRS)]
+            except Dropped as reason:
+                self.notes.append(f"rounding was not measured: {reason}")
+        found = [[_leaf_at(run, call, path) for run in pair] for pair in self._nudged]
+        pairs = [tuple(elements(leaf) if leaf is not None else None for leaf in pair) for pair in found]
+        kind = exact.shape, exact.dtype
+        if not pairs or any(value is None or (value.shape, value.dtype) != kind for pair in pairs for value in pair):
+            return None
+        return sensitivity.movement(exact, pairs)  # type: ignore[arg-type]
+
+    def _run(self) -> list[dict[str, Leaf]]:
+        if self._settings.autocast is not None:
+            raise Dropped("autocast chooses the dtypes")
+        if any(call.drew_random for call in self._eager.calls):
+            raise Dropped("random numbers are drawn, and in float64 they would be others")
+        if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
+            raise Dropped("nothing that is compared is floating")
+        return self._observed(Nudge())
+
+    def _observed(self, nudge: Nudge) -> list[dict[str, Leaf]]:
+        self._begin()
+        try:
+            loaded = self._source.load(self._settings.seed)
+            loaded = replace(loaded, makers=tuple(_as_eager(maker) for maker in loaded.makers))
+            cast_model(loaded.model)
+            nudge.model(loaded.model)
+            with Wide():
+                seen = observe(loaded, loaded.model, self._settings, change_inputs=nudge.inputs)
+        except Dropped:
+            raise
+        except InvalidCase as error:
+            raise Dropped(error.reason) from error
+        except Exception as error:  # casting may fail in as many ways as there are modules
+            raise Dropped(f"the cast raised {type(error).__name__}: {error}") from error
+        finally:
+            self._end()
+        if seen.error is not None and self._eager.error is None:
+            raise Dropped(f"the float64 run raised {seen.error.summary}")
+        return [self._matched(ours, theirs) for ours, theirs in zip(self._eager.calls, seen.calls)]  # noqa: B905
+
+    def _matched(self, ours: CallRecord, theirs: CallRecord) -> dict[str, Leaf]:
+        """The leaves of one call, once it is sure that they stand for eager's."""
+        if ours.error is not None or theirs.error is not None:
+            return {}
+        if ours.outputs.structure != theirs.outputs.structure:
+            raise Dropped("the float64 run returns another structure")
+        mine, wide = call_leaves(ours), call_leaves(theirs)
+        for path, leaf in mine.items():
+            facts = wide[path].facts if path in wide else None
+            if leaf.facts is not None and (facts is None or facts.shape != leaf.facts.shape):
+                raise Dropped(f"the float64 run gives {path} another shape")
+        return wide
+
+
+def call_leaves(record: CallRecord) -> dict[str, Leaf]:
+    """Every leaf of a call by its path; paths of outputs, inputs, state and gradients never collide."""
+    found = {leaf.path: leaf for tree in (record.outputs, record.inputs, record.state) for leaf in tree.leaves}
+    found.update((path, leaf) for path, leaf in record.gradients.items() if leaf is not None)
+    return found
+
+
+def cast_model(model: torch.nn.Module) -> None:
+    """Make every floating parameter, buffer and tensor attribute float64, and every complex one complex128, in place.
+
+    ``Module.to(torch.float64)`` would also turn complex parameters real.
+    """
+    model._apply(widen)  # type: ignore[no-untyped-call,unused-ignore]
+    for part in model.modules():
+        for name, value in list(vars(part).items()):
+            if not name.startswith("_") and isinstance(value, (torch.Tensor, list, tuple, dict)):
+                setattr(part, name, map_tensors(widen, value))
+
+
+def cast_inputs(args: Sequence[Any]) -> list[Any]:
+    """Inputs in float64, as ``torch._dynamo.utils.cast_to_fp64`` has them; leaves stay leaves.
+
+    Raises:
+        Dropped: a cast would tear apart inputs that share storage, or an input's layout cannot be cast.
+    """
+    tensors = _tensors(list(args))
+    keys = [storage_key(tensor) for tensor in tensors]
+    shared = [key for key in keys if key is not None]
+    if len(set(shared)) < len(shared):
+        raise Dropped("inputs share storage, which a cast would tear apart")
+    if any(tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized for tensor in tensors):
+        raise Dropped("an input is not strided")
+    return list(map_tensors(widen, list(args)))
+
+
+def widen(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64 or complex128; itself if it is neither floating nor complex. A leaf gives a leaf."""
+    dtype = WIDE.get(tensor.dtype, tensor.dtype if tensor.is_complex() else torch.float64)
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.dtype == dtype:
+        return tensor
+    if tensor.is_leaf:
+        return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad)
+    return tensor.to(dtype)
+
+
+def _leaf_at(run: list[dict[str, Leaf]], call: int, path: str) -> Leaf | None:
+    return run[call].get(path) if call < len(run) else None
+
+
+def _tensors(values: list[Any]) -> list[torch.Tensor]:
+    return [leaf for _, leaf in flatten(values, "")[1] if isinstance(leaf, torch.Tensor)]
+
+
+def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    """A maker whose inputs are eager's, and not drawn in float64: a generator gives other numbers there."""
+
+    def make() -> list[Any]:
+        with _disable_current_modes():
+            return maker()
+
+    return make
+
+
+def _is_floating(leaf: Leaf) -> bool:
+    if leaf.facts is None:
+        return isinstance(leaf.value, (float, complex)) and not isinstance(leaf.value, bool)
+    return bool(leaf.facts.dtype.is_floating_point or leaf.facts.dtype.is_complex)

@@ -1,0 +1,1 @@
+"""A case's Triton kernels: launched in guarded memory, or interpreted."""

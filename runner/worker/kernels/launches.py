@@ -1,0 +1,179 @@
+"""How a case's Triton kernels are launched: plainly, with every argument in guarded memory; or as operators of a graph.
+
+The case's source sends each launch through its function ``launch(kernel, grid, arguments, new)``, which is replaced here.
+
+A guarded launch gives the kernel copies. Each storage among the arguments is copied into a buffer with a band before and
+one after it; bands, gaps between strided elements and new outputs hold poison, which no computation gives by itself. After
+the launch a changed band is a write out of bounds, poison left in a new output an element that was not written, and what
+was read from a band has made NaN, or a huge integer, of the result. In Triton's interpreter every access is watched
+besides (``interpreter.py``). Then the copies go back into the case's own tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from runner.worker.kernels import interpreter
+from runner.worker.kernels.redzones import Guarded, guard_all
+
+_numbers = itertools.count()
+
+UNINTERPRETABLE = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"})
+"""Dtypes whose bits Triton's interpreter keeps in integers: it adds those, and not the numbers (``_get_np_dtype``)."""
+
+_LACKING = re.compile(
+    r"not supported in interpreter mode|NotImplementedError|'InterpreterBuilder' object has no attribute|"
+    r"unsupported (semantic|rmwOp)|[Uu]nsupported (data ?type|dtype)|KeyError\(triton\.language\.|"
+    r"only 0-dimensional arrays can be converted to Python scalars"
+)
+"""What the interpreter says where it cannot do what the compiler can (3.2 and 3.7). The last is of 3.2 beside numpy 2.4,
+where a loop up to an argument, which 3.2 makes an array of one element, has no end that numpy would make a number of."""
+
+
+@dataclass(frozen=True)
+class Trespass:
+    """What a launch did to memory that it should not have. ``line`` is one of the case's source, where known."""
+
+    oracle: str
+    message: str
+    path: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    line: int | None = None
+
+
+@dataclass
+class Launches:
+    """What was seen of a run's launches."""
+
+    count: int = 0
+    found: list[Trespass] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unable: str = ""
+    """Why the interpreter could not run a kernel; then the run says nothing about it."""
+
+
+class Unable(Exception):
+    """Triton's interpreter cannot run this kernel on these arguments."""
+
+
+def launch_plainly(module: ModuleType) -> Launches:
+    """Make every launch of a case's module a guarded one. What they do is in the result."""
+    seen = Launches()
+    setattr(module, "launch", _Launcher(seen, module.__file__ or ""))  # noqa: B010  not the module's own for mypy
+    return seen
+
+
+def launch_as_operators(module: ModuleType) -> None:
+    """Make each function of a case's module that launches a kernel a ``torch.library.triton_op``."""
+    from torch.library import triton_op, wrap_triton
+
+    def launch(kernel: Any, grid: Any, arguments: Mapping[str, Any], new: Sequence[str]) -> None:
+        wrap_triton(kernel)[grid](**arguments)
+
+    setattr(module, "launch", launch)  # noqa: B010
+    space = f"runner_kernels_{os.getpid()}_{next(_numbers)}"  # an operator can be defined once
+    for name in module.KERNELS:
+        setattr(module, name, triton_op(f"{space}::{name}", getattr(module, name), mutates_args=()))
+
+
+class _Launcher:
+    """Stands in for the source's ``launch``."""
+
+    def __init__(self, seen: Launches, path: str) -> None:
+        self._seen, self._path = seen, path
+
+    def __call__(self, kernel: Any, grid: tuple[int, ...], arguments: Mapping[str, Any], new: Sequence[str]) -> None:
+        """Launch on guarded copies; once more, with other poison, where it looks as if elements were not written."""
+        self._seen.count += 1
+        name = str(getattr(kernel, "__name__", "kernel"))
+        tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
+        interpreted = interpreter.interprets(kernel)
+        if interpreted:
+            self._refuse(tensors)
+        guarded = self._run(kernel, grid, arguments, tensors, new, interpreted, 0)
+        left = {key: guarded.unwritten(key) for key in new if key in tensors and tensors[key].numel()}
+        if any(bool(mask.any()) for mask in left.values()):
+            again = self._run(kernel, grid, arguments, tensors, new, interpreted, 1, quiet=True)
+            left = {key: mask & again.unwritten(key) for key, mask in left.items()}  # else it is a value by chance
+        for key, mask in left.items():
+            places = mask.nonzero()
+            if len(places):
+                first = [int(place) for place in places[0]]
+                message = (
+                    f"{len(places)} of {mask.numel()} elements are as they were before the launch, the first at {first}"
+                )
+                self._tell(
+                    "unwritten", message, name, key, {"elements": len(places), "of": mask.numel(), "first": first}
+                )
+        for band in guarded.changed_bands():
+            if not any(
+                f.oracle == "out-of-bounds" and f.numbers.get("argument") == band.name for f in self._seen.found
+            ):
+                self._tell("out-of-bounds", band.message, name, band.name, {"first": band.first, "bytes": band.count})
+        guarded.put_back()
+
+    def _run(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        arguments: Mapping[str, Any],
+        tensors: Mapping[str, torch.Tensor],
+        new: Sequence[str],
+        interpreted: bool,
+        poison: int,
+        quiet: bool = False,
+    ) -> Guarded:
+        guarded = guard_all(tensors, new, poison)
+        given = {**arguments, **guarded.views}
+        if not interpreted or any(tensor.device.type != "cpu" for tensor in tensors.values()):
+            kernel[grid](**given)
+            for device in {tensor.device for tensor in tensors.values() if tensor.device.type != "cpu"}:
+                getattr(torch, device.type).synchronize(device)
+            return guarded
+        with interpreter.watch(guarded.regions(), self._path) as watched:
+            try:
+                kernel[grid](**given)
+            except Exception as error:
+                if _LACKING.search(f"{error!r} {error.__cause__!r}"):
+                    cause = str(error.__cause__ or error).split("\n")[0]
+                    self._give_up(f"Triton's interpreter cannot run {kernel.__name__}: {cause}")
+                raise
+            finally:
+                for access in watched.accesses() if not quiet else ():
+                    self._tell(access.oracle, access.message, kernel.__name__, access.name, access.numbers, access.line)
+                if watched.note and watched.note not in self._seen.notes:
+                    self._seen.notes.append(watched.note)
+        return guarded
+
+    def _refuse(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        for name, tensor in tensors.items():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            if dtype in UNINTERPRETABLE:
+                self._give_up(f"Triton's interpreter does not calculate in {dtype} ({name})")
+
+    def _give_up(self, reason: str) -> None:
+        self._seen.unable = self._seen.unable or reason
+        raise Unable(reason)
+
+    def _tell(
+        self,
+        oracle: str,
+        message: str,
+        kernel: str,
+        argument: str,
+        numbers: Mapping[str, Any],
+        line: int | None = None,
+    ) -> None:
+        path = f"{kernel}, {argument}" if argument else kernel
+        more = {**numbers, "argument": argument, "kernel": kernel}
+        found = Trespass(oracle, message, path, more, line)
+        if not any((one.oracle, one.path) == (oracle, path) for one in self._seen.found):
+            self._seen.found.append(found)

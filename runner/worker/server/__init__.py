@@ -1,0 +1,1 @@
+"""The process that imports torch once, and the processes that it forks for jobs."""

@@ -1,0 +1,223 @@
+"""What a worker process that runs one job after another puts back between them, and when it had better end.
+
+A job restores what it sets itself (``environment`` in ``load.py``). Here is what a case may leave behind: compiled code,
+flags, modes, the process's own state. What cannot be put back, or is not known here, is the reason why control runs a
+failure of such a process again elsewhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from runner.worker.server.warm_up import forget
+
+_NO_PACKAGE = ("threading", "runner", "")
+"""First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_SETTINGS: tuple[tuple[str, str], ...] = (
+    ("get_default_dtype", "set_default_dtype"),
+    ("is_grad_enabled", "set_grad_enabled"),
+    ("get_num_threads", "set_num_threads"),
+    ("get_float32_matmul_precision", "set_float32_matmul_precision"),
+    ("get_deterministic_debug_mode", "set_deterministic_debug_mode"),
+    ("is_anomaly_enabled", "set_anomaly_enabled"),
+    ("is_warn_always_enabled", "set_warn_always"),
+    ("is_autocast_cache_enabled", "set_autocast_cache_enabled"),
+)
+"""Functions of torch that read a setting and write it back."""
+
+_SWITCHES = {
+    "torch.backends.cudnn": ("enabled", "benchmark", "deterministic", "allow_tf32"),
+    "torch.backends.cuda.matmul": (
+        "allow_tf32",
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    ),
+    "torch.backends.mkldnn": ("enabled",),
+    "torch.utils.deterministic": ("fill_uninitialized_memory",),
+}
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * _PAGE
+
+
+class Base:
+    """The state to which this process goes back: the one in which it is made."""
+
+    def __init__(self, share: float = 1.0) -> None:
+        """Remember it. What torch has is remembered only where its compiler is loaded.
+
+        Args:
+            share: which part of a GPU's memory this process may use.
+        """
+        self._resident: int | None = None  # after the first job: what is loaded once is no leak
+        self._environ = dict(os.environ)
+        self._folder = _folder()
+        self._path = list(sys.path)
+        self._recursion = sys.getrecursionlimit()
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        self._torch = _Torch(sys.modules["torch"], share) if "torch._dynamo" in sys.modules else None
+
+    def restore(self, growth: int) -> str:
+        """Go back, as far as can be.
+
+        Args:
+            growth: bytes that the process may hold beyond what it held after its first job.
+
+        Returns:
+            Why no other job should run here; empty if one may.
+        """
+        if has_children():
+            return "processes are left"
+        if threads := _threads():
+            return f"threads are left: {', '.join(threads)}"
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if _folder() != self._folder:
+                os.chdir(self._folder)
+            for name in os.environ.keys() - self._environ.keys():
+                del os.environ[name]
+            os.environ.update({name: value for name, value in self._environ.items() if os.environ.get(name) != value})
+            sys.path[:] = self._path
+            sys.setrecursionlimit(self._recursion)
+            self._warnings.__exit__(None, None, None)
+            self._warnings = warnings.catch_warnings()
+            self._warnings.__enter__()
+            reason = self._torch.restore() if self._torch else ""
+            gc.collect()  # once: it takes 40 ms. What is compiled lies in cycles and holds some of the device's memory
+            if self._torch:
+                reason = reason or self._torch.clear_device()
+        except Exception as error:  # noqa: BLE001 (whatever it is, a new process has not got it)
+            return f"{type(error).__name__}: {error}"
+        if self._resident is None:
+            self._resident = resident()
+        grown = resident() - self._resident
+        return reason or (f"{grown >> 20} MiB more than at first" if grown > growth else "")
+
+
+def _folder() -> str:
+    """The current directory; empty if it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _threads() -> list[str]:
+    """Names of threads that are left, those apart that a package keeps for itself (such as tqdm's monitor)."""
+    native = threading._DummyThread  # started by native code, such as autograd's for a device
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread()
+        and not isinstance(thread, native)
+        and type(thread).__module__.partition("_")[0] in _NO_PACKAGE
+    ]
+
+
+def has_children() -> bool:
+    """Whether a child of this process still runs; ended ones are collected."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+class _Torch:
+    """torch's part of the state."""
+
+    def __init__(self, torch: Any, share: float) -> None:
+        self._torch, self._share = torch, share
+        self._settings = [(getattr(torch, write), getattr(torch, read)()) for read, write in self._pairs()]
+        self._switches = [(holder, name, getattr(holder, name)) for holder, name in self._names()]
+        self._configs = [(module, module.get_config_copy()) for module in _config_modules()]
+        self._random = torch.get_rng_state()
+        self._modes = self._depths()
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return [(r, w) for r, w in _SETTINGS if hasattr(self._torch, r) and hasattr(self._torch, w)]
+
+    def _names(self) -> list[tuple[Any, str]]:
+        holders = [(sys.modules.get(path) or _attribute(self._torch, path), names) for path, names in _SWITCHES.items()]
+        return [(holder, name) for holder, names in holders for name in names if hasattr(holder, name)]
+
+    def _depths(self) -> tuple[Any, ...]:
+        """What can be seen but not set: modes that somebody entered and has not left."""
+        torch = self._torch
+        autocast: Callable[..., bool] = torch.is_autocast_enabled
+        return (
+            torch._C._len_torch_function_stack(),
+            torch._C._len_torch_dispatch_stack(),
+            torch.is_inference_mode_enabled(),
+            *(autocast(device) for device in ("cpu", "cuda")),
+        )
+
+    def restore(self) -> str:
+        """Go back, all but the device's memory; why that is not enough, or nothing."""
+        torch = self._torch
+        forget(torch)
+        torch.set_default_device(None)
+        for write, value in self._settings:
+            write(value)
+        for holder, name, value in self._switches:
+            if getattr(holder, name) != value:
+                setattr(holder, name, value)
+        for module, values in self._configs:
+            now = module.get_config_copy()
+            if not _same(now, values):
+                for name in [name for name in values if name in now and not _same(now[name], values[name])]:
+                    setattr(module, name, values[name])
+        torch.clear_autocast_cache()
+        torch.set_rng_state(self._random)
+        return "a mode was entered and not left" if self._depths() != self._modes else ""
+
+    def clear_device(self) -> str:
+        """Give cached memory back to the GPU. An error there (a poisoned process) goes to the caller.
+
+        Returns:
+            Why the process should end: a quarter of the memory that it may use is still taken.
+        """
+        cuda = self._torch.cuda
+        if not cuda.is_initialized():
+            return ""
+        cuda.synchronize()
+        cuda.empty_cache()
+        for device in range(cuda.device_count()):
+            taken = cuda.memory_reserved(device)
+            if taken > cuda.get_device_properties(device).total_memory * self._share / 4:
+                return f"{taken >> 20} MiB of GPU memory stay taken"
+        return ""
+
+
+def _attribute(torch: Any, path: str) -> Any:
+    found = torch
+    for part in path.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found
+
+
+def _config_modules() -> list[Any]:
+    """torch's modules of flags that are loaded."""
+    kind = getattr(sys.modules.get("torch.utils._config_module"), "ConfigModule", ())
+    return [module for module in list(sys.modules.values()) if isinstance(module, kind)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # noqa: BLE001  a flag may hold anything, a tensor too
+        return False

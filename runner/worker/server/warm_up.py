@@ -1,0 +1,194 @@
+"""What a worker server does before its first fork, so that no job has to: imports, and one tiny job from end to end.
+
+A rehearsal loads what torch and this project load lazily, and fills the pages that every child would else fill again.
+It leaves no trace that a job could see: what torch compiled and counted is forgotten, and no thread stays behind (a
+child forked from a process with OpenMP threads hangs).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from runner.worker.server.toolchain import prepare
+
+LEVELS = ("none", "import", "aot", "inductor")
+"""Each does what the one before does and more: torch alone, its compilers imported, a graph compiled under
+``aot_eager``, and one under Inductor. Where an accelerator is in sight nothing is compiled."""
+
+_LAZY = (
+    "torch._dynamo.dce_extra_outputs",
+    "torch._functorch._activation_checkpointing.remat_using_tags_for_fwd_loss_bwd_graph_pass",
+    "torch._functorch._aot_autograd.subclass_codegen",
+    "torch._higher_order_ops.passes",
+    "torch._inductor.compiler_bisector",
+    "torch.distributed.tensor.experimental._attention",
+    "torch.export._trace",
+    "torch.fx.experimental.validator",
+)
+"""What torch imports in the course of a compilation, as far as a version has it."""
+
+_LAZY_FOR_DEVICES = (
+    "sympy.tensor.tensor",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.cpp_wrapper_mps",
+    "torch._inductor.codegen.cuda_combined_scheduling",
+    "torch._inductor.codegen.halide",
+    "torch._inductor.codegen.pallas",
+    "torch._inductor.codegen.wrapper_fxir",
+    "torch._inductor.cudagraph_trees",
+    "torch._inductor.fx_passes.efficient_conv_bn_eval",
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.fx_passes.quantization",
+    "triton.compiler.code_generator",
+    "triton.language.semantic",
+)
+"""The same for accelerators, where nothing may be compiled before a fork. None of them opens one."""
+
+_SOURCE = """import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+    def forward(self, x):
+        return torch.relu(self.linear(x)) + 1
+def make_model():
+    return Model().eval()
+def make_inputs():
+    return [torch.randn(2, 4)]
+"""
+
+
+class ThreadsLeft(Exception):
+    """This process must not fork: a child would wait for ever for threads that it does not have."""
+
+
+def warm_up(level: str) -> None:
+    """Load what ``level`` (one of LEVELS, and torch is imported) says.
+
+    Raises:
+        ThreadsLeft: a rehearsal left threads.
+        Exception: whatever torch raises, or RuntimeError if a rehearsal fails.
+    """
+    if level == "none":
+        return
+    from runner.worker.server.child import load_entry  # it imports this module
+
+    importlib.import_module("torch._dynamo")
+    importlib.import_module("torch._inductor.compile_fx")
+    run_job = load_entry()
+    _load(_LAZY)
+    importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
+    skip_guard_timing()
+    stop_progress_bars()
+    torch = importlib.import_module("torch")
+    if _has_accelerator(torch):
+        load_for_devices()
+        return  # compiling would open the accelerator, and every child would fail to open it again
+    if level == "import":
+        return
+    threads, random = _threads(), torch.get_rng_state()
+    parts = [("aot_eager", "off")]
+    if not _built_for_accelerators(torch):
+        # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
+        # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
+        parts.append(("aot_eager", "backward"))
+    if level == "inductor":
+        parts.append(("inductor", "off"))  # a backward, too, would gain nothing more, and cost seconds
+    if level == "inductor":
+        prepare()
+    try:
+        for backend, mode in parts:
+            record = run_job(_rehearsal(backend, mode), lambda message: None)
+            if record.get("findings") or record.get("trust"):
+                raise RuntimeError(f"the rehearsal of {backend}: {record['findings']} {record['trust']}")
+    finally:
+        forget(torch)
+        torch.set_rng_state(random)
+    if _threads() > threads:
+        raise ThreadsLeft(f"the rehearsal left {_threads() - threads} threads")
+
+
+def _load(names: Iterable[str]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def load_for_devices() -> None:
+    """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process there."""
+    _load(_LAZY_FOR_DEVICES)
+    key = getattr(sys.modules.get("triton.runtime.cache"), "triton_key", None)
+    if key is not None:
+        key()  # it remembers the answer
+
+
+def forget(torch: Any) -> None:
+    """Forget what this process has compiled and counted, as far as torch can."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch._dynamo.utils.clear_compilation_metrics()
+    torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:
+        metrics.reset()
+
+
+def skip_guard_timing() -> None:
+    """Keep torch from flushing the CPU's caches after each compilation to time its guards: 20 ms for a log line.
+
+    The guards are still evaluated as often as before, all but the one time that is measured.
+    """
+    guards = importlib.import_module("torch._dynamo.guards")
+    original = getattr(guards, "profile_guard_manager", None)
+    if original is None or getattr(original, "quick", False):
+        return
+
+    def quick(root: Any, scope: Any, *iterations: int) -> float:
+        if not iterations:  # torch 2.8 and older ask only when debugging, and then want the number
+            return float(original(root, scope))
+        original(root, scope, 0)
+        return 0.0
+
+    quick.quick = True  # type: ignore[attr-defined]
+    guards.profile_guard_manager = quick  # type: ignore[attr-defined]
+
+
+def stop_progress_bars() -> None:
+    """Keep tqdm, which torch uses where it finds it, from starting a thread that redraws bars nobody sees."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is not None:
+        tqdm.tqdm.monitor_interval = 0
+
+
+def _rehearsal(backend: str, mode: str) -> dict[str, Any]:
+    return {
+        "key": "rehearsal",
+        "id": "rehearsal",
+        "name": "rehearsal",
+        "source": _SOURCE,
+        "backend": {"backend": backend},
+        "grad": {"mode": mode},
+        "threads": 1,
+    }
+
+
+def _has_accelerator(torch: Any) -> bool:
+    accelerator = getattr(torch, "accelerator", None)
+    return bool(torch.cuda.is_available() or (accelerator is not None and accelerator.is_available()))
+
+
+def _built_for_accelerators(torch: Any) -> bool:
+    version = torch.version
+    return any(getattr(version, name, None) for name in ("cuda", "hip", "xpu"))
+
+
+def _threads() -> int:
+    """Threads of this process, native ones included."""
+    return len(os.listdir("/proc/self/task"))

@@ -1,0 +1,215 @@
+"""The task ``bench``: how long a case takes to compile and to run, in eager and under its backend. Nothing is judged here.
+
+A job is one of three parts. ``cold`` compiles with an empty kernel cache, ``warm`` compiles again with what ``cold`` left
+there and then times both models, ``copy`` measures the device's memory. Each has a process of its own, forked from one
+that has imported torch and its compilers and has compiled nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.utils import counters
+
+from runner.worker.case import backends
+from runner.worker.case.errors import Raised, describe
+from runner.worker.case.load import Source
+from runner.worker.case.observe import Observation, Settings, read_counts, start_counting
+from runner.worker.case.prepare import variable, with_source
+from runner.worker.case.repeated import Repeated
+from runner.worker.job import validate_distributions
+from runner.worker.tasks import stopwatch
+
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""Where Inductor and Triton keep what they compile; both ask the environment each time."""
+WARM_UPS = 3
+"""Calls before anything is timed: CUDA graphs are recorded in the second and third."""
+ROUNDS = 3
+"""Eager and compiled are timed in turns, so that a machine that slows down slows both."""
+
+Send = Callable[[dict[str, Any]], None]
+
+
+class Failed(Exception):
+    """The model raised while it was timed."""
+
+    def __init__(self, during: str, error: Raised) -> None:
+        """``during`` is ``eager``, ``compile`` or ``timing``."""
+        super().__init__(error.summary)
+        self.during, self.error = during, error
+
+
+def run_bench(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """The record of one part. ``job["arguments"]``: ``part``, ``folder`` (of the kernel cache), ``repeat``, ``bytes`` (of a copy).
+
+    Returns:
+        Of every part ``device`` (its name) and ``threads``. Of ``copy`` ``seconds`` (a spread, see ``stopwatch.spread``) and
+        ``bytes`` (read and written by one copy). Of ``cold`` and ``warm`` ``compile`` (``seconds`` of the first call,
+        ``caches``: hits and misses of torch's caches), ``graphs``, ``graph_breaks``, ``recompiles``, ``notes``; of
+        ``cold`` also ``generated`` (kernels, or null where Inductor compiled nothing), ``bytes`` (moved by a call) and
+        ``bytes_source``; of ``warm`` also ``eager`` and ``compiled``: ``seconds``, ``memory`` (bytes or null) and
+        ``launches`` (or null). ``raised`` (``during``, ``summary``) where the model raised; ``error`` if the case is wrong.
+    """
+    send({"phase": "load"})
+    return with_source(job, lambda source: _part(job, source, send))
+
+
+def _part(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
+    wanted, device = job["arguments"], str(job.get("device", "cpu"))
+    stopwatch.select(device)
+    facts = {"device": stopwatch.device_name(device), "threads": torch.get_num_threads()}
+    if wanted["part"] == "copy":
+        send({"phase": "timing"})
+        return {**facts, **stopwatch.copy(device, int(wanted["bytes"]), int(wanted["repeat"]))}
+    folder = wanted["folder"]
+    with variable(CACHES[0], folder), variable(CACHES[1], str(Path(folder) / "triton")):
+        try:
+            return {**facts, **_Bench(job, source, send).record()}
+        except Failed as failed:
+            return {**facts, "raised": {"during": failed.during, "summary": failed.error.summary}}
+
+
+class _Bench:
+    """The model twice: as it is, and compiled."""
+
+    def __init__(self, job: Mapping[str, Any], source: Source, send: Send) -> None:
+        self._job, self._source, self._send = job, source, send
+        self._settings = Settings.of(job)
+        self._device = str(job.get("device", "cpu"))
+
+    def record(self) -> dict[str, Any]:
+        """See ``run_bench``.
+
+        Raises:
+            Failed: the model raised.
+            InvalidCase: the case is wrong.
+        """
+        cold = self._job["arguments"]["part"] == "cold"
+        importlib.import_module("torch._inductor.compile_fx")
+        with torch.set_grad_enabled(self._settings.grad != "off"):
+            self._send({"phase": "eager"})
+            validate_distributions(True)
+            eager = self._eager()
+            self._send({"phase": "backend"})
+            compiled, record = self._compiled(cold)
+            if cold:
+                return {**record, **_moved(eager)}
+            self._send({"phase": "timing"})
+            with self._failing_as("timing", eager):
+                record.update(self._timed(eager, compiled))
+        # Again, now that it has run often: a model that counts its calls is compiled again and again.
+        again = self._counts()
+        notes = dict.fromkeys([*record["notes"], *again["notes"], *eager.notes])
+        if again["recompiles"] > record["recompiles"]:
+            notes["it was compiled again while it was repeated, and the times hold that"] = None
+        return {**record, **again, "notes": list(notes)}
+
+    def _eager(self) -> Repeated:
+        """The model, having run once, so that what torch loads for a first call is in no time of the compiler's."""
+        loaded = self._source.load(self._settings.seed)
+        eager = Repeated(loaded, loaded.model, self._settings)
+        with self._failing_as("eager", eager):
+            eager.first()
+            stopwatch.synchronize(self._device)
+        return eager
+
+    def _compiled(self, cold: bool) -> tuple[Repeated, dict[str, Any]]:
+        loaded = self._source.load(self._settings.seed, launching=True)
+        launched = self._job["backend"]["backend"] == backends.LAUNCH  # as they are: no guarded copies here
+        target = loaded.model if launched else backends.build(self._job["backend"])(loaded.model)
+        compiled = Repeated(loaded, target, self._settings)
+        metrics: Any = importlib.import_module("torch._inductor.metrics")
+        start_counting()
+        with self._failing_as("compile", compiled), _counting_bytes() if cold else contextlib.nullcontext():
+            begun = time.perf_counter()
+            compiled.first()
+            stopwatch.synchronize(self._device)
+            seconds = time.perf_counter() - begun
+        record = {**self._counts(), "compile": {"seconds": seconds, "caches": _cache_counts()}}
+        if not launched and not record["graphs"]:
+            record["notes"].append("nothing was compiled: torch found no graph, and both sides ran eagerly")
+        if cold:
+            record["generated"] = int(metrics.generated_kernel_count) if metrics.ir_nodes_pre_fusion else None
+        return compiled, record
+
+    def _counts(self) -> dict[str, Any]:
+        seen = Observation()
+        read_counts(seen)
+        return {
+            "graphs": seen.graphs,
+            "graph_breaks": seen.graph_breaks,
+            "recompiles": seen.recompiles,
+            "notes": list(seen.notes),
+        }
+
+    def _timed(self, eager: Repeated, compiled: Repeated) -> dict[str, Any]:
+        sides = {"eager": eager, "compiled": compiled}
+        found: dict[str, dict[str, Any]] = {}
+        for name, side in sides.items():
+            validate_distributions(side is eager)  # torch.compile turns the checks off, eager has them
+            for _ in range(WARM_UPS):
+                side()
+            found[name] = {"memory": stopwatch.memory(side, self._device)}
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        least = -(-int(self._job["arguments"]["repeat"]) // ROUNDS)
+        for number in range(ROUNDS):
+            for name in sides if number % 2 == 0 else reversed(sides):
+                validate_distributions(name == "eager")
+                times[name] += stopwatch.times(sides[name], self._device, least)
+        for name, side in sides.items():
+            validate_distributions(side is eager)
+            found[name]["seconds"] = stopwatch.spread(times[name])
+            found[name]["launches"] = stopwatch.launches(side, self._device)  # last: a profiler leaves traces
+        return found
+
+    @contextlib.contextmanager
+    def _failing_as(self, during: str, side: Repeated) -> Iterator[None]:
+        """Whatever the model or the compiler raises, as ``Failed``."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            raised = describe(error, self._source.path, side.module)
+            raise Failed(during, raised) from error
+
+
+def _moved(eager: Repeated) -> dict[str, Any]:
+    """How many bytes a compiled call moves: Inductor's own count, or else what goes in and comes out."""
+    metrics: Any = importlib.import_module("torch._inductor.metrics")
+    counted = int(metrics.num_bytes_accessed)
+    if counted:
+        return {"bytes": counted, "bytes_source": "inductor"}
+    return {"bytes": eager.bytes, "bytes_source": "inputs+outputs"}
+
+
+@contextlib.contextmanager
+def _counting_bytes() -> Iterator[None]:
+    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on. Nobody reads it."""
+    log = getattr(importlib.import_module("torch._inductor.compile_fx"), "inductor_metrics_log", None)
+    if log is None:
+        yield
+        return
+    before = log.level, log.propagate
+    log.setLevel("INFO")
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.setLevel(before[0])
+        log.propagate = before[1]
+
+
+def _cache_counts() -> dict[str, int]:
+    """Hits and misses of the caches for graphs; zeros where a cache was not asked."""
+    graphs, autograd = counters["inductor"], counters["aot_autograd"]
+    return {
+        "graph_hits": int(graphs["fxgraph_cache_hit"]),
+        "graph_misses": int(graphs["fxgraph_cache_miss"]),
+        "autograd_hits": int(autograd["autograd_cache_hit"]),
+        "autograd_misses": int(autograd["autograd_cache_miss"]),
+    }

@@ -1,0 +1,361 @@
+"""Torch's own bisector, held to one failure: which subsystem of a backend shows it, and which application in there.
+
+``CompilerBisector`` asks again and again "is the answer right now?" while it turns parts of the compiler off. Here the answer is
+the whole judgement of the job, in a forked copy of this process, so that a crash or a hang is an answer like any
+other; and it counts only if the failure is the wanted one. What the bisector knows it keeps in files, where copies find it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+from runner.worker.case.prepare import own_cache
+from runner.worker.job import run_job
+from runner.worker.pattern import mark_of
+from runner.worker.server.child import die_with_parent, encode
+
+Send = Callable[[dict[str, Any]], None]
+
+SECONDS = 60.0
+"""One judgement may take so long; then it counts as a timeout."""
+
+BUDGET = 270.0
+"""All of them together may take so long; then what is known so far is the answer."""
+
+_OVERLOAD = re.compile(r"<OpOverload\(op='([^']*)', overload='([^']*)'\)>")
+_NO_CACHE = {
+    "torch._inductor.config.fx_graph_cache": False,
+    "torch._functorch.config.enable_autograd_cache": False,
+    # On 2.6 it compiles in a cache folder of its own, and what the bisector knows lies in the cache folder.
+    "torch._inductor.config.force_disable_caches": False,
+}
+_RANDOM = {"torch._inductor.config.fallback_random": True}  # as ``environment`` sets it
+
+
+def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_bisector.py``, all below it being right.
+
+    ``job["arguments"]``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them, any of which is
+    the failure; ``seconds`` and ``budget``, see SECONDS and BUDGET.
+
+    Returns:
+        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name`` and ``operator`` (each may be null); ``note``:
+        why there is no more; ``runs``: how often it was judged; ``log``: what the bisector printed; ``error``: null.
+    """
+    from torch._inductor import compiler_bisector
+
+    send({"phase": "backend"})
+    wanted = [tuple(one) for one in job["arguments"]["wanted"]]
+    question = _Question(job, wanted, send)
+    printed = io.StringIO()
+    found: Any = None
+    note = ""
+    with own_cache():  # the bisector deletes folders in it
+        try:
+            with contextlib.redirect_stdout(printed):
+                found = compiler_bisector.CompilerBisector.do_bisect(question)
+        except _Stop as stop:
+            note = str(stop)
+        except (RuntimeError, AssertionError) as error:  # such as "succeeded with find_max_bounds"
+            note = f"torch's bisector gave up: {type(error).__name__}: {error}"
+    culprit, remark = _culprit(question, found)
+    return {
+        "culprit": culprit,
+        "note": note or remark,
+        "runs": question.runs,
+        "log": printed.getvalue().splitlines(),
+        "error": None,
+    }
+
+
+def _culprit(question: _Question, found: Any) -> tuple[dict[str, Any] | None, str]:
+    """What was found as plain data, and why it is not more."""
+    culprit: dict[str, Any] = {
+        "backend": question.backend,
+        "subsystem": None,
+        "number": None,
+        "name": None,
+        "operator": None,
+    }
+    if found is None or found.subsystem is None:
+        if not question.shown:
+            return None, f"under the bisector the failure did not show in {_times(question.runs)}"
+        if question.fixed_by is None:
+            return culprit, "it is there whichever subsystem the bisector switches off" if found else ""
+        return {**culprit, "subsystem": question.fixed_by}, ""
+    from torch._inductor.compiler_bisector import ConfigChange
+
+    part = _part(found.backend, found.subsystem)
+    if isinstance(part, ConfigChange):
+        setting = f"{part.config_field} = {part.config_value}"
+        return {**culprit, "subsystem": found.subsystem, "name": setting}, ""
+    name = _OVERLOAD.sub(r"\1.\2", found.debug_info or "") or None
+    return {
+        **culprit,
+        "subsystem": found.subsystem,
+        "number": found.bisect_number,
+        "name": name,
+        "operator": question.operators.get(name or ""),
+    }, ""
+
+
+class _Stop(Exception):
+    """No further question will be answered; the text says why."""
+
+
+@dataclass
+class _Question:
+    """What the bisector calls: True when the wanted failure does not show.
+
+    ``shown`` says that it has shown at least once, ``fixed_by`` is the subsystem without which it does not, ``operators`` are the
+    operators of the graph's nodes by name.
+    """
+
+    job: Mapping[str, Any]
+    wanted: list[tuple[str, ...]]
+    send: Send
+    runs: int = 0
+    shown: bool = False
+    fixed_by: str | None = None
+    operators: dict[str, str] = field(default_factory=dict)
+    _switched: dict[str, bool] = field(default_factory=dict)  # subsystem to the answer without it
+
+    def __post_init__(self) -> None:
+        arguments = self.job["arguments"]
+        self.backend = str(self.job["backend"]["backend"])
+        self._seconds = float(arguments.get("seconds") or SECONDS)
+        self._end = time.monotonic() + float(arguments.get("budget") or BUDGET)
+        config = {**(self.job.get("config") or {}), **_NO_CACHE}
+        self._judged: dict[str, Any] = {**self.job, "task": "judge", "arguments": {}, "config": config}
+
+    def __call__(self) -> bool:
+        from torch._inductor.compiler_bisector import CompilerBisector
+
+        backend, subsystem = CompilerBisector.get_backend(), CompilerBisector.get_subsystem()
+        if backend != self.backend:
+            return True  # the ladder has answered for the others
+        if subsystem is None:
+            return self._ask("as it is")
+        if CompilerBisector.get_run_state(backend, subsystem) != "test_disable":
+            return self._ask(subsystem)
+        # The bisector begins again at the second subsystem when it comes to the end of them, and once more, and so on.
+        if subsystem not in self._switched:
+            same = _changes_nothing(_part(backend, subsystem), self._judged["config"])
+            self._switched[subsystem] = False if same else self._ask(f"without {subsystem}")
+        if self._switched[subsystem]:
+            self.fixed_by = subsystem
+        return self._switched[subsystem]
+
+    def _ask(self, text: str) -> bool:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise _Stop(f"the time for bisecting was up after {_times(self.runs)}")
+        self.runs += 1
+        self.send({"phase": f"bisecting {self.backend}, run {self.runs}: {text}"})
+        answer = ask(self._judged, min(self._seconds, left + self._seconds / 2))
+        if answer.phase == "float64" and not answer.record:
+            self._judged["float64"] = False  # it died of the reference
+            answer = ask(self._judged, self._seconds)
+        if not answer.record and not answer.broken and answer.death()["oracle"] not in {one[0] for one in self.wanted}:
+            # A copy can hang on a lock that another thread held when it was made. One wrong answer ends a search, so it is asked twice.
+            answer = ask(self._judged, self._seconds)
+        self.operators.update(answer.operators)
+        doubt = answer.record.get("trust") or {}
+        if answer.broken or doubt.get("verdict") in ("INVALID", "SKIP"):
+            raise _Stop(f"under the bisector the case could not be judged: {answer.broken or doubt['reason']}")
+        findings = answer.record.get("findings", ()) if answer.record else [answer.death()]
+        shown = any(mark_of(one["oracle"], one["error"]) in self.wanted for one in findings)
+        self.shown |= shown
+        return not shown
+
+
+def _changes_nothing(part: Any, config: Mapping[str, Any]) -> bool:
+    """Whether the job has that setting already, so that the answer is known."""
+    from torch._inductor.compiler_bisector import ConfigChange
+
+    if not isinstance(part, ConfigChange) or part.config_name != "inductor":
+        return False
+    return bool({**_RANDOM, **config}.get(f"torch._inductor.config.{part.config_field}") == part.config_value)
+
+
+def _part(backend: str, subsystem: str) -> Any:
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    return CompilerBisector.get_subsystem_object(backend, subsystem)
+
+
+def _times(runs: int) -> str:
+    return f"{runs} run{'' if runs == 1 else 's'}"
+
+
+# --- one judgement in a copy of this process ---
+
+
+@dataclass
+class Answer:
+    """What a copy said: its record, or how it ended."""
+
+    record: Mapping[str, Any] = field(default_factory=dict)
+    phase: str = ""
+    status: int | None = None  # wait status; None when it had to be ended
+    broken: str = ""
+    operators: Mapping[str, str] = field(default_factory=dict)
+
+    def death(self) -> dict[str, Any]:
+        """The end without a record as a finding; the words are those of the control half."""
+        if self.phase in ("", "load", "eager", "eager-again"):
+            return {"oracle": "invalid", "error": None}  # eager's own, which is not what is looked for
+        if self.status is None:
+            return {"oracle": "timeout", "error": {"type": "Timeout", "message": ""}}
+        if os.WIFSIGNALED(self.status):
+            return {"oracle": "signal", "error": {"type": _signal_name(os.WTERMSIG(self.status)), "message": ""}}
+        message = f"the process ended with exit status {os.WEXITSTATUS(self.status)} and without a result"
+        return {"oracle": "runtime-error", "error": {"type": "NoResult", "message": message}}
+
+
+def ask(job: Mapping[str, Any], seconds: float) -> Answer:
+    """Judge a job in a forked copy of this process, which is ended after ``seconds``.
+
+    Where CUDA is up in this process a copy could not use it, and the job is judged right here.
+    """
+    if torch.cuda.is_initialized():
+        return Answer(run_job(job, lambda message: None), "judge", 0)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _answer(job, writing)
+    os.close(writing)
+    try:
+        return _listen(pid, reading, time.monotonic() + seconds)
+    finally:
+        os.close(reading)
+
+
+def _listen(pid: int, reading: int, end: float) -> Answer:
+    """Read what a copy says until it has answered, ended, or used up its time; it is gone afterwards."""
+    answer, text, status = Answer(), b"", None
+    while not answer.record and not answer.broken and time.monotonic() < end:
+        if select.select([reading], [], [], 0.1)[0]:
+            data = os.read(reading, 1 << 16)
+            if not data:
+                break
+            *lines, text = (text + data).split(b"\n")
+            for line in lines:
+                _take(answer, line)
+        elif (status := _ended(pid)) is not None:  # something that it started holds the pipe
+            break
+    answer.status = _see_off(pid, status)
+    return answer
+
+
+def _take(answer: Answer, line: bytes) -> None:
+    from torch._inductor import compiler_bisector
+
+    message = json.loads(line)
+    answer.phase = message.get("phase", answer.phase)
+    answer.record = message.get("outcome", answer.record)
+    answer.broken = message.get("broken", answer.broken)
+    answer.operators = message.get("operators", answer.operators)
+    if "applied" in message:  # torch 2.6 keeps this in the process
+        kept = compiler_bisector.call_counter_debug_info
+        kept.update({int(number): name for number, name in message["applied"].items()})
+
+
+def _ended(pid: int) -> int | None:
+    done, status = os.waitpid(pid, os.WNOHANG)
+    return status if done else None
+
+
+def _see_off(pid: int, status: int | None) -> int | None:
+    """End a copy with all that it started. Its wait status; None if it did not end by itself."""
+    status = _ended_within(pid, 0.5) if status is None else status
+    gone = status is not None
+    for number, patience in ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)):
+        # First politely: a compiler that is asked removes what it has written by halves.
+        with contextlib.suppress(OSError):
+            os.killpg(pid, number)
+        gone = gone or _ended_within(pid, patience) is not None
+    with contextlib.suppress(ChildProcessError):  # what it had started came to us
+        while os.waitpid(-pid, os.WNOHANG)[0]:
+            pass
+    return status
+
+
+def _ended_within(pid: int, seconds: float) -> int | None:
+    """The wait status of a copy; None if it still runs after that time."""
+    until = time.monotonic() + seconds
+    while (status := _ended(pid)) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return status
+
+
+def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
+    """In the copy: judge, say the record, and go. Nothing of this process may be unwound: the bisector would tidy up."""
+    own = os.getpid()
+
+    def say(message: Mapping[str, Any]) -> None:
+        if os.getpid() != own:
+            os._exit(1)  # a copy that the case forked
+        data = encode(message)
+        while data:
+            data = data[os.write(writing, data) :]
+
+    try:
+        os.setsid()
+        die_with_parent(signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        operators = _watch_operators()
+        record = run_job(job, say)
+        applied = _applied()
+        if applied is not None:
+            say({"applied": applied})
+        say({"operators": operators})
+        say({"outcome": record})
+    except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it
+        say({"broken": traceback.format_exc().strip().splitlines()[-1]})
+    finally:
+        os._exit(0)
+
+
+def _applied() -> dict[int, str] | None:
+    from torch._inductor import compiler_bisector
+
+    return getattr(compiler_bisector, "call_counter_debug_info", None)
+
+
+def _watch_operators() -> dict[str, str]:
+    """Write down the operator of each node that Inductor lowers: the bisector names the node alone."""
+    from torch._inductor.graph import GraphLowering
+
+    names: dict[str, str] = {}
+    lower = GraphLowering.run_node
+
+    def run_node(self: Any, node: Any) -> Any:
+        if node.op == "call_function":
+            names[node.name] = str(node.target)
+        return lower(self, node)
+
+    GraphLowering.run_node = run_node
+    return names
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,180 @@
+"""The task ``debug``: one run of a case with everything that torch's compiler can be made to write, in a folder.
+
+Written as it happens, so that a compiler that crashes leaves what there was. Nothing is taken from a cache: on a hit torch
+would write neither kernels nor graphs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.utils import compile_times, counters
+
+from runner.worker.case import backends
+from runner.worker.case.load import Source, configured
+from runner.worker.case.observe import Settings, observe, read_counts, start_counting
+from runner.worker.case.prepare import own_cache, variable, with_source
+from runner.worker.tasks.logs import log_files
+from runner.worker.tasks.structured_trace import Event, Trace, tracing
+
+FILTER = "TORCHDYNAMO_DEBUG_FUNCTION"
+_GRAPH = re.compile(r"graph|output_code")
+_NO_GRAPH = re.compile(r"break_reason|cache|failed|metadata|bytecode")
+_SUFFIX = {"json": ".json", "string": ".py"}
+
+
+def run_debug(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The record of a debugging run.
+
+    ``job["arguments"]``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null for all), ``artifacts`` (of
+    ``TORCH_LOGS``).
+
+    Returns:
+        ``raised`` (null, or the error that ended the run), ``graphs``, ``frames`` (names that Dynamo compiled), ``times``
+        (phase, count, seconds), ``compilations``, ``counters``, ``kernels`` (Inductor's counts), ``missing`` (artifacts
+        that this torch does not know); or ``error`` if the case is wrong.
+    """
+    send({"phase": "load"})
+    # In the bundle, so that the paths in its logs and graphs lead somewhere.
+    return with_source(job, lambda source: _debug(job, source, send), job["arguments"]["folder"])
+
+
+def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    wanted = job["arguments"]
+    folder = Path(wanted["folder"])
+    settings = Settings.of(job)
+    compile_module = backends.build(job["backend"])
+    loaded = source.load(settings.seed, launching=True)
+    told: list[Event] = []
+    graphs = _GraphFiles(folder / "graphs")
+
+    def hear(event: Event) -> None:
+        if is_graph(event.name):
+            graphs.write(event)
+        else:
+            told.append(event)
+
+    trace = Trace(lambda name: is_graph(name) or name in _KEPT, hear)
+    with (
+        own_cache(),
+        configured(flags(folder).items()),
+        variable(FILTER, wanted.get("function")),  # Dynamo asks it at each frame
+        log_files(folder / "logs", wanted["artifacts"]) as missing,
+        tracing(trace, *_trace_file(folder / "trace")),
+    ):
+        start_counting()
+        _reset_kernel_counts()
+        send({"phase": "backend"})
+        seen = observe(loaded, compile_module(loaded.model), settings)
+        read_counts(seen)
+        record = {
+            "raised": seen.error.info if seen.error else None,
+            "graphs": seen.graphs,
+            "frames": _frames(told),
+            "times": _times(),
+            "compilations": [_metrics(event) for event in told if event.name.endswith("compilation_metrics")],
+            "counters": {kind: {str(k): int(v) for k, v in found.items()} for kind, found in counters.items()},
+            "kernels": _kernel_counts(),
+            "missing": missing,
+        }
+    return record
+
+
+def flags(folder: Path) -> dict[str, Any]:
+    """The flags of such a run, as far as this torch has them."""
+    inductor = "torch._inductor.config."
+    wanted = {
+        f"{inductor}force_disable_caches": True,
+        f"{inductor}trace.enabled": True,
+        f"{inductor}trace.debug_dir": str(folder),
+        # Pictures need pydot and graphviz; without pydot one of the formats ends the compilation with an error.
+        f"{inductor}trace.graph_diagram": False,
+        f"{inductor}trace.draw_orig_fx_graph": False,
+        "torch._dynamo.config.debug_dir_root": str(folder),
+    }
+    return {name: value for name, value in wanted.items() if _exists(name)}
+
+
+def _exists(flag: str) -> bool:
+    try:
+        functools.reduce(getattr, flag.split(".")[1:], torch)
+    except AttributeError:
+        return False
+    return True
+
+
+def is_graph(name: str) -> bool:
+    """Whether a record of the trace holds a graph or generated code."""
+    return _GRAPH.search(name) is not None and _NO_GRAPH.search(name) is None
+
+
+_KEPT = frozenset({"compilation_metrics", "bwd_compilation_metrics", "dynamo_start"})
+
+
+class _GraphFiles:
+    """The graphs that torch traces, a file each: ``0_1.aot_forward_graph.py`` is of frame 0, compiled again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._taken: dict[str, int] = {}
+
+    def write(self, event: Event) -> None:
+        """Write one. A full disk is no reason for a compilation to fail."""
+        if not event.payload:
+            return
+        stem = f"{event.compile_id.replace('/', '_') or 'none'}.{re.sub(r'[^A-Za-z0-9_.-]', '_', event.name)}"
+        number = self._taken[stem] = self._taken.get(stem, 0) + 1
+        suffix = _SUFFIX.get(str(event.facts.get("encoding", "string")), ".txt")
+        path = self._folder / f"{stem}{f'.{number}' if number > 1 else ''}{suffix}"
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(event.payload, encoding="utf-8", errors="backslashreplace")
+
+
+def _trace_file(folder: Path) -> list[Any]:
+    """torch's own handler for its trace: the file that tlparse reads."""
+    from torch._logging._internal import LazyTraceHandler, TorchLogsFormatter
+
+    handler = LazyTraceHandler(str(folder))
+    handler.setFormatter(TorchLogsFormatter(trace=True))
+    return [handler]
+
+
+def _frames(events: list[Event]) -> list[str]:
+    """Names of the functions that Dynamo compiled, each once."""
+    stacks = [event.facts.get("stack") or [] for event in events if event.name == "dynamo_start"]
+    return list(dict.fromkeys(str(stack[-1].get("name")) for stack in stacks if stack))
+
+
+def _metrics(event: Event) -> dict[str, Any]:
+    """CompilationMetrics without what torch did not fill in, and without whole configurations as text."""
+    return {key: value for key, value in event.facts.items() if value is not None and not key.endswith("_config")}
+
+
+def _times() -> list[dict[str, Any]]:
+    """Seconds by phase, the longest first. Phases contain each other, so they do not add up."""
+    names, values = compile_times(repr="csv", aggregate=False)
+    found = []
+    for name, value in zip(names, values):  # noqa: B905  both are of one dict
+        seconds = [float(part) for part in str(value).split(",")]
+        found.append({"phase": str(name), "count": len(seconds), "seconds": round(sum(seconds), 6)})
+    return sorted(found, key=lambda row: -row["seconds"])
+
+
+def _reset_kernel_counts() -> None:
+    from torch._inductor import metrics
+
+    metrics.reset()
+
+
+def _kernel_counts() -> dict[str, int]:
+    """Inductor's own counts: kernels generated, vectorized ones, nodes before fusion, ..."""
+    from torch._inductor import metrics
+
+    return {name: value for name, value in vars(metrics).items() if type(value) is int and not name.startswith("_")}

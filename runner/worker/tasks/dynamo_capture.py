@@ -1,0 +1,259 @@
+"""What Dynamo makes of a case while it runs: graphs and their operators, breaks, guards, recompiles, frames left to eager."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._dynamo.output_graph import OutputGraph
+from torch.fx import GraphModule, Node
+
+from runner.worker.tasks.structured_trace import Event, Trace, tracing
+
+WANTED = frozenset({"dynamo_graph_break_reason", "dynamo_cpp_guards_str", "recompile_reasons", "compilation_metrics"})
+REASON_LENGTH = 2000  # characters
+LIMIT_HIT = "torch._dynamo hit config."
+"""How the warning begins that a frame has been compiled too often (``torch/_dynamo/convert_frame.py``, 2.6 to 2.13)."""
+
+_FUNCTION = re.compile(r"'(?P<name>.*)' \((?P<file>.*):(?P<line>\d+)\)")
+_REASON = re.compile(r"Reason: (.*?)\s*(?=\nUser code traceback:|\Z)", re.DOTALL)
+_EXCEPTION = re.compile(r"^torch\._dynamo\.exc\.(\w+: .*)$", re.MULTILINE)
+_GUARD = re.compile(r"\+- ([A-Z][A-Z_0-9]*: .*)")  # managers are written Like: This
+_TRACEBACK = "Traceback (most recent call last)"
+
+Frame = tuple[str, str, int]
+"""A function that Dynamo compiles: its name, file and first line."""
+
+
+@dataclass
+class Graph:
+    """One graph that Dynamo gave to the backend, and in which calls it ran."""
+
+    number: int
+    call: int
+    compile_id: str
+    frame: Frame
+    operators: dict[str, int]
+    compiled: bool = False
+    runs: list[int] = field(default_factory=list)
+
+
+class Watch:
+    """Collects while ``watching()``. Set ``call`` before each call of the compiled object."""
+
+    def __init__(self, path: str) -> None:
+        """``path`` is the case's own file: places elsewhere have no line here."""
+        self.path = path
+        self.graphs: list[Graph] = []
+        self.events: list[Event] = []
+        self.limits: list[dict[str, Any]] = []
+        self._trace = Trace(WANTED.__contains__, self.events.append)
+
+    @property
+    def call(self) -> int:
+        """The call that is running."""
+        return self._trace.call
+
+    @call.setter
+    def call(self, number: int) -> None:
+        self._trace.call = number
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch for as long as the block lasts."""
+        warnings = logging.getLogger("torch._dynamo.convert_frame")
+        listener = _Listener(self._hear)
+        warnings.addHandler(listener)
+        try:
+            with tracing(self._trace), _breaks_told(), _compiler_watched(self):
+                yield
+        finally:
+            warnings.removeHandler(listener)
+
+    def note(self, graph: GraphModule, code: Any) -> Graph:
+        """Note a graph of the frame ``code`` that is about to be compiled."""
+        compile_id = graph.meta.get("dynamo_compile_id")
+        counts = Counter(operator_name(node, graph) for node in graph.graph.nodes if node.op.startswith("call_"))
+        frame = (code.co_name, code.co_filename, code.co_firstlineno)
+        made = Graph(len(self.graphs), self.call, str(compile_id or ""), frame, dict(counts))
+        self.graphs.append(made)
+        return made  # the graph itself is not kept: it holds the example inputs
+
+    def breaks(self) -> list[dict[str, Any]]:
+        """Graph breaks in order, each once: torch tells some of them again when it gives up the frame."""
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for event in self._of("dynamo_graph_break_reason"):
+            reason, line = read_break(event.payload, self.path)
+            reason = self._short(reason)
+            key = (event.call, event.compile_id, line, reason)
+            found.setdefault(key, {"call": event.call, "compile_id": event.compile_id, "line": line, "reason": reason})
+        return list(found.values())
+
+    def guards(self) -> dict[str, list[str]]:
+        """Guards by compile id, as their kind and a Python expression over the frame's locals ``L`` and globals ``G``."""
+        return {event.compile_id: read_guards(event.payload) for event in self._of("dynamo_cpp_guards_str")}
+
+    def recompiles(self) -> list[dict[str, Any]]:
+        """Every time a frame that had been compiled did not fit, with the guards that failed, the latest entry's first."""
+        found = []
+        for event in self._of("recompile_reasons"):
+            told = event.loaded()
+            reasons = [self._short(str(reason)) for reason in (told if isinstance(told, list) else [told])]
+            found.append({"call": event.call, "compile_id": event.compile_id, "reasons": reasons})
+        return found
+
+    def compilations(self) -> list[dict[str, Any]]:
+        """What torch measured of each compilation: frame, seconds, guards, and why the frame was given up, if it was."""
+        found = []
+        broken = {one["compile_id"]: one["reason"] for one in self.breaks()}
+        for event in self._of("compilation_metrics"):
+            facts = event.facts
+            if facts.get("co_name") is None:
+                continue  # of a compilation that began and was given up at once, such as one past the limit
+            compile_id = event.compile_id or str(facts.get("compile_id") or "")
+            failed = None
+            if facts.get("fail_type"):
+                failed = self._short(f"{facts['fail_type']}: {facts.get('fail_reason') or ''}")
+            elif facts.get("has_guarded_code") is False:  # skipped without an error, as 2.6 does with a break in a loop
+                failed = broken.get(compile_id)  # without a break there was nothing to compile
+            found.append(
+                {
+                    "call": event.call,
+                    "compile_id": compile_id,
+                    "frame": str(facts["co_name"]),
+                    "line": facts.get("co_firstlineno") if facts.get("co_filename") == self.path else None,
+                    "seconds": facts.get("entire_frame_compile_time_s"),
+                    "guards": facts.get("guard_count"),
+                    "operators": facts.get("graph_op_count"),
+                    "failed": failed,
+                    "restarts": sorted(map(str, facts.get("restart_reasons") or ())),
+                }
+            )
+        return found
+
+    def eager_in(self, call: int) -> list[str]:
+        """Frames past their recompile limit of which no graph ran in that call.
+
+        The call that met the limit is certain. Later ones fit an older graph or run eagerly, and torch does not say
+        which; a frame that was not reached at all looks the same.
+        """
+        limited = {hit["key"]: hit["frame"] for hit in self.limits if hit["call"] <= call}
+        ran = {graph.frame for graph in self.graphs if call in graph.runs}
+        return [name for frame, name in limited.items() if frame not in ran]
+
+    def ran(self, graph: Graph) -> None:
+        """Note that a graph runs now."""
+        if self.call not in graph.runs:
+            graph.runs.append(self.call)
+
+    def _of(self, name: str) -> list[Event]:
+        return [event for event in self.events if event.name == name]
+
+    def _hear(self, record: logging.LogRecord) -> None:
+        if not str(record.msg).startswith(LIMIT_HIT) or not isinstance(record.args, tuple) or len(record.args) < 4:
+            return
+        limit, value, function, reason = record.args[:4]
+        match = _FUNCTION.fullmatch(str(function))
+        if match is None:
+            return
+        key: Frame = (match["name"], match["file"], int(match["line"]))
+        self.limits.append(
+            {
+                "call": self.call,
+                "key": key,
+                "frame": key[0],
+                "line": key[2] if key[1] == self.path else None,
+                "limit": f"torch._dynamo.config.{limit}",
+                "value": value,
+                "reason": self._short(str(reason)),
+            }
+        )
+
+    def _short(self, text: str) -> str:
+        """A text of torch's without the temporary folder of the case, so that it reads the same in every run."""
+        return text.replace(self.path.rpartition("/")[0] + "/", "")[:REASON_LENGTH]
+
+
+def read_break(text: str, path: str) -> tuple[str, int | None]:
+    """Reason and line (of the file ``path``, where it names one) in torch's text of a graph break."""
+    told, _, trace = text.partition(_TRACEBACK)
+    found = _REASON.search(told) or _EXCEPTION.search(trace)
+    lines = re.findall(re.escape(f'File "{path}", line ') + r"(\d+)", told)
+    lines = lines or re.findall(re.escape(f"in user code at {path}:") + r"(\d+)", told)
+    reason = found[1] if found else told.strip().partition("\n")[0]
+    return reason.strip(), int(lines[-1]) if lines else None
+
+
+def read_guards(text: str) -> list[str]:
+    """The guards in torch's print of a tree of them, each once, without the managers that hold them and where they are from."""
+    found = (match[1].split("  # ")[0].strip() for match in _GUARD.finditer(text))
+    return list(dict.fromkeys(found))
+
+
+def operator_name(node: Node, graph: GraphModule) -> str:
+    """``torch.relu``, ``operator.add``, ``Tensor.view``, or the class of a module that is called."""
+    if node.op == "call_method":
+        return f"Tensor.{node.target}"
+    if node.op == "call_module":
+        return type(graph.get_submodule(str(node.target))).__name__
+    target: Any = node.target
+    name = str(getattr(target, "__name__", target))
+    module = str(getattr(target, "__module__", None) or "torch")
+    if module.startswith("torch._ops"):  # an overload, such as aten.add.Tensor, or a higher-order operator
+        return str(target)
+    return f"{module.removeprefix('_')}.{name}"
+
+
+class _Listener(logging.Handler):
+    def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._hear = hear
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._hear(record)
+
+
+@contextlib.contextmanager
+def _breaks_told() -> Iterator[None]:
+    """Some breaks that make Dynamo give up a whole frame are in the trace only while the log of breaks is on (2.6)."""
+    loggers = [logging.getLogger(f"torch._dynamo.{module}.__graph_breaks") for module in ("convert_frame", "exc")]
+    levels = [(logger, logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for logger, level in levels:
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _compiler_watched(watch: Watch) -> Iterator[None]:
+    """Note each graph before the backend sees it (it may change it), and each time that what it made of it runs.
+
+    A hook and not a backend of our own: whatever the backend is, and whatever mode and options torch.compile was given,
+    stay as they are.
+    """
+    original = OutputGraph.call_user_compiler
+
+    def call_user_compiler(self: Any, graph: GraphModule, *rest: Any, **named: Any) -> Callable[..., Any]:
+        noted = watch.note(graph, self.root_tx.f_code)
+        function = original(self, graph, *rest, **named)
+        noted.compiled = True
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            watch.ran(noted)
+            return function(*args, **kwargs)
+
+        return run
+
+    OutputGraph.call_user_compiler = call_user_compiler
+    try:
+        yield
+    finally:
+        OutputGraph.call_user_compiler = original

@@ -1,0 +1,112 @@
+"""Dynamo's record and replay: an internal error of Dynamo with the frame that it was in, into a file and out again.
+
+Torch pickles the frame with dill, which writes a class of ``__main__`` by value and any other by its module's name. A case's
+module exists only while it runs, so it stands in for ``__main__`` here, and the file needs nothing but torch and dill.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runner.worker.case import backends, folders
+from runner.worker.case.errors import InvalidCase, describe
+from runner.worker.case.load import Loaded, Source, configured, environment
+from runner.worker.case.observe import Settings, observe, start_counting
+
+Send = Callable[[dict[str, Any]], None]
+
+LIMIT = 100_000
+"""Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""
+
+
+def run_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Run the case with recording on. The record: ``files``, absolute, and ``raised``, the facts of the error, or None.
+
+    ``job["arguments"]["folder"]`` is where torch makes its folder for them.
+    """
+    missing = _missing()
+    if missing is not None:
+        return {"error": missing}
+    send({"phase": "backend"})
+    root = Path(job["arguments"]["folder"])
+    flags = {"torch._dynamo.config.replay_record_enabled": True, "torch._dynamo.config.debug_dir_root": str(root)}
+    try:
+        with folders.folder() as folder, environment(job), configured(flags.items()):
+            settings = Settings.of(job)
+            loaded = Source(job["source"], job["name"], folder).load(settings.seed)
+            _as_main(loaded)
+            start_counting()
+            error = observe(loaded, backends.build(job["backend"])(loaded.model), settings).error
+    except InvalidCase as wrong:
+        return {"error": {"type": type(wrong).__name__, "message": wrong.reason}}
+    files = sorted(str(path) for path in root.glob("run_*/error_recordings/*.rec") if path.stat().st_size)
+    return {"files": files, "raised": error.info if error is not None else None}
+
+
+def run_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Run Dynamo over the frame of ``job["arguments"]["file"]``. The record: ``raised``, the facts of the error, or None.
+
+    The file is a pickle, and reading one runs what it says.
+    """
+    missing = _missing()
+    if missing is not None:
+        return {"error": missing}
+    send({"phase": "backend"})
+    file = job["arguments"]["file"]
+    try:
+        with environment(job), configured(_limits()):
+            unreadable = _unreadable(file)
+            if unreadable is not None:
+                return {"error": unreadable}
+            torch._dynamo.replay(file)
+    except InvalidCase as wrong:  # a module of --import
+        return {"error": {"type": type(wrong).__name__, "message": wrong.reason}}
+    except Exception as error:  # noqa: BLE001  whatever Dynamo raises is what is asked for
+        return {"raised": describe(error).info}
+    return {"raised": None}
+
+
+def _missing() -> dict[str, str] | None:
+    """The error of a Python without dill."""
+    if importlib.util.find_spec("dill") is not None:
+        return None
+    return {"type": "ModuleNotFoundError", "message": f"torch records with dill: {sys.executable} -m pip install dill"}
+
+
+def _unreadable(file: str) -> dict[str, str] | None:
+    """The error of a file that is no recording, or one that another torch or Python made."""
+    from torch._dynamo.replay_record import ExecutionRecord
+
+    try:
+        with open(file, "rb") as stream:
+            found = ExecutionRecord.load(stream)
+    except Exception as error:  # noqa: BLE001  a pickle may raise anything
+        return {
+            "type": type(error).__name__,
+            "message": f"{file} is no recording that torch {torch.__version__} reads: {error}",
+        }
+    if not isinstance(found, ExecutionRecord):
+        return {"type": type(found).__name__, "message": f"{file} is no recording of Dynamo's"}
+    return None
+
+
+def _as_main(loaded: Loaded) -> None:
+    """Let the case's module be ``__main__``. This process runs nothing else."""
+    for value in vars(loaded.module).values():
+        if getattr(value, "__module__", None) == loaded.module.__name__:
+            value.__module__ = "__main__"
+    loaded.module.__name__ = "__main__"
+    sys.modules["__main__"] = loaded.module
+
+
+def _limits() -> list[tuple[str, int]]:
+    """Flags that let ``torch._dynamo.replay`` pass, by their names since torch 2.7 or those of before."""
+    config = torch._dynamo.config
+    kind = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    return [(f"torch._dynamo.config.{name}", LIMIT) for name in (kind, f"accumulated_{kind}")]

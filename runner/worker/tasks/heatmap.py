@@ -1,0 +1,327 @@
+"""Where a tensor is wrong and by how much, as a grid and histograms: numbers for a page, never tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from runner.worker.case import backends, folders
+from runner.worker.case.errors import InvalidCase, Raised
+from runner.worker.case.load import Source, environment
+from runner.worker.case.observe import CallRecord, Observation, Settings, observe, start_counting
+from runner.worker.case.snapshot import Leaf
+from runner.worker.job import Unavailable, note_launches, require, validate_distributions
+from runner.worker.judge.compare import Tolerance, number, tolerance_for
+from runner.worker.judge.elements import classes, different_bits, finite_difference, finite_part, norm, pieces, planes
+from runner.worker.judge.judge import Evidence, Finding, judge
+from runner.worker.judge.reference import Reference, call_leaves
+
+CELLS = 64
+"""Rows and columns of the grid, at most."""
+
+WORST = 10
+
+SPEAKING = ("nonfinite", "value", "grad", "mutation", "sign-of-zero")
+"""Oracles that are about elements, in the order in which one is chosen to be drawn."""
+
+SMALLEST, LARGEST = -20, 20
+"""Decades of the histogram: relative errors below 1e-20 and above 1e20 are counted in the outermost."""
+
+ALIKE, MISPLACED = 1, 2
+"""What a cell holds besides finite numbers: NaN or infinities in the same places, or on one side alone."""
+
+
+def run_picture(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run eager, its float64 reference and the backend once, and draw the tensor that speaks for the disagreement.
+
+    ``job["arguments"]["cells"]`` bounds the grid (default CELLS).
+
+    Returns:
+        ``picture``: see ``draw``, with ``path`` and ``oracle``, or None where ``reason`` says why; ``inputs``: see
+        ``measure``; ``eager_error``, ``compiled_error``: what was raised; ``error``: as in findings, when the case is wrong.
+    """
+    record: dict[str, Any] = {
+        "picture": None,
+        "reason": "",
+        "inputs": [],
+        "eager_error": None,
+        "compiled_error": None,
+        "error": None,
+    }
+    with folders.folder() as folder:
+        try:
+            require(job)
+            with environment(job):
+                _go(job, Source(job["source"], job["name"], folder), send, record)
+        except InvalidCase as error:
+            record["error"] = _info(error.error, "InvalidCase", error.reason)
+        except Unavailable as error:
+            record["error"] = _info(None, "Unavailable", str(error))
+    return record
+
+
+def _info(raised: Raised | None, name: str, message: str) -> dict[str, Any]:
+    return raised.info if raised is not None else {"type": name, "message": message, "line": None}
+
+
+def _go(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None], record: dict[str, Any]) -> None:
+    settings = Settings.of(job)
+    try:
+        compile_module = backends.build(job["backend"])
+        validate_distributions(True)
+        send({"phase": "eager"})
+        loaded = source.load(settings.seed)
+        record["inputs"] = measure(loaded.make_inputs(0, settings.seed))
+        eager = observe(loaded, loaded.model, settings)
+        send({"phase": "backend"})
+        start_counting()
+        loaded = source.load(settings.seed, launching=True)
+        validate_distributions(False)
+        target = compile_module(loaded.model)
+        compiled = observe(loaded, target, settings)
+        validate_distributions(True)
+        note_launches(target, compiled)
+        for name, seen in (("eager_error", eager), ("compiled_error", compiled)):
+            record[name] = seen.error.info if seen.error is not None else None
+        reference = Reference(
+            source, settings, eager, wanted=bool(job.get("float64", True)), begin=lambda: send({"phase": "float64"}),
+            end=lambda: send({"phase": "judge"}),
+        )  # fmt: skip
+        evidence = Evidence(job, eager, compiled, reference)
+        chosen = _choose(judge(evidence), evidence)
+        if chosen is None:
+            record["reason"] = _why_not(eager, compiled)
+            return
+        oracle, call, mine, other = chosen
+        cells = int((job.get("arguments") or {}).get("cells", CELLS))
+        tolerance = tolerance_for(mine.value.dtype, job.get("tolerance"))
+        drawn = draw(mine.value, other.value, reference.tensor(call, mine.path), tolerance, cells)
+        record["picture"] = {"path": evidence.where(call, mine.path), "oracle": oracle, **drawn}
+    finally:
+        source.close()
+
+
+def _why_not(eager: Observation, compiled: Observation) -> str:
+    if compiled.error is not None:
+        return "the compiled run raised"
+    if eager.error is not None:
+        return "eager raised"
+    return "no tensor of equal shape and dtype differs"
+
+
+Chosen = tuple[str, int, Leaf, Leaf]
+"""Oracle, call, eager's leaf and the compiled one."""
+
+
+def _choose(findings: list[Finding], evidence: Evidence) -> Chosen | None:
+    """The tensor of the finding that speaks about elements; without one the tensor whose difference is largest."""
+    pairs = list(_pairs(evidence))
+    for oracle in SPEAKING:
+        for finding in findings:
+            if finding.oracle != oracle or "elements" not in finding.numbers:
+                continue
+            for call, mine, other in pairs:
+                if finding.path == evidence.where(call, mine.path):
+                    return oracle, call, mine, other
+    worst: Chosen | None = None
+    largest = 0.0
+    for call, mine, other in pairs:
+        for _, misplaced, error, _ in _errors(mine.value, other.value):
+            found = math.inf if bool(misplaced.any()) else float(error.max())
+            if found > largest:
+                worst, largest = ("", call, mine, other), found
+    return worst
+
+
+def _pairs(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
+    """Tensors of both sides that can be subtracted."""
+    for call, ours, theirs in evidence.pairs():
+        other = call_leaves(theirs)
+        for path, leaf in _leaves(ours).items():
+            if path in other and _comparable(leaf, other[path]):
+                yield call, leaf, other[path]
+
+
+def _leaves(record: CallRecord) -> dict[str, Leaf]:
+    return {path: leaf for path, leaf in call_leaves(record).items() if isinstance(leaf.value, torch.Tensor)}
+
+
+def _comparable(mine: Leaf, other: Leaf) -> bool:
+    ours, theirs = mine.value, other.value
+    if not isinstance(theirs, torch.Tensor) or ours.numel() == 0:
+        return False
+    return bool(ours.shape == theirs.shape and ours.dtype == theirs.dtype)
+
+
+def measure(inputs: list[Any]) -> list[dict[str, Any]]:
+    """What kind of numbers the floating inputs hold: count of non-finite ones and of denormals, the largest magnitude."""
+    found = []
+    for index, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_nested:
+            continue
+        if not (value.is_floating_point() or value.is_complex()) or not value.numel() or value.device.type == "meta":
+            continue
+        flat = planes(value.detach().cpu())
+        sizes = flat.abs()[flat.isfinite()]
+        tiny = torch.finfo(value.dtype).tiny
+        found.append(
+            {
+                "index": index,
+                "dtype": _name(value.dtype),
+                "nonfinite": int((~flat.isfinite()).sum()),
+                "denormal": int(((sizes > 0) & (sizes < tiny)).sum()),
+                "largest": float(sizes.max()) if sizes.numel() else 0.0,
+            }
+        )
+    return found
+
+
+def draw(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor | None,
+    tolerance: Tolerance,
+    cells: int = CELLS,
+) -> dict[str, Any]:
+    """The difference of two dense CPU tensors of one shape and dtype.
+
+    ``grid``: the tensor as a matrix of ``width`` columns (leading dimensions flattened; a vector is broken into rows of
+    ``width``), of which each cell covers ``row_span`` rows and ``column_span`` columns; per cell the largest ``absolute`` and
+    ``relative`` error |compiled - eager| (/ |eager|), and ``kind`` (0, ALIKE, MISPLACED).
+    ``worst``: the elements furthest beyond the tolerance, NaN and infinities of one side alone first.
+    ``histogram``: see ``_histogram``. ``counts``: NaN and infinities per side. Infinite numbers are text, as ``number`` has it.
+    """
+    shape = list(eager.shape)
+    width = _width(shape, eager.numel())
+    rows = -(-eager.numel() // width)
+    row_span, column_span = -(-rows // cells), -(-width // cells)
+    height, across = -(-rows // row_span), -(-width // column_span)
+    absolute, relative = (torch.zeros(height * across, dtype=torch.float64) for _ in range(2))
+    kind = torch.zeros(height * across, dtype=torch.int64)
+    worst: list[tuple[float, int]] = []
+    wrong = 0
+    for start, misplaced, error, size in _errors(eager, compiled):
+        flat = torch.arange(start, start + error.numel())
+        cell = (flat // width // row_span) * across + flat % width // column_span
+        ratio = torch.where(error == 0, 0.0, error / size)  # inf where eager is 0
+        ours = planes(eager.reshape(-1)[start : start + error.numel()])
+        marks = torch.where(misplaced, MISPLACED, torch.where((classes(ours) != 0).any(dim=1), ALIKE, 0))
+        absolute.scatter_reduce_(0, cell, error, "amax")
+        relative.scatter_reduce_(0, cell, ratio, "amax")
+        kind.scatter_reduce_(0, cell, marks, "amax")
+        limit = tolerance.atol + tolerance.rtol * size
+        badness = torch.where(misplaced, torch.inf, error / torch.where(limit == 0, 1.0, limit))
+        wrong += int((misplaced | (error > limit)).sum())
+        top = torch.topk(badness, min(WORST, badness.numel()))
+        found = zip(top.values.tolist(), (top.indices + start).tolist())  # noqa: B905  one topk's own
+        worst = sorted([*worst, *found], key=lambda item: (-item[0], item[1]))[:WORST]
+    sides = {"eager": eager, "compiled": compiled, **({"float64": reference} if reference is not None else {})}
+    return {
+        "shape": shape,
+        "dtype": _name(eager.dtype),
+        "elements": eager.numel(),
+        "wrong": wrong,
+        "rtol": tolerance.rtol,
+        "atol": tolerance.atol,
+        "grid": {
+            "width": width,
+            "row_span": row_span,
+            "column_span": column_span,
+            "absolute": _matrix(absolute, across),
+            "relative": _matrix(relative, across),
+            "kind": _matrix(kind, across),
+        },
+        "worst": [_element(sides, flat, shape) for badness, flat in worst if badness > 0],
+        "histogram": None if reference is None else _histogram(eager, compiled, reference),
+        "counts": {name: _count(side) for name, side in sides.items()},
+    }
+
+
+def _width(shape: list[int], elements: int) -> int:
+    """Columns of the matrix that a tensor is drawn as. A vector longer than a row of cells is broken into a square."""
+    if len(shape) > 1:
+        return shape[-1]
+    return elements if elements <= CELLS else max(CELLS, math.isqrt(elements - 1) + 1)
+
+
+def _errors(
+    eager: torch.Tensor, compiled: torch.Tensor
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """A piece at a time: start, where a NaN or infinity is misplaced, |compiled - eager| and |eager| (0 where not finite)."""
+    exact = not (eager.is_floating_point() or eager.is_complex())
+    for start, ours, theirs in pieces(eager, compiled):
+        misplaced = (classes(ours) != classes(theirs)).any(dim=1)
+        error = norm(finite_difference(theirs, ours))
+        if exact:  # neighbours of large integers are one float64
+            both = (side.reshape(-1)[start : start + error.numel()] for side in (eager, compiled))
+            error = torch.where(different_bits(*both), error.clamp_min(1.0), 0.0)
+        yield start, misplaced, error, norm(finite_part(ours, theirs))
+
+
+def _matrix(flat: torch.Tensor, across: int) -> list[list[Any]]:
+    return [[number(value) for value in row] for row in flat.reshape(-1, across).tolist()]
+
+
+def _element(sides: Mapping[str, torch.Tensor], flat: int, shape: list[int]) -> dict[str, Any]:
+    """One element of every side, with the difference of eager and compiled."""
+    index, rest = [], flat
+    for size in reversed(shape):
+        index.append(rest % size)
+        rest //= size
+    values = {name: side.reshape(-1)[flat].item() for name, side in sides.items()}
+    ours, theirs = values["eager"], values["compiled"]
+    gap = abs(int(theirs) - int(ours)) if isinstance(ours, (bool, int)) else abs(theirs - ours)
+    shown = {name: number(value) for name, value in values.items()}
+    return {
+        "index": index[::-1],
+        **shown,
+        "absolute": number(gap),
+        "relative": number(gap / abs(ours) if ours else math.inf if gap else 0.0),
+    }
+
+
+def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor) -> dict[str, Any]:
+    """Relative errors |x - float64| / |float64| of both sides, counted by decade.
+
+    ``decades``: exponents, all that either side needs; ``eager``, ``compiled``: counts of errors in [10**d, 10**(d+1));
+    ``exact``: errors of 0; ``unscaled``: float64 is 0 and the side is not; ``left_out``: one of the three is not finite.
+    """
+    sides = ("eager", "compiled")
+    counts = {side: torch.zeros(LARGEST - SMALLEST + 1, dtype=torch.int64) for side in sides}
+    exact, unscaled, left_out = dict.fromkeys(sides, 0), dict.fromkeys(sides, 0), 0
+    for _, ours, theirs, wide in pieces(eager, compiled, reference):
+        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (ours, theirs, wide)]).all(dim=0)
+        left_out += int((~finite).sum())
+        scale = norm(wide[finite])
+        for side, plane in zip(sides, (ours, theirs)):  # noqa: B905  two of each
+            error = norm((plane - wide)[finite])
+            exact[side] += int((error == 0).sum())
+            unscaled[side] += int(((error > 0) & (scale == 0)).sum())
+            ratio = (error / scale)[(error > 0) & (scale > 0)]
+            decade = ratio.log10().floor().clamp(SMALLEST, LARGEST).to(torch.int64) - SMALLEST
+            counts[side] += torch.bincount(decade, minlength=counts[side].numel())
+    used = ((counts["eager"] + counts["compiled"]) > 0).nonzero().reshape(-1).tolist()
+    low, high = (used[0], used[-1] + 1) if used else (0, 0)
+    return {
+        "decades": list(range(low + SMALLEST, high + SMALLEST)),
+        **{side: counts[side][low:high].tolist() for side in sides},
+        "exact": exact,
+        "unscaled": unscaled,
+        "left_out": left_out,
+    }
+
+
+def _count(tensor: torch.Tensor) -> dict[str, int]:
+    found = {"nan": 0, "inf": 0, "-inf": 0}
+    for _, plane in pieces(tensor):
+        found["nan"] += int(plane.isnan().any(dim=1).sum())
+        found["inf"] += int(plane.isposinf().any(dim=1).sum())
+        found["-inf"] += int(plane.isneginf().any(dim=1).sum())
+    return found
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

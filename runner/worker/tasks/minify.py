@@ -1,0 +1,264 @@
+"""Torch's own minifier, one step a process: provoke its launcher, let that cut the graph, run what is left.
+
+The minifier changes global settings, the current folder and ``sys.argv``, and leaves them changed. The process of a step is
+thrown away afterwards, so nothing is put back here. What is worked around, and how each was seen: ``docs/minifying.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from runner.worker.case import backends, folders
+from runner.worker.case.errors import InvalidCase, describe
+from runner.worker.case.load import Source, configured, environment
+from runner.worker.case.observe import Settings, observe, start_counting
+
+Send = Callable[[dict[str, Any]], None]
+Function = Callable[..., Any]
+
+
+class Died(Exception):
+    """A child process that ran the graph in our stead was ended by a signal."""
+
+
+def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """One step. Its record: ``raised``, the facts of the error that ended it, or None.
+
+    ``job["arguments"]`` holds ``step`` and
+
+    * for ``provoke`` (run the case under the settings that write a launcher): ``folder``, ``after`` (dynamo or aot),
+      ``level`` (2, 3 or 4), ``tolerance`` (of level 4, or None), ``alias`` (a name for the backend) and ``signal`` (the name of
+      the one that ends the process, or empty);
+    * for ``cut`` (run the launcher, which leaves ``repro.py`` in ``folder``): the same, ``launcher`` and ``flags`` for it;
+    * for ``run``: ``script``.
+    """
+    send({"phase": "backend"})
+    step = {"provoke": _provoke, "cut": _cut, "run": _run}[job["arguments"]["step"]]
+    try:
+        return {"raised": step(job)}
+    except InvalidCase as error:
+        return {"error": {"type": type(error).__name__, "message": error.reason}}
+
+
+def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The case, compiled and run; torch writes the launcher into ``folder`` when it sees the failure."""
+    given = job["arguments"]
+    with folders.folder() as folder, environment(job):
+        os.chdir(folder)  # torch leaves a copy of the whole graph in the current folder
+        source = Source(job["source"], job["name"], folder)
+        settings = Settings.of(job)
+        name = _prepare(job)
+        backend = {key: job["backend"].get(key) for key in ("dynamic", "fullgraph")}
+        with configured(_debugging(given).items()):
+            start_counting()
+            loaded = source.load(settings.seed)
+            compiled = backends.build({**backend, "backend": name})(loaded.model)
+            error = observe(loaded, compiled, settings).error
+        os.chdir("/")
+    return error.info if error is not None else None
+
+
+def _cut(job: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The launcher, in this process: it knows backends by their names only, and those of others are registered here."""
+    given = job["arguments"]
+    with environment(job):
+        os.chdir(given["folder"])
+        _prepare(job)
+        torch._dynamo.config.debug_dir_root = given["folder"]
+        return _script(given["launcher"], ["minify", *given["flags"]])
+
+
+def _run(job: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A script of the minifier as ``python repro.py`` would run it: nothing of the case is set."""
+    torch.set_num_threads(int(job.get("threads") or torch.get_num_threads()))
+    with folders.folder() as folder:
+        os.chdir(folder)
+        raised = _script(job["arguments"]["script"], [])
+        os.chdir("/")
+    return raised
+
+
+def _script(path: str, arguments: Sequence[str]) -> dict[str, Any] | None:
+    sys.argv = [path, *arguments]
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as error:
+        return None if error.code in (None, 0) else describe(error).info
+    except Exception as error:  # noqa: BLE001  whatever the compiler raises is what is asked for
+        return describe(error).info
+    return None
+
+
+def _debugging(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings under which torch writes a launcher."""
+    flags = {
+        "torch._dynamo.config.repro_after": given["after"],
+        "torch._dynamo.config.repro_level": given["level"],
+        "torch._dynamo.config.debug_dir_root": given["folder"],
+        "torch._inductor.config.force_disable_caches": True,
+    }
+    if given.get("tolerance") is not None:
+        flags["torch._dynamo.config.repro_tolerance"] = given["tolerance"]
+    return flags
+
+
+def _prepare(job: Mapping[str, Any]) -> str:
+    """Settings and workarounds for either step; the name of the backend to compile with."""
+    given, backend = job["arguments"], job["backend"]
+    name, arguments = str(backend["backend"]), {}
+    if name == "inductor":
+        # As flags of the process, so that the scripts, which know a name alone, set them too.
+        wrapper = torch._TorchCompileInductorWrapper(
+            backend.get("mode"), backend.get("options"), backend.get("dynamic")
+        )
+        for flag, value in wrapper.config.items():
+            setattr(torch._inductor.config, flag, value)
+    else:
+        arguments = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
+    _write_bodies()
+    number, threads = _number(given["signal"]), int(job.get("threads") or 1)
+    if given["after"] == "dynamo":
+        _allow_backward()
+    elif given["step"] == "cut":
+        _keep_inputs(number, threads)
+    found = backends.find(name)
+    if given["after"] == "aot" and not callable(found) and not arguments:
+        return name
+    function = torch._dynamo.lookup_backend(found) if isinstance(found, str) else found
+    function = functools.partial(function, **arguments) if arguments else function
+    if given["after"] == "dynamo":
+        function = in_child(function, number, threads) if number else plain(function)
+    torch._dynamo.register_backend(function, name=given["alias"])  # the launcher looks a backend up by name
+    return str(given["alias"])
+
+
+def _number(name: str) -> int:
+    return int(signal.Signals[name]) if name else 0
+
+
+def plain(compile_graph: Function) -> Function:
+    """The backend without what misleads the minifier after Dynamo.
+
+    It compiles a copy, since the minifier goes on with the graph that it gives away. What it returns is called as Dynamo calls
+    it (torch 2.13 lets AOT's functions inherit ``_boxed_call``, and the minifier then passes one list), and has a graph's
+    parameters and buffers, for which the minifier asks (Dynamo does not, and backends return plain functions).
+    """
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Function:
+        graph = copy.deepcopy(graph)
+        compiled = compile_graph(graph, inputs, **more)
+        return _like(graph, lambda *args: compiled(*args))
+
+    return backend
+
+
+def _like(graph: torch.fx.GraphModule, run: Function) -> Function:
+    run.named_parameters = graph.named_parameters  # type: ignore[attr-defined]
+    run.named_buffers = graph.named_buffers  # type: ignore[attr-defined]
+    return run
+
+
+def in_child(compile_graph: Function, number: int, threads: int) -> Function:
+    """The backend, run in a child process: a child that is ended by signal ``number`` raises ``Died`` here.
+
+    Whatever else it does, eager's result is returned. Forking is safe only while this process has no OpenMP threads, so it
+    gets one thread; the children get ``threads``, for which code is generated.
+    """
+    from torch._dynamo.debug_utils import run_fwd_maybe_bwd
+
+    torch.set_num_threads(1)
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Function:
+        def attempt(args: Sequence[Any]) -> None:
+            torch.set_num_threads(threads)
+            run_fwd_maybe_bwd(plain(compile_graph)(graph, inputs, **more), list(args))
+
+        def run(*args: Any) -> Any:
+            if ended_by(lambda: attempt(args)) == number:
+                raise Died(f"the process was ended by {signal.Signals(number).name}")
+            return graph(*args)
+
+        return _like(graph, run)
+
+    return backend
+
+
+def ended_by(act: Callable[[], Any]) -> int:
+    """The signal that ends a child process that does ``act``; 0 if none does."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def _keep_inputs(number: int, threads: int) -> None:
+    """Let the test of the minifier after AOT keep its inputs.
+
+    Compiled code empties the list that it is given, and ``inductor_fails`` gives it the minifier's own: the next step then
+    has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). For a failure that ends the process, by signal
+    ``number``, each test runs in a child.
+    """
+    from torch._dynamo.repro import after_aot
+
+    fails = after_aot.ACCURACY_FAILS[""]
+    if number:
+        torch.set_num_threads(1)
+
+    def keeping(graph: torch.fx.GraphModule, inputs: Sequence[Any], check_str: str | None = None) -> bool:
+        if not number:
+            return bool(fails(graph, list(inputs), check_str=check_str))
+
+        def attempt() -> None:
+            torch.set_num_threads(threads)
+            fails(graph, list(inputs), check_str=check_str)
+
+        return ended_by(attempt) == number
+
+    after_aot.ACCURACY_FAILS[""] = keeping
+
+
+def _write_bodies() -> None:
+    """Let the scripts of a graph without inputs be Python: their ``load_args`` has no body."""
+    from torch._dynamo.debug_utils import InputWriter
+
+    lines: Function = InputWriter.lines
+
+    def with_body(self: Any) -> list[str]:
+        found: list[str] = lines(self)
+        return found if any(line.startswith(" ") for line in found) else [found[0], "    pass", *found[1:]]
+
+    InputWriter.lines = with_body
+
+
+def _allow_backward() -> None:
+    """Let a backward be compiled while a forward is.
+
+    The minifier after Dynamo runs both inside the compilation of the forward. Each books its own ``is_forward``, and torch 2.13
+    takes the second for an error ("have already been set in the current context").
+    """
+    from torch._dynamo.metrics_context import MetricsContext
+
+    update: Function = MetricsContext.update
+
+    def overwriting(self: Any, values: dict[str, Any], overwrite: bool = False) -> None:
+        try:
+            update(self, values, True)
+        except TypeError:  # torch 2.6 knows no second argument, and has no such error
+            update(self, values)
+
+    with contextlib.suppress(AttributeError):
+        MetricsContext.update = overwriting

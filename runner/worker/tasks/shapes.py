@@ -1,0 +1,112 @@
+"""What every value of a case's ``forward`` is in eager: so that a reducer can put an input in its place.
+
+The function's local variables are read when it returns, or when something raises in it: each value has a variable there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from runner.worker.case import folders
+from runner.worker.case.errors import InvalidCase
+from runner.worker.case.load import Loaded, Source, environment, seed_all
+from runner.worker.case.observe import Settings, modes
+
+_DEEP = 3
+"""How deep lists are looked into."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The record ``{"values": {variable: facts}}`` of the first call, run in eager.
+
+    Facts have a ``kind``: ``tensor`` (shape, dtype, requires_grad, contiguous, low and high of its finite elements or None),
+    ``python`` (value), ``list`` (items), ``fields`` (items by name, of a named tuple), or ``other``. A case that cannot be
+    loaded has no values.
+    """
+    send({"phase": "load"})
+    values: dict[str, Any] = {}
+    with folders.folder() as folder, contextlib.suppress(InvalidCase), environment(job):
+        source = Source(job["source"], job["name"], folder)
+        try:
+            send({"phase": "eager"})
+            settings = Settings.of(job)
+            values = _locals(source.load(settings.seed), settings)
+        finally:
+            source.close()
+    return {"values": values, "error": None}
+
+
+def _locals(loaded: Loaded, settings: Settings) -> dict[str, Any]:
+    args = loaded.make_inputs(0, settings.seed)
+    found: dict[str, Any] = {}
+    code = getattr(type(loaded.model).forward, "__code__", None)
+    seed_all(settings.seed)
+    # What it raises is the case's own affair: what was made until then is there.
+    with modes(settings), _watched(code, found), contextlib.suppress(Exception):
+        loaded.model(*args)
+    return {name: describe(value) for name, value in found.items() if name != "self"}
+
+
+@contextlib.contextmanager
+def _watched(code: CodeType | None, found: dict[str, Any]) -> Iterator[None]:
+    """Put the variables of the function of ``code`` into ``found`` when it ends, by whatever way."""
+
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "return" and frame.f_code is code:
+            found.update(frame.f_locals)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def describe(value: Any, depth: int = 0) -> dict[str, Any]:
+    """The facts of one value."""
+    if isinstance(value, torch.Tensor):
+        return _tensor(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"kind": "python", "value": value} if _is_plain(value) else {"kind": "other"}
+    if isinstance(value, (list, tuple)) and depth < _DEEP:
+        items = [describe(item, depth + 1) for item in value]
+        # Named tuples, and what torch.max(x, 0) and its like return.
+        names = getattr(type(value), "_fields", ()) or getattr(type(value), "__match_args__", ())
+        if names:
+            return {"kind": "fields", "items": dict(zip(names, items))}  # noqa: B905
+        return {"kind": "list", "items": items}
+    return {"kind": "other"}
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized or type(tensor) not in _PLAIN:
+        return {"kind": "other"}
+    low = high = None
+    if tensor.device.type != "meta" and tensor.numel() and not tensor.is_complex():
+        wide = tensor.detach().to(torch.float64)
+        wide = wide[wide.isfinite()]
+        if wide.numel():
+            low, high = float(wide.min()), float(wide.max())
+    return {
+        "kind": "tensor",
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "requires_grad": tensor.requires_grad,
+        "contiguous": tensor.is_contiguous(),
+        "low": low,
+        "high": high,
+    }

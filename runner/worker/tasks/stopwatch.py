@@ -1,0 +1,163 @@
+"""Measuring: times, memory, kernel launches, and a copy, on the CPU and on CUDA. Seconds and bytes throughout."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import math
+import resource
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runner.worker.case.errors import InvalidCase
+
+TIMED = ("cpu", "cuda")
+"""Devices that there is a clock for."""
+ROUND = 0.2
+"""Seconds that one series lasts on the CPU at least: blocked_autorange's own default."""
+WARM_MS, ROUND_MS = 25, 100
+"""do_bench's own defaults: milliseconds of warming up, and of one series."""
+
+Call = Callable[[], object]
+
+
+def select(device: str) -> None:
+    """Make ``device`` the current one, and see that it can be timed.
+
+    Raises:
+        InvalidCase: it cannot.
+    """
+    kind, _, index = device.partition(":")
+    if kind not in TIMED:
+        raise InvalidCase(f"nothing here times device {kind}; {' and '.join(TIMED)} can be timed")
+    if kind == "cuda":
+        torch.cuda.set_device(int(index or 0))
+
+
+def device_name(device: str) -> str:
+    """The processor's or the GPU's own name; the device's where it says none."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name())
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return device
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done what it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def times(call: Call, device: str, least: int) -> list[float]:
+    """Seconds of one call, measured at least ``least`` times, by the clock that fits the device."""
+    return _cuda_times(call, least) if device.startswith("cuda") else _cpu_times(call, least)
+
+
+def _cpu_times(call: Call, least: int) -> list[float]:
+    """Each is the mean of a block of calls, so long that the clock does not matter."""
+    from torch.utils.benchmark import Timer
+
+    timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())  # type: ignore[no-untyped-call,unused-ignore]
+    made = timer.blocked_autorange(min_run_time=ROUND)
+    found = [float(one) for one in made.times]
+    while len(found) < least:
+        found += timer.timeit(made.number_per_run).times
+    return found
+
+
+def _cuda_times(call: Call, least: int) -> list[float]:
+    """Each is of one call between two events of the GPU, with an empty L2 cache."""
+    from triton.testing import do_bench
+
+    found: list[float] = []
+    rep: float = ROUND_MS
+    while len(found) < least:
+        found += [float(one) / 1e3 for one in do_bench(call, warmup=WARM_MS, rep=rep, return_mode="all")]
+        rep = math.ceil(max(ROUND_MS, 1.2e3 * (least - len(found)) * max(found)))
+    return found
+
+
+def spread(found: list[float]) -> dict[str, Any]:
+    """``median``, ``low`` and ``high`` (the quartiles, by linear interpolation), ``best``, ``count`` of ``found``."""
+    low, median, high = (
+        statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else [found[0], found[0], found[0]]
+    )
+    return {"median": median, "low": low, "high": high, "best": min(found), "count": len(found)}
+
+
+def memory(call: Call, device: str) -> int | None:
+    """Bytes that one call takes at its peak beyond what was held before it; None where it cannot be told.
+
+    On CUDA what torch's allocator gave out. On the CPU the growth of the process's resident set (``ru_maxrss``), which comes
+    in pages, and some hundred KiB late: a process's counters are kept by thread.
+    """
+    gc.collect()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        torch.cuda.synchronize()
+        return int(torch.cuda.max_memory_allocated()) - int(before)
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)  # else a call could live on what an earlier one has given back
+    if not _forget_peak():
+        return None
+    before = _peak()
+    call()
+    return _peak() - before
+
+
+def _forget_peak() -> bool:
+    """Let the peak of the resident set be what it is now (proc(5), ``clear_refs``)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def launches(call: Call, device: str) -> int | None:
+    """How many kernels the GPU runs in one call, as torch.profiler sees them; None on the CPU, and where it sees nothing."""
+    if not device.startswith("cuda"):
+        return None
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    try:
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            call()
+            torch.cuda.synchronize()
+        events = list(profiler.events() or ())
+    except RuntimeError:  # no CUPTI, or somebody else profiles
+        return None
+    seen = [
+        one for one in events if one.device_type == DeviceType.CUDA and not getattr(one, "is_user_annotation", False)
+    ]
+    return sum(not one.name.startswith(("Memcpy", "Memset")) for one in seen) if seen else None
+
+
+def copy(device: str, size: int, least: int) -> dict[str, Any]:
+    """Copy ``size`` bytes (a quarter of the free memory at most) within the device.
+
+    Returns:
+        ``seconds`` (a spread) and ``bytes``, read and written.
+    """
+    if device.startswith("cuda"):
+        size = min(size, torch.cuda.mem_get_info()[0] // 4)
+    source = torch.ones(max(size // 4, 1), dtype=torch.float32, device=device)  # ones: pages nobody wrote are not read
+    target = torch.zeros_like(source)
+    found = times(lambda: target.copy_(source), device, least)
+    return {"seconds": spread(found), "bytes": 2 * source.numel() * source.element_size()}

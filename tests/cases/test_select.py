@@ -1,0 +1,90 @@
+"""``runner.cases.select``."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+
+from runner.cases.model import Backend, Case, Grad, Variant
+from runner.cases.select import SelectError, parse
+from runner.diagnostics import Span
+
+SPAN = Span("specs/silent.spec.yaml", 1, 1)
+VARIANT = Variant(
+    id="specs/silent.spec.yaml::Pad_view[n=2,float32,cuda:1]@inductor-dynamic",
+    case=Case("pad_view", "/x/specs/silent.spec.yaml", SPAN, tags=("regression", "slow")),
+    where="specs/silent.spec.yaml",
+    backend=Backend("inductor-dynamic", "inductor"),
+    dtype="float32",
+    device="cuda:1",
+    params={"n": 2},
+    train=False,
+    grad=Grad(),
+    dynamic=None,
+    autocast=None,
+    threads=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("tag:regression", True), ("tag:regress", False), ("tag:reg*", True), ("tag:s?ow", True), ("tag:fast", False),
+        ("case:pad_view", True), ("case:pad", False), ("case:pad*", True),
+        ("file:specs/*.spec.yaml", True), ("file:silent*", False), ("backend:inductor", False), ("backend:inductor*", True),
+        ("device:cuda:1", True), ("device:cuda*", True), ("device:cpu", False), ("dtype:float32", True), ("dtype:float", False),
+        ("pad_VIEW", True), ("n=2", True), ("n=3", False), ("cuda:1", True), ("silent.spec.yaml::pad_view", True), ("'n=2,float32'", True),
+        ("not tag:slow", False), ("not tag:fast", True), ("not not tag:slow", True),
+        ("tag:slow and n=3", False), ("tag:slow or n=3", True), ("tag:slow and not n=3", True),
+        ("n=3 and n=3 or tag:slow", True), ("n=3 and (n=3 or tag:slow)", False), ("tag:slow or n=3 and n=3", True),
+        ("(tag:slow)and(n=2)", True), ('"tag:slow"', True), ("((((n=2))))", True),
+    ],
+)  # fmt: skip
+def test_expressions(text: str, chosen: bool) -> None:
+    assert parse(text)(VARIANT) is chosen
+
+
+def test_the_id_is_matched_whatever_its_case_and_fields_are_not() -> None:
+    assert parse("INDUCTOR")(VARIANT) and not parse("backend:INDUCTOR*")(VARIANT)
+
+
+def test_a_case_without_tags() -> None:
+    plain = dataclasses.replace(VARIANT, case=dataclasses.replace(VARIANT.case, tags=()))
+    assert not parse("tag:*")(plain) and parse("not tag:*")(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the expression is empty"),
+        ("   ", "the expression is empty"),
+        ("tag:a tag:b", "'tag:a tag:b': unexpected 'tag:b'; join words with and, or"),
+        ("tag:a and", "'tag:a and': a word is missing"),
+        ("and tag:a", "'and tag:a': a word is missing"),
+        ("tag:a or or tag:b", "a word is missing"),
+        ("not", "'not': a word is missing"),
+        ("(tag:a", "'(tag:a': a parenthesis is not closed"),
+        ("tag:a)", "unexpected ')'"),
+        ("()", "a word is missing"),
+        ("tags:regression", "unknown field 'tags': did you mean 'tag'?"),
+        ("not devices:cpu", "unknown field 'devices': did you mean 'device'?"),
+    ],
+)
+def test_errors(text: str, words: str) -> None:
+    with pytest.raises(SelectError) as caught:
+        parse(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["(" * 5000 + "a" + ")" * 5000, "not " * 5000 + "a"])
+def test_no_expression_exhausts_the_stack(text: str) -> None:
+    with pytest.raises(SelectError, match="more than 100 parentheses and nots"):
+        parse(text)
+
+
+def test_many_words_are_no_problem() -> None:
+    start = time.perf_counter()
+    assert parse(" or ".join(["n=3"] * 20_000 + ["n=2"]))(VARIANT)
+    assert time.perf_counter() - start < 2

@@ -1,0 +1,209 @@
+"""``runner.cases.steps``: chains of steps and blocks."""
+
+# ruff: noqa: RUF001 - letters that look alike are what is tested
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from spec_files import Files
+
+from runner.cases.model import If, Literal, Node, Ref, Step, With
+from runner.cases.problems import Problems
+from runner.cases.steps import parse_chain
+from runner.cases.yaml.reader import load
+
+
+def chain(text: str) -> tuple[tuple[Node, ...], list[str]]:
+    """Steps without the schema's checks, as inside a function; what is wrong with them."""
+    text = textwrap.dedent(text).strip("\n")
+    node, diagnostics = load("x.yaml", text)
+    assert node is not None and not diagnostics
+    problems = Problems(text.split("\n"))
+    nodes = parse_chain(node, problems)
+    return nodes, [
+        f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in problems.found
+    ]
+
+
+def step(text: str) -> Step:
+    nodes, problems = chain(text)
+    assert problems == [] and len(nodes) == 1 and isinstance(nodes[0], Step)
+    return nodes[0]
+
+
+def test_a_bare_operator() -> None:
+    made = step("- F.relu")
+    assert (made.operator, made.arguments.bare, made.out, made.call, made.id, made.train) == (
+        "F.relu",
+        True,
+        (),
+        None,
+        None,
+        None,
+    )
+    assert (made.span.line, made.span.column, made.span.length) == (1, 3, 6)
+
+
+def test_every_key_of_a_step() -> None:
+    made = step("""
+        - nn.Linear: [3, 4]
+          out: a
+          call: [$x]
+          id: first
+          train: true
+    """)
+    assert made.operator == "nn.Linear" and [v.value for v in made.arguments.positional if isinstance(v, Literal)] == [
+        3,
+        4,
+    ]
+    assert made.call is not None and isinstance(made.call.positional[0], Ref)
+    assert (made.out, made.unpack, made.id, made.train) == (("a",), False, "first", True)
+
+
+@pytest.mark.parametrize(
+    ("out", "names", "unpack"),
+    [("a", ("a",), False), ("[a, _]", ("a", "_"), True), ("[a]", ("a",), True), ("self.c", ("self.c",), False), ("[_, self.c, b]", ("_", "self.c", "b"), True), ("_", ("_",), False)],
+)  # fmt: skip
+def test_out(out: str, names: tuple[str, ...], unpack: bool) -> None:
+    made = step(f"- {{torch.chunk: [$_, 2], out: {out}}}")
+    assert (made.out, made.unpack) == (names, unpack)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        "1a", "a b", "$a", "a.b", "self.", "self.a.b", "self._a.b", "x.c", "class", "None", "True", "torch", "self", "nn", "F", "numpy", "dtype", "device",
+        "__import__", "__debug__", "self.__class__", "self.class", "self.forward", "self.to", "tｏrch", "a²", "'a, b'", "'a = 1; b'", '"a\\n"', "{a: b}", "5", "null",
+    ],
+)  # fmt: skip
+def test_what_is_no_out(out: str) -> None:
+    _, problems = chain(f"- {{torch.chunk: [$_, 2], out: [b, {out}]}}")
+    assert problems == ["1:35: out: is a name, self.<name>, or a list of names | such as out: [a, _]"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1a",
+        "a b",
+        "_a",
+        "__a",
+        "a.b",
+        "class",
+        "forward",
+        "to",
+        "train",
+        "compile",
+        "register_buffer",
+        "modules",
+        "fｏrward",
+        "é",
+        "[a]",
+        '"a\\n"',
+    ],
+)
+def test_what_is_no_id(name: str) -> None:
+    _, problems = chain(f"- {{nn.Linear: [2, 2], id: {name}}}")
+    assert problems == ["1:27: id: is a name that no attribute of nn.Module has | such as id: first"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- {torch.add: [$_, 1], torch.mul: [$_, 2]}", "1:24: two operators in one step: torch.add and torch.mul | begin the second with a dash of its own"),
+        ("- {torch.add: [$_, 1], ot: a}", "1:24: 'ot' is neither an operator nor a key of a step | did you mean 'out'?"),
+        ("- {relu: $_}", "1:4: 'relu' is neither an operator nor a key of a step | keys of a step: one operator, out, call, id, train"),
+        ("- {out: a}", "1:3: a step without an operator | such as - torch.add: [$_, 1]"),
+        ("- {}", "1:3: a step without an operator | such as - torch.add: [$_, 1]"),
+        ("- 5", "1:3: a step is an operator, or a mapping of one operator to its arguments"),
+        ("- [torch.add]", "1:3: a step is an operator, or a mapping of one operator to its arguments"),
+        ("torch.add", "1:1: a chain is a list of steps | such as chain: [F.relu, {torch.add: [$_, 1]}]"),
+        ("- {torch.add: [$_, 1], call: [$x]}", "1:24: call: belongs to nn modules; torch.add takes its arguments directly"),
+        ("- {torch.add: [$_, 1], id: a}", "1:24: id: names a submodule; torch.add is none"),
+        ("- {torch.add: [$_, 1], train: true}", "1:24: train: sets the mode of nn modules; torch.add is none"),
+        ("- {nn.Dropout: null, train: 1}", "1:29: train: is true or false"),
+        ("- {with: [torch.no_grad], chain: [F.relu], out: a}", "1:44: 'out' does not belong to a with block | keys: with, chain"),
+        ("- {with: torch.no_grad, chain: [F.relu]}", "1:10: with: holds a list of contexts | such as with: [torch.no_grad]"),
+        ("- {if: $x, do: [F.relu], els: []}", "1:26: 'els' does not belong to a if block | did you mean 'else'?"),
+        ("- {if: $x, do: F.relu}", "1:16: a chain is a list of steps | such as chain: [F.relu, {torch.add: [$_, 1]}]"),
+        ("- {if: '${1 +}', do: [F.relu]}", "1:11: in ${1 +}: not an expression: invalid syntax"),
+    ],
+)  # fmt: skip
+def test_problems(text: str, message: str) -> None:
+    assert chain(text)[1] == [message]
+
+
+@pytest.mark.parametrize("key", ["out", "call", "id", "train"])
+def test_a_step_key_among_the_keywords(files: Files, key: str) -> None:
+    assert files.errors(f"""
+        chain:
+          - torch.add:
+              other: 1
+              {key}: a
+    """) == [f"6:11: {key!r} stands among the arguments of torch.add | indentation? Put {key}: in line with torch.add:"]
+
+
+def test_a_reference_among_the_keywords_is_meant(files: Files) -> None:
+    case = files.case('chain:\n  - torch.add: {"*": [$x, 1], out: $x}')
+    made = case.chain[0]
+    assert isinstance(made, Step) and [k for k, _ in made.arguments.keywords] == ["out"] and made.out == ()
+
+
+def test_blocks() -> None:
+    nodes, problems = chain("""
+        - with: [{torch.autocast: {device_type: cpu}}, torch.no_grad]
+          chain: [F.relu, {nn.Linear: [8, 8]}]
+        - if: $flag
+          do: [torch.neg]
+          else: []
+        - if: "${n > 2}"
+          do: [torch.neg, torch.abs]
+    """)
+    assert problems == []
+    first, second, third = nodes
+    assert (
+        isinstance(first, With)
+        and [c.operator for c in first.contexts] == ["torch.autocast", "torch.no_grad"]
+        and len(first.chain) == 2
+    )
+    assert (
+        isinstance(second, If) and isinstance(second.condition, Ref) and len(second.do) == 1 and second.otherwise == ()
+    )
+    assert isinstance(third, If) and len(third.do) == 2
+    assert (first.span.line, second.span.line, third.span.column) == (1, 3, 3)
+
+
+def test_nothing_is_an_empty_chain() -> None:
+    assert parse_chain(None, Problems([])) == ()
+    assert chain("null") == ((), [])
+
+
+def test_places_in_a_case(files: Files) -> None:
+    assert files.errors("""
+        chain:
+          - torch.add: [$_, 1]
+            torch.mul: [$_, 2]
+          - F.relu
+          - torch.abs: $_
+            id: a
+    """) == [
+        "5:9: two operators in one step: torch.add and torch.mul | begin the second with a dash of its own",
+        "8:9: id: names a submodule; torch.abs is none",
+    ]
+
+
+def test_unknown_namespaces_and_forms_are_told_by_the_schema(files: Files) -> None:
+    assert files.errors("""
+        chain:
+          - tf.relu
+          - relu
+          - torhc.relu: $_
+          - f.relu: $_
+    """) == [
+        "4:9: 'tf.relu' is no operator | operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ...",
+        "5:9: 'relu' is no operator | operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ...",
+        "6:9: 'torhc.relu' is neither an operator nor a key of a step | did you mean 'torch.relu'?",
+        "7:9: 'f.relu' is neither an operator nor a key of a step | did you mean 'F.relu'?",
+    ]

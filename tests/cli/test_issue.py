@@ -1,0 +1,69 @@
+"""The command's own parts: refusing, reducing, running the script alone."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.cli import issue
+from runner.diagnose.harness import Progress
+from runner.diagnose.rules import Check, ScriptRun
+from tests.handmade import loaded, written
+
+
+def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    code = issue._refuse(
+        [Check("short", True, "3 lines"), Check("alone", False, "exit status 0", "run it")], Progress()
+    )
+    said = capsys.readouterr()
+    assert code == 1 and said.out == ""
+    assert said.err == (
+        "no report: 1 of 2 rules for reports not met\n  not met: alone\n    why:   exit status 0\n    to do: run it\n"
+    )
+
+
+def reduced(**changes: Any) -> Any:
+    values = {"variant": "small", "text": "cases:", "steps": (1, 2), "complete": True, "interrupted": False, **changes}
+    return lambda lab, **more: SimpleNamespace(**values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({}, "Reduced by a machine (2 changes)."), ({"steps": ()}, ""), ({"complete": False}, "Reduced by a machine (2 changes; there was no time to take away more).")],
+)  # fmt: skip
+def test_what_reducing_came_to_is_said(
+    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(**changes))
+    arguments = Namespace(reduce=True, budget=1.0)
+    assert issue._reduce(arguments, SimpleNamespace(), tmp_path, Progress()) == ("small", "cases:", said)  # type: ignore[arg-type]
+
+
+def test_an_interrupted_reduction_makes_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(interrupted=True))
+    with pytest.raises(KeyboardInterrupt):
+        issue._reduce(Namespace(reduce=True, budget=1.0), SimpleNamespace(), tmp_path, Progress())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "output"),
+    [
+        ("import sys; print('so'); sys.exit(3)", 3, "so\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -11, ""),
+        ("import sys; sys.stdout.buffer.write(bytes([255]))", 0, "\ufffd"),
+        ("print('on it', flush=True); import time; time.sleep(600)", 1, "on it\n\nTimeout (3 s)"),
+    ],
+)
+def test_the_script_runs_in_a_process_of_its_own(
+    text: str, code: int, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issue, "START", 2.0)
+    case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
+    one = loaded(written(tmp_path, case)).variants[0]
+    lab = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
+    assert issue.run_script(text, lab) == ScriptRun(code, output)  # type: ignore[arg-type]

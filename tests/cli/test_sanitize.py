@@ -1,0 +1,74 @@
+"""``runner.cli.sanitize``: what is run, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from runner.cases.model import Variant
+from runner.cli import sanitize
+from runner.exit_codes import FAILED, OK, UsageError
+from runner.session.collect import load
+from runner.session.plan import Environment
+
+TOOL = """#!/bin/sh
+echo "$PYTORCH_NO_CUDA_MEMORY_CACHING $@" > "$(dirname "$0")/said"
+exit {code}
+"""
+
+
+def variants(tmp_path: Path) -> list[Variant]:
+    path = tmp_path / "a.spec.yaml"
+    path.write_text(
+        "cases:\n  - {name: a, inputs: {x: [3]}, devices: [cpu, cuda], chain: [F.relu]}\n", encoding="utf-8"
+    )
+    return list(load([str(path)]).variants)
+
+
+def arguments() -> argparse.Namespace:
+    return argparse.Namespace(python=[], tool="racecheck")
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for compute-sanitizer, which writes down how it was called."""
+    path = tmp_path / "bin" / "compute-sanitizer"
+    path.parent.mkdir()
+    path.write_text(TOOL.format(code=0), encoding="utf-8")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent), prepend=":")
+    monkeypatch.setattr(
+        sanitize, "find_environments", lambda _: [Environment("0", "python-of-mine", "2.13", "2.13", "3")]
+    )
+    return path
+
+
+def test_the_script_runs_under_the_tool(tool: Path, tmp_path: Path) -> None:
+    assert sanitize.run(arguments(), variants(tmp_path)) == OK
+    words = (tool.parent / "said").read_text().split()
+    assert words[:6] == ["1", "--tool", "racecheck", "--error-exitcode", "99", "python-of-mine"]
+    assert words[6].endswith("case.py")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(99, "racecheck found something"), (1, "the script ended with exit status 1")]
+)
+def test_what_it_finds_fails(
+    tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, said: str
+) -> None:
+    tool.write_text(TOOL.format(code=code), encoding="utf-8")
+    assert sanitize.run(arguments(), variants(tmp_path)) == FAILED
+    assert said in capsys.readouterr().out
+
+
+def test_without_the_tool_it_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="no compute-sanitizer on the PATH"):
+        sanitize.run(arguments(), variants(tmp_path))
+
+
+def test_a_case_on_the_cpu_is_none_for_it(tool: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs CUDA: add --device cuda"):
+        sanitize.run(arguments(), variants(tmp_path)[:1])

@@ -1,0 +1,71 @@
+"""What commands about the compiler say of cases that launch kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.cases.model import Backend, Variant
+from runner.diagnose import ablate
+from runner.diagnose.bisect import Bisected, task
+from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.harness import Lab, refuse_kernels, refuse_launches
+from runner.exit_codes import UsageError
+from runner.report.diagnosis import render
+from runner.verdict.signature import Signature
+from tests.handmade import environment, loaded, variants
+
+SPEC = Path(__file__).resolve().parents[2] / "specs" / "kernels" / "pointwise.spec.yaml"
+
+
+@pytest.fixture(scope="module")
+def launched() -> Variant:
+    return next(
+        v for v in loaded(SPEC, allow_python=True).variants if (v.backend.backend, v.device) == ("triton", "cpu")
+    )
+
+
+@pytest.fixture
+def lab(launched: Variant) -> Iterator[Lab]:
+    with Lab(launched, environment()) as made:
+        yield made
+
+
+def test_a_launch_is_refused(launched: Variant) -> None:
+    for refuse in (refuse_launches, refuse_kernels):
+        with pytest.raises(
+            UsageError, match=r"^explain: backend triton launches kernels and compiles nothing; .*triton-compiled"
+        ):
+            refuse(launched, "explain")
+
+
+def test_kernels_in_a_graph_are_refused_where_torch_writes_scripts(launched: Variant) -> None:
+    compiled = replace(launched, backend=Backend("inductor", "inductor"))
+    refuse_launches(compiled, "explain")
+    with pytest.raises(UsageError, match=r"^minify: .* launches Triton kernels as operators"):
+        refuse_kernels(compiled, "minify")
+
+
+def test_other_cases_are_not_refused(tmp_path: Path) -> None:
+    for variant in variants(tmp_path, ""):
+        refuse_kernels(variant, "minify")
+
+
+def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(lab: Lab) -> None:
+    signature = Signature("value", "backend")
+    found = task(lab, signature, {})
+    assert isinstance(found, Bisected) and "compiles nothing" in found.note
+    tried = ablate.changes(lab.variant, signature, lab.source.text)
+    assert {change.setting for change in tried} <= {"device: cuda", "grad: off"}
+
+
+@pytest.mark.parametrize(("backend", "wanted"), [("triton", {"reduce"}), ("inductor", {"reduce", "debug", "issue"})])
+def test_what_a_diagnosis_suggests(backend: str, wanted: set[str]) -> None:
+    found = Diagnosis(
+        id=f"a.spec.yaml::a@{backend}", torch="2.13.0", verdict="FAIL", signature=Signature("value", "backend")
+    )
+    told = render(found)
+    assert {name for name in ("reduce", "debug", "issue") if f"runner {name} " in told} == wanted

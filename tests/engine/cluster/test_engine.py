@@ -1,0 +1,312 @@
+"""The Ray engine: on a Ray of its own, on a cluster of two nodes, and what happens when parts of either die."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from engine_jobs import ENTRY, TORCH, finish, job
+from ray_cluster import RayCluster
+
+from runner.engine.cluster.engine import RayEngine
+from runner.engine.interpreters import probe
+from runner.engine.local import LocalEngine
+from runner.exit_codes import UsageError
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+# Not importorskip: Ray takes over signals of whoever imports it.
+
+MARK = f"runner-test-{os.getpid()}-{time.monotonic_ns()}"
+"""In the environment of every process that these tests start."""
+KILL_HOST = """
+import os, signal
+host = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])  # our server's parent
+os.kill(host, signal.SIGKILL)
+"""
+
+
+def pause(path: Path) -> str:
+    """Lines of a job that wait for ``path``."""
+    return f"import os, time\nsend({{'phase': 'backend'}})\nwhile not os.path.exists({str(path)!r}): time.sleep(0.01)\n"
+
+
+def count(path: Path) -> str:
+    """A line of a job that leaves a line in ``path`` each time that it runs."""
+    return f"open({str(path)!r}, 'a').write('ran\\n')\n"
+
+
+def until(condition: Callable[[], bool], engine: RayEngine | None = None, limit: float = 60.0) -> bool:
+    """Whether it comes true in time. Outcomes that arrive meanwhile stay with the engine."""
+    end = time.monotonic() + limit
+    while not condition() and time.monotonic() < end:
+        if engine is not None:
+            assert engine.wait(0.02) == []
+        else:
+            time.sleep(0.05)
+    return condition()
+
+
+def left(mark: str = MARK) -> list[str]:
+    """Processes, zombies left out, whose environment holds the mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark.encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_text().replace("\0", " ")[:80])
+    return found
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[dict[str, str]]:
+    """As in conftest.py, but for all tests here: a Ray takes seconds to start."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "torch").mkdir()
+        (Path(folder) / "torch" / "__init__.py").write_text(TORCH)
+        (Path(folder) / "entry.py").write_text(ENTRY)
+        os.environ["RUNNER_TEST_MARK"] = MARK
+        yield {"PYTHONPATH": folder, "RUNNER_WORKER_ENTRY": "entry:run_job", "TORCHINDUCTOR_CACHE_DIR": folder}
+        del os.environ["RUNNER_TEST_MARK"]
+        assert left() == []  # every engine is closed by now
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def engine(fake: dict[str, str], logs: Path) -> Iterator[RayEngine]:
+    with RayEngine({"here": sys.executable}, 2, warm={"here": "none"}, environ=fake, log_folder=logs) as made:
+        yield made
+
+
+@needs_ray
+class TestOnItsOwn:
+    """A Ray of the run's own, on this machine. One for all of these tests."""
+
+    def test_results_come_back(self, engine: RayEngine, logs: Path) -> None:
+        source = "send({'phase': 'eager'}); result['n'] = job['seed']; print('hello', job['seed'])"
+        outcomes = finish(engine, *(job(source, str(n), seed=n) for n in range(12)))
+        assert {key: outcome.result for key, outcome in outcomes.items()} == {str(n): {"n": n} for n in range(12)}
+        one = outcomes["7"]
+        assert (one.ended, one.phase, one.output, one.host, one.lost) == ("result", "eager", "hello 7\n", "", 0)
+        assert one.job.key == "7" and one.job.source == source
+        assert engine.hello("here")["torch"] == "9.9.9+fake"
+        assert [path.read_text() for path in logs.glob("*-m_7.log")] == ["hello 7\n"]
+        assert engine.notices() == []
+
+    def test_jobs_run_as_they_would_without_ray(self, engine: RayEngine, fake: dict[str, str]) -> None:
+        source = """
+            import os, signal
+            result["mask"] = [int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, [])]
+            result["nice"], result["cwd"], result["environ"] = os.nice(0), os.getcwd(), dict(os.environ)
+        """
+        with LocalEngine({"here": sys.executable}, 2, warm={"here": "none"}, environ=fake) as local:
+            expected = finish(local, job(source))["k"].result
+        result = finish(engine, job(source))["k"].result
+        for one in (expected, result):
+            one["environ"].pop("PYTEST_CURRENT_TEST", None)  # differs by the moment
+            assert Path(one["environ"].pop("RUNNER_SCRATCH")).name == "work"  # each engine has its own
+        assert result == expected
+
+    def test_a_crash_happens_once(self, engine: RayEngine, tmp_path: Path) -> None:
+        source = count(tmp_path / "runs") + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+        outcome = finish(engine, job(source))["k"]
+        assert (outcome.ended, outcome.signal, outcome.lost) == ("signal", "SIGSEGV", 0)
+        assert (tmp_path / "runs").read_text() == "ran\n"
+
+    def test_unknown_environment(self, engine: RayEngine) -> None:
+        with pytest.raises(KeyError):
+            engine.submit(job("", environment="there"))
+        assert engine.pending() == 0
+
+    def test_what_runs_can_be_shown_and_cancelled(self, engine: RayEngine, tmp_path: Path) -> None:
+        for key in ("a", "b", "c"):
+            engine.submit(job(pause(tmp_path / "never"), key))
+        assert until(lambda: [phase for _, _, phase in engine.running()] == ["backend", "backend"], engine)
+        assert sorted(one.key for one, _, _ in engine.running()) == ["a", "b"]
+        assert [one.key for one in engine.cancel_all()] == ["a", "b", "c"]
+        assert (engine.pending(), engine.running(), engine.wait()) == (0, [], [])
+        assert finish(engine, job("result['ok'] = 1"))["k"].result == {"ok": 1}
+        assert engine.running() == []
+
+    def test_a_dead_host_costs_only_what_it_ran(self, engine: RayEngine, tmp_path: Path) -> None:
+        go, again, ran = tmp_path / "go", tmp_path / "again", tmp_path / "ran"
+        kill = textwrap.indent(KILL_HOST, "    ")
+        killer = (
+            f"{count(ran)}{pause(go)}if open({str(ran)!r}).read().count('ran') < 3:{kill}\nopen({str(again)!r}, 'w')"
+        )
+        jobs = [
+            job(killer, "killer"),
+            job(count(ran) + pause(again), "beside"),  # which only the second run of the killer lets go
+            *(job("result['ok'] = 1", f"after{n}") for n in range(4)),
+        ]
+        for one in jobs:
+            engine.submit(one)
+        assert until(lambda: len(engine.running()) == 2, engine)
+        assert sorted(one.key for one, _, _ in engine.running()) == ["beside", "killer"]
+        go.touch()
+        outcomes = finish(engine)
+        assert {key: one.ended for key, one in outcomes.items()} == {one.key: "result" for one in jobs}
+        assert {key: one.lost for key, one in outcomes.items()} == {
+            "killer": 1, "beside": 1, "after0": 0, "after1": 0, "after2": 0, "after3": 0
+        }  # fmt: skip
+        assert ran.read_text() == "ran\n" * 4  # each of the two once more
+        (notice,) = engine.notices()
+        assert notice == "the Ray worker on this machine was lost: its worker process has died; it was running 2 jobs"
+
+    def test_a_job_that_kills_its_host_twice_is_named(self, engine: RayEngine, tmp_path: Path) -> None:
+        go, again, ran = tmp_path / "go", tmp_path / "again", tmp_path / "ran"
+        twice = f"if open({str(ran)!r}).read().count('ran') == 2: open({str(again)!r}, 'w')\n"
+        jobs = [
+            job(count(ran) + pause(go) + twice + KILL_HOST, "killer"),
+            job(pause(again) + "result['ok'] = 1", "beside"),
+            job("result['ok'] = 1", "after"),
+        ]
+        for one in jobs:
+            engine.submit(one)
+        assert until(lambda: len(engine.running()) == 2, engine)
+        go.touch()
+        outcomes = finish(engine)
+        killer = outcomes["killer"]
+        assert (killer.ended, killer.lost, killer.phase) == ("no-result", 2, "backend")
+        assert killer.detail == "the node that ran it was lost twice while it did so (its worker process has died)"
+        assert ran.read_text() == "ran\n" * 2
+        assert {key: (one.result, one.lost) for key, one in outcomes.items() if key != "killer"} == {
+            "beside": ({"ok": 1}, 1), "after": ({"ok": 1}, 0)
+        }  # fmt: skip
+        assert len(engine.notices()) == 2
+
+
+SCRIPT = """
+import sys
+from engine_jobs import job
+from runner.engine.cluster.engine import RayEngine
+engine = RayEngine({"here": sys.executable}, 1, warm={"here": "none"}, environ=eval(sys.argv[1]))
+engine.submit(job("import time; time.sleep(300)", timeout=400))
+try:
+    while True:
+        engine.wait(0.05)
+        if engine.running():
+            print(engine._folder, flush=True)
+except KeyboardInterrupt:
+    engine.close()
+    print("closed", flush=True)
+"""
+
+
+@needs_ray
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_ended(fake: dict[str, str], how: signal.Signals) -> None:
+    mark = f"{MARK}-{how.name}"
+    control = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, repr(fake)],
+        env={**os.environ, "RUNNER_TEST_MARK": mark, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert control.stdout is not None
+    folder = Path(control.stdout.readline().strip())
+    assert folder.is_dir() and len(left(mark)) > 5
+    os.killpg(control.pid, how)  # as the terminal does on Ctrl-C
+    rest = control.stdout.read()
+    control.wait()
+    if how == signal.SIGINT:
+        assert rest.endswith("closed\n")
+        assert left(mark) == []
+    assert until(lambda: not left(mark), limit=20), left(mark)
+    assert until(lambda: not folder.exists(), limit=5)
+
+
+@pytest.fixture(scope="module")
+def cluster(fake: dict[str, str]) -> Iterator[RayCluster]:
+    """A head of one CPU, and a node with two CPUs and, so it says, two GPUs."""
+    folder = Path(tempfile.mkdtemp(prefix="rr-", dir="/tmp"))
+    with RayCluster(folder, "1", "2/2") as made:
+        yield made
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def join(cluster: RayCluster, fake: dict[str, str], **more: object) -> RayEngine:
+    options = {"expected": {"here": probe(sys.executable)["build"]}, "warm": {"here": "none"}, "environ": fake, **more}
+    environments = options.pop("environments", {"here": sys.executable})
+    return RayEngine(environments, address=cluster.address, **options)  # type: ignore[arg-type]
+
+
+@needs_ray
+class TestOnACluster:
+    """Two nodes on this machine. The last test kills one of them."""
+
+    def test_jobs_run_on_every_node_with_our_package(self, cluster: RayCluster, fake: dict[str, str]) -> None:
+        # The path of the interpreter exists nowhere: nodes use the one that Ray runs, since its torch is the right one.
+        with join(cluster, fake, environments={"here": "/no/such/python"}, gpus=True) as engine:
+            assert engine.slots == 3
+            source = """
+                import os, time
+                result["worker"] = open(f"/proc/{os.getppid()}/cmdline").read().split("\\0")[1]
+                result["gpus"] = os.environ.get("CUDA_VISIBLE_DEVICES")
+                time.sleep(0.3)
+            """
+            outcomes = finish(engine, *(job(source, str(n), device=["cpu", "cuda"][n % 2]) for n in range(12)))
+            assert {one.ended for one in outcomes.values()} == {"result"}
+            assert len({one.host for one in outcomes.values()}) == 2
+            assert all(socket.gethostname() in one.host for one in outcomes.values())
+            assert all("py_modules" in one.result["worker"] for one in outcomes.values())
+            cuda = [one for one in outcomes.values() if one.job.device == "cuda"]
+            assert {one.result["gpus"] for one in cuda} == {"0,1"}
+            assert len({one.host for one in cuda}) == 1
+            assert engine.notices() == []
+
+    def test_a_cluster_without_the_right_torch(self, cluster: RayCluster, fake: dict[str, str]) -> None:
+        with pytest.raises(UsageError, match=r"has torch \S+, not 0\.1"):
+            join(cluster, fake, expected={"here": "0.1"})
+
+    def test_a_node_dies(self, cluster: RayCluster, fake: dict[str, str], tmp_path: Path) -> None:
+        go = tmp_path / "go"
+        with join(cluster, fake) as engine:
+            for number in range(10):
+                engine.submit(job(pause(go) + f"result['n'] = {number}", str(number), timeout=60))
+            assert until(lambda: len(engine.running()) == 3, engine)
+            cluster.kill(1)
+            go.touch()
+            outcomes = finish(engine, limit=90)
+            assert {key: one.result for key, one in outcomes.items()} == {str(n): {"n": n} for n in range(10)}
+            assert sorted(one.lost for one in outcomes.values()) == [0] * 8 + [1] * 2
+            assert len({one.host for one in outcomes.values()}) == 1
+            assert any("was lost" in notice and "it was running 2 jobs" in notice for notice in engine.notices())
+
+
+def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'torch-spec-runner\[ray\]'"):
+        RayEngine({"here": sys.executable})
+
+
+@needs_ray
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("127.0.0.1:1", "refused"), ("ray://127.0.0.1:1", "refused"), ("localhost", "Invalid address format")],
+)
+def test_an_address_without_a_cluster(address: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"no Ray cluster at {address}: .*{words}"):
+        RayEngine({"here": sys.executable}, address=address)
+
+
+def test_the_engine_imports_neither_torch_nor_ray() -> None:
+    code = "import sys, runner.engine.cluster.engine; print({'torch', 'ray'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,75 @@
+"""Python interpreters: what they are asked, and the environment that a worker gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from engine_jobs import gone, one
+
+from runner.engine import interpreters
+from runner.engine.local import LocalEngine
+
+
+def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
+    answer = LocalEngine.probe(sys.executable)
+    assert answer["python"] == ".".join(map(str, sys.version_info[:3])) and "error" not in answer
+    assert LocalEngine.probe("/no/such/python")["error"] == "/no/such/python: no such Python interpreter"
+    (tmp_path / "text").write_text("")
+    assert "not an executable" in LocalEngine.probe(str(tmp_path / "text"))["error"]
+    assert "does not work as a Python" in LocalEngine.probe("true")["error"]
+
+
+def test_a_probe_that_somebody_kills_is_asked_once_more(tmp_path: Path) -> None:
+    """Otherwise a run that is resumed on a busy machine could end before it has begun."""
+    often, asked = tmp_path / "python", tmp_path / "asked"
+    for times, word in ((1, "torch"), (2, "error")):
+        often.write_text(
+            f'#!/bin/sh\necho >> {asked}\n[ $(wc -l < {asked}) -gt {times} ] || kill -9 $$\nexec {sys.executable} "$@"\n'
+        )
+        often.chmod(0o755)
+        asked.unlink(missing_ok=True)
+        assert word in LocalEngine.probe(str(often)), times
+        assert asked.read_text().count("\n") == 2
+
+
+def test_a_probe_of_a_python_without_torch(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    bare.chmod(0o755)
+    assert "has no torch" in LocalEngine.probe(str(bare))["error"]
+
+
+def test_a_worker_environment_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    environment = interpreters.worker_environment("python3", {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1"})
+    assert environment["TORCHINDUCTOR_FX_GRAPH_CACHE"] == "1" and environment["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+    assert Path(environment["TORCHINDUCTOR_CACHE_DIR"]).parent == tmp_path / "torch-spec-runner"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    assert interpreters.worker_environment("python3")["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
+
+
+def test_a_job_runs_another_function_only_if_the_engine_is_told(
+    fake: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(interpreters.ENTRY_SWITCH, fake.pop(interpreters.ENTRY_SWITCH))
+    assert interpreters.ENTRY_SWITCH not in interpreters.worker_environment(sys.executable)
+    with LocalEngine({"here": sys.executable}, warm={"here": "none"}, environ=fake) as engine:
+        outcome = one(engine, "result['ran'] = 'the wrong function'")
+    # The real function was imported and cannot do with the stand-in for torch.
+    assert outcome.ended == "broken" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail
+
+
+def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:
+    begun = time.monotonic()
+    script = "sleep 100 & echo $!; setsid sleep 100 & echo $!; wait"
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        interpreters.run_family(["bash", "-c", script], timeout=1, stdout=subprocess.PIPE)
+    assert time.monotonic() - begun < 50
+    pids = caught.value.output.split()
+    assert len(pids) == 2 and all(gone(int(pid)) for pid in pids)
+    assert interpreters.run_family(["bash", "-c", "echo whole; exit 3"], stdout=subprocess.PIPE).stdout == b"whole\n"

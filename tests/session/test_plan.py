@@ -1,0 +1,72 @@
+"""``runner.session.plan``: what cannot run here, and what a job is told, for kernels."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from runner.builder.source import Source, build
+from runner.cases.flags import PRECISION
+from runner.session.collect import load
+from runner.session.plan import INTERPRET, Environment, Planned, job, skip_reason
+from runner.worker.case.load import configured
+
+SHIPPED = Path(__file__).resolve().parents[2] / "specs" / "kernels"
+INTERPRETED = "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
+NOTHING = "this case launches no Triton kernel"
+
+
+def planned(tmp_path: Path, backend: str, device: str, chain: str = "[{triton.add: [$x, $x]}]") -> Planned:
+    shutil.copy(SHIPPED / "add.py", tmp_path)
+    kernel = (SHIPPED / "pointwise.spec.yaml").read_text(encoding="utf-8").partition("  dropout:")[0]
+    case = f"cases:\n  - {{name: a, inputs: {{x: [3]}}, params: {{}}, chain: {chain}}}\n"
+    (tmp_path / "a.spec.yaml").write_text(kernel + case, encoding="utf-8")
+    loaded = load([str(tmp_path / "a.spec.yaml")], allow_python=True, backends=[backend], devices=[device])
+    return Planned(loaded.variants[0], Environment("0", "python", "2.13.0", "2.13.0+cu128", "3.11"))
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "reason", "variables"),
+    [
+        ("triton", "cpu", "", INTERPRET),
+        ("triton", "cuda", "", {}),
+        ("triton-compiled", "cpu", INTERPRETED, {}),
+        ("triton-compiled", "cuda", "", {}),
+        ("inductor", "cpu", INTERPRETED, {}),
+        ("inductor", "cuda", "", {}),
+    ],
+)
+def test_where_kernels_run(tmp_path: Path, backend: str, device: str, reason: str, variables: dict[str, str]) -> None:
+    one = planned(tmp_path, backend, device)
+    assert skip_reason(one) == reason
+    made = job(one, build(one.variant))
+    assert (made.variables, made.packages, made.cacheable) == (variables, ("triton",), False)
+    assert made.ignore == ("stride",)
+
+
+@pytest.mark.parametrize(("backend", "reason"), [("triton", NOTHING), ("triton-compiled", NOTHING), ("inductor", "")])
+def test_a_case_without_kernels(tmp_path: Path, backend: str, reason: str) -> None:
+    one = planned(tmp_path, backend, "cpu", "[F.relu]")
+    assert skip_reason(one) == reason
+    made = job(one, build(one.variant))
+    assert (made.packages, made.cacheable, made.ignore) == ((), True, ())
+
+
+TF32 = "torch.backends.cudnn.allow_tf32"
+
+
+def test_a_gpu_rounds_as_its_dtypes_do_unless_the_case_says_otherwise(tmp_path: Path) -> None:
+    assert job(planned(tmp_path, "inductor", "cpu", "[F.relu]"), Source("", ())).config == {}
+    on_gpu = job(planned(tmp_path, "inductor", "cuda", "[F.relu]"), Source("", ())).config
+    assert set(on_gpu) == set(PRECISION) and not any(on_gpu.values())
+    own = job(planned(tmp_path, "inductor", "cuda", f"[F.relu], config: {{{TF32}: true}}"), Source("", ())).config
+    assert {name for name, on in own.items() if on} == {TF32}
+
+
+def test_every_torch_has_these_switches() -> None:
+    with configured(dict.fromkeys(PRECISION, False).items()):
+        assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32

@@ -1,0 +1,328 @@
+"""A session with an engine whose outcomes are scripted: what is asked for, and what becomes of a variant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cases.model import Variant
+from runner.engine.messages import Job
+from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
+from runner.session.plan import plan
+from runner.session.session import Options, Session
+from runner.verdict.explained import EMULATE_CASTS
+from tests.handmade import environment, loaded, variants, written
+from tests.scripted import FakeEngine, Script, only, passes, purpose, run, verdicts, wrong
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> list[Variant]:
+    return variants(tmp_path, "")
+
+
+def test_a_pass_is_one_job(one: list[Variant]) -> None:
+    code, engine, events = run(one, passes)
+    assert (code, engine.asked()) == (0, [("main", "inductor")])
+    assert [type(event) for event in events] == [VariantPlanned, VariantStarted, VariantFinished]
+    (event,) = verdicts(events)
+    assert (event.verdict, event.findings, event.stages, event.repro, event.entry) == ("PASS", (), {}, "", None)
+
+
+# --- the ladder ---
+
+
+def test_a_failure_climbs_the_ladder_and_is_located(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", "decomposition", **wrong()))
+    assert code == 1
+    assert engine.asked() == [
+        ("main", "inductor"), ("dynamo", "eager"), ("aot", "aot_eager"), ("decomposition", "aot_eager_decomp_partition"),
+    ]  # fmt: skip
+    (event,) = verdicts(events)
+    assert (event.verdict, event.stage, event.oracles) == ("FAIL", "decomposition", ("value",))
+    assert event.stages == {"dynamo": "ok", "aot": "ok", "decomposition": "value", "inductor": "value"}
+    assert event.repro.startswith("runner run ")
+
+
+def test_the_ladder_reads_from_the_bottom_up_whichever_stage_answers_first(one: list[Variant]) -> None:
+    planned, events = plan(one, [environment("2.13.0")]), []  # type: ignore[var-annotated]
+    engine = FakeEngine(only("main", **wrong()), place=-1)
+    Session(planned, engine, [events.append], Options()).run()
+    assert [*verdicts(events)[0].stages] == ["dynamo", "aot", "decomposition", "inductor"]
+
+
+def test_what_only_the_backend_itself_shows_is_its_own(one: list[Variant]) -> None:
+    _, _, events = run(one, only("main", **wrong()))
+    assert verdicts(events)[0].stage == "inductor"
+
+
+def test_another_kind_of_failure_below_is_not_the_same(one: list[Variant]) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        return wrong("value") if purpose == "main" else wrong("stride") if purpose == "dynamo" else {}
+
+    (event,) = verdicts(run(one, script)[2])
+    assert (event.stage, event.stages["dynamo"]) == ("inductor", "stride")
+
+
+def test_a_custom_backend_is_tried_against_dynamo_alone(tmp_path: Path) -> None:
+    variants(tmp_path, "")
+    suite = written(tmp_path, "suite: s\nspecs: [a.spec.yaml]\nbackends: ['pkg:mine']\n", "s.suite.yaml")
+    _, engine, events = run([*loaded(suite, allow_python=True).variants], only("main", **wrong()))
+    assert engine.asked() == [("main", "pkg:mine"), ("dynamo", "eager")]
+    assert verdicts(events)[0].stage == "backend"
+
+
+def test_a_stage_that_was_not_tried_is_not_ok(one: list[Variant]) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        if purpose == "aot":
+            return {"ended": "broken", "phase": "load", "detail": "oops"}
+        if purpose == "decomposition":  # a torch that has no such backend
+            return {"trust": {"verdict": "INVALID", "reason": "no backend"}}
+        return wrong() if purpose == "main" else {}
+
+    code, _, events = run(one, script)
+    assert (code, verdicts(events)[0].stages) == (1, {"dynamo": "ok", "inductor": "value"})
+
+
+def test_the_ledger_pins_the_stage_that_was_located(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "known:\n  - {stage: aot, oracle: [value], reason: known}")
+    code, _, events = run(chosen, only("main", "aot", "decomposition", **wrong()))
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.known, event.repro) == (0, "XFAIL", "known", "")
+    assert event.entry == f"{tmp_path / 'a.spec.yaml'}:6:9"
+    code, _, events = run(chosen, only("main", **wrong()))
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.entry) == (1, "FAIL", f"{tmp_path / 'a.spec.yaml'}:6:9")
+    code, _, events = run(chosen, only("main", **wrong()), use_known=False)
+    assert (code, verdicts(events)[0].entry) == (1, None)
+    code, _, events = run(chosen, passes)
+    assert (code, verdicts(events)[0].verdict, verdicts(events)[0].entry) == (1, "XPASS", event.entry)
+
+
+# --- deaths ---
+
+
+@pytest.mark.parametrize("how", ["signal", "timeout", "memory", "no-result"])
+@pytest.mark.parametrize(
+    ("phase", "verdict", "ladder"),
+    [
+        ("load", "INVALID", 0),
+        ("eager", "INVALID", 0),
+        ("eager-again", "FLAKY", 0),
+        ("backend", "ERROR", 3),
+        ("judge", "ERROR", 3),
+    ],
+)
+def test_whose_fault_a_death_is(one: list[Variant], how: str, phase: str, verdict: str, ladder: int) -> None:
+    code, engine, events = run(one, only("main", ended=how, phase=phase, signal="SIGSEGV" if how == "signal" else None))
+    (event,) = verdicts(events)
+    assert (code, event.verdict, len(engine.jobs) - 1) == (1, verdict, ladder)
+    assert event.signal == ("SIGSEGV" if how == "signal" else None)
+    assert bool(event.findings) is (verdict == "ERROR")
+
+
+def test_a_death_of_the_float64_reference_is_retried_without_it(one: list[Variant]) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        return {"ended": "signal", "phase": "float64", "signal": "SIGSEGV"} if job.float64 else {}
+
+    code, engine, events = run(one, script)
+    assert (code, [job.float64 for job in engine.jobs]) == (0, [True, False])
+    (event,) = verdicts(events)
+    assert event.verdict == "PASS"
+    assert event.notes == ("float64 reference dropped: the process was ended by SIGSEGV while it ran",)
+
+
+def test_the_ladder_does_not_die_of_it_again(one: list[Variant]) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        if job.float64:
+            return {"ended": "timeout", "phase": "float64"}
+        return {"ended": "signal", "phase": "backend", "signal": "SIGSEGV"} if purpose == "main" else {}
+
+    _, engine, events = run(one, script)
+    assert [job.float64 for job in engine.jobs] == [True, False, False, False, False]
+    (event,) = verdicts(events)
+    assert (event.stage, event.oracles) == ("inductor", ("signal",))
+
+
+def test_a_death_of_the_reference_on_the_ladder_alone_blames_no_stage(one: list[Variant]) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        if purpose == "main":
+            return wrong("signal")
+        return {"ended": "signal", "phase": "float64", "signal": "SIGSEGV"} if job.float64 else {}
+
+    _, engine, events = run(one, script)
+    assert [(purpose(job), job.float64) for job in engine.jobs if purpose(job) == "dynamo"] == [
+        ("dynamo", True),
+        ("dynamo", False),
+    ]
+    (event,) = verdicts(events)
+    assert (event.stage, event.notes) == ("inductor", ())
+
+
+def test_a_broken_harness_is_no_failure_of_the_case(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", ended="broken", phase="load", detail="Traceback: oops"))
+    assert (code, len(engine.jobs)) == (3, 1)
+    notice = next(event for event in events if isinstance(event, Notice))
+    assert notice.severity == "error" and notice.message.endswith("Traceback: oops")
+    assert verdicts(events)[0].verdict == "ERROR"
+    assert verdicts(events)[0].reason == "the harness failed; this says nothing about the backend"
+
+
+# --- explained differences ---
+
+
+def half(tmp_path: Path) -> list[Variant]:
+    return variants(tmp_path, "dtypes: [float16]")
+
+
+SMALL = wrong(abs_error_max=0.001, scale=1.0)
+
+
+def test_a_difference_that_a_policy_explains_passes_with_a_label(tmp_path: Path) -> None:
+    code, engine, events = run(half(tmp_path), only("main", **SMALL))
+    assert code == 0
+    assert [purpose(job) for job in engine.jobs] == ["main", "dynamo", "aot", "decomposition", EMULATE_CASTS]
+    assert engine.jobs[-1].config == {EMULATE_CASTS: True} and engine.jobs[-1].backend["backend"] == "inductor"
+    (event,) = verdicts(events)
+    assert (event.verdict, event.findings, event.labels) == ("PASS", (), ("explained-by-emulate_precision_casts",))
+    assert event.notes == (f"value at call 0, output: it differs (passes under {EMULATE_CASTS})",)
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        SMALL,
+        {"ended": "timeout", "phase": "backend"},
+        {"ended": "signal", "phase": "eager", "signal": "SIGSEGV"},
+        {"trust": {"verdict": "VACUOUS", "reason": "nothing compiled"}},
+        {"ended": "broken", "detail": "oops"},
+    ],
+)
+def test_a_probe_that_does_not_pass_explains_nothing(tmp_path: Path, probe: dict[str, Any]) -> None:
+    script: Script = lambda job, what: SMALL if what == "main" else probe if what == EMULATE_CASTS else {}  # noqa: E731
+    code, _, events = run(half(tmp_path), script)
+    assert (code, verdicts(events)[0].verdict, verdicts(events)[0].labels) == (1, "FAIL", ())
+
+
+def test_an_explained_difference_is_no_known_failure(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "dtypes: [float16]\nknown:\n  - {oracle: [value], reason: rounding}")
+    assert verdicts(run(chosen, only("main", **SMALL))[2])[0].verdict == "XPASS"
+
+
+# --- the run ---
+
+
+def test_a_skipped_variant_takes_no_process(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "requires: {torch: '>=2.7'}")
+    code, engine, events = run(chosen, passes, ("2.6.0", "2.13.0"))
+    assert (code, len(engine.jobs)) == (0, 1)
+    assert [(e.torch, e.verdict) for e in verdicts(events)] == [("2.6.0", "SKIP"), ("2.13.0", "PASS")]
+    assert verdicts(events)[0].reason == "needs torch >=2.7, this is 2.6.0"
+
+
+def test_what_the_worker_skips(one: list[Variant]) -> None:
+    code, _, events = run(one, only("main", trust={"verdict": "SKIP", "reason": "no triton"}))
+    assert (code, verdicts(events)[0].verdict, verdicts(events)[0].reason) == (0, "SKIP", "no triton")
+
+
+@pytest.mark.parametrize("doubt", ["INVALID", "FLAKY", "VACUOUS"])
+def test_doubt_is_red_and_climbs_no_ladder(one: list[Variant], doubt: str) -> None:
+    code, engine, events = run(one, only("main", trust={"verdict": doubt, "reason": "why"}))
+    assert (code, len(engine.jobs), verdicts(events)[0].verdict) == (1, 1, doubt)
+
+
+def test_fail_fast_starts_nothing_after_the_first_failure(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "params: {n: [1, 2, 3, 4, 5, 6, 7, 8]}")
+    fails: Script = lambda job, what: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
+    code, engine, events = run(chosen, fails, max_fail=1)
+    assert code == 1
+    assert len(verdicts(events)) == len(engine.jobs) == 1
+    assert sum(isinstance(e, VariantPlanned) for e in events) == 8
+    assert len(verdicts(run(chosen, fails)[2])) == 8
+
+
+@pytest.mark.parametrize(("most", "slots", "ran"), [(3, 1, 3), (1, 4, 4), (99, 1, 8)])
+def test_a_number_of_failures_stops_the_run(tmp_path: Path, most: int, slots: int, ran: int) -> None:
+    chosen = variants(tmp_path, "params: {n: [1, 2, 3, 4, 5, 6, 7, 8]}")
+    fails: Script = lambda job, what: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
+    _, _, events = run(chosen, fails, max_fail=most, slots=slots)
+    assert len(verdicts(events)) == ran  # what had started by then comes to its verdict
+
+
+def test_a_deadline_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "params: {n: [1, 2, 3]}")
+    engine, events = FakeEngine(passes), []  # type: ignore[var-annotated]
+    session = Session(plan(chosen, [environment()]), engine, [events.append], Options(deadline=0.0))
+    assert session.run() == 0 and session.late
+    assert engine.jobs == [] and events == []
+
+
+# --- more than once ---
+
+
+def test_a_red_variant_is_retried_until_it_does_otherwise(one: list[Variant]) -> None:
+    answers = iter([wrong(), wrong(), {}])
+    script: Script = lambda job, what: next(answers) if what == "main" else {}  # noqa: E731
+    code, _, events = run(one, script, retries=5)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.attempts) == (1, "FLAKY", 3)
+    assert event.reason.startswith("3 runs disagree: 2 FAIL, 1 PASS; run 1: value at call 0")
+    assert sum(isinstance(e, VariantStarted) for e in events) == 1
+
+
+def test_retries_have_an_end_and_a_pass_needs_none(one: list[Variant]) -> None:
+    _, engine, events = run(one, only("main", **wrong()), retries=2)
+    assert (verdicts(events)[0].verdict, verdicts(events)[0].attempts) == ("FAIL", 3)
+    assert [purpose(job) for job in engine.jobs].count("main") == 3
+    assert len(run(one, passes, retries=2)[1].jobs) == 1
+
+
+def test_stress_runs_all_and_finds_the_odd_one(one: list[Variant]) -> None:
+    answers = iter([{}, {}, {}, wrong(), {}])
+    script: Script = lambda job, what: next(answers) if what == "main" else {}  # noqa: E731
+    (event,) = verdicts(run(one, script, stress=5)[2])
+    assert (event.verdict, event.attempts, event.oracles) == ("FLAKY", 5, ("value",))
+    assert event.reason.startswith("5 runs disagree: 4 PASS, 1 FAIL; run 4: value")
+    (event,) = verdicts(run(one, passes, stress=5)[2])
+    assert (event.verdict, event.attempts) == ("PASS", 5)
+
+
+def test_what_time_went_into(one: list[Variant]) -> None:
+    script: Script = lambda job, what: {"busy": 2.0}  # noqa: E731
+    (event,) = verdicts(run(one, script)[2])
+    assert event.spent["busy"] == 2.0
+    (event,) = verdicts(run(one, script, slow=0.5)[2])
+    assert event.labels == ("slow",)
+
+
+def test_ladders_of_several_variants_do_not_mix(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "params: {n: [1, 2]}")
+
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        if "n=1" in job.id:
+            return wrong() if purpose in ("main", "aot", "decomposition") else {}
+        return wrong("stride") if purpose == "main" and job.environment == "2.6.0" else {}
+
+    code, _, events = run(chosen, script, ("2.6.0", "2.13.0"), slots=4)
+    told = {(e.params["n"], e.torch): (e.verdict, e.stage) for e in verdicts(events)}
+    assert told == {
+        (1, "2.6.0"): ("FAIL", "aot"), (1, "2.13.0"): ("FAIL", "aot"), (2, "2.6.0"): ("FAIL", "inductor"), (2, "2.13.0"): ("PASS", None),
+    }  # fmt: skip
+    assert code == 1
+
+
+def test_the_command_that_reproduces_a_variant(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "")
+    options = {"flags": ("--import", "m"), "names_backend": True, "names_device": True, "default_python": "/other"}
+    (event,) = verdicts(run(chosen, only("main", **wrong()), **options)[2])
+    assert event.repro.endswith(
+        "::a[float32,cpu]@inductor' --import m --backend inductor --device cpu --python /venvs/2.13.0/bin/python"
+    )
+
+
+def test_what_runs_is_told_to_the_ticker(one: list[Variant]) -> None:
+    ticks: list[Any] = []
+    engine = FakeEngine(only("main", **wrong()))
+    Session(plan(one, [environment()]), engine, [], Options(), ticks.append).run()
+    assert [(one[0].id, 1.0, "eager")] in ticks and ticks[-1] == []

@@ -1,0 +1,159 @@
+"""What a session makes of a failure that a second process shows, or does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cases.model import Variant
+from runner.engine.messages import Job
+from tests.handmade import variants
+from tests.scripted import only, purpose, run, verdicts, wrong
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> list[Variant]:
+    return variants(tmp_path, "")
+
+
+def test_a_failure_is_confirmed_in_a_fresh_process(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", "confirm", **wrong()), confirm=True)
+    assert (code, engine.asked()[-1], len(engine.jobs)) == (1, ("confirm", "inductor"), 5)
+    assert [job.isolation for job in engine.jobs] == ["fork"] * 4 + ["fresh"]
+    (event,) = verdicts(events)
+    assert (event.verdict, event.labels, event.notes) == ("FAIL", (), ())
+
+
+def test_a_failure_that_a_fresh_process_does_not_show_is_flaky(one: list[Variant]) -> None:
+    code, _, events = run(one, only("main", **wrong()), confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (1, "FLAKY", ("order-dependent",))
+    assert event.reason.startswith("run again in a fresh process: passes; at first: value at call 0")
+    assert event.findings and event.notes[0].startswith("order-dependent: beside other jobs: value; alone in a fresh")
+
+
+def test_another_exception_in_the_fresh_process_is_a_disagreement(one: list[Variant]) -> None:
+    def error(name: str) -> dict[str, Any]:
+        return {"findings": [{"oracle": "compile-error", "message": "m", "error": {"type": name, "message": "m"}}]}
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return error("A") if what == "main" else error("B") if what == "confirm" else {}
+
+    assert verdicts(run(one, script, confirm=True)[2])[0].verdict == "FLAKY"
+
+
+@pytest.mark.parametrize("answer", [{}, {"trust": {"verdict": "SKIP", "reason": "why"}}])
+def test_what_does_not_fail_is_not_confirmed(one: list[Variant], answer: dict[str, Any]) -> None:
+    assert len(run(one, only("main", **answer), confirm=True)[1].jobs) == 1
+
+
+def test_a_known_failure_is_not_confirmed(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, "known:\n  - {oracle: [value], reason: known}")
+    code, engine, events = run(chosen, only("main", **wrong()), confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (0, "XFAIL")
+    assert "confirm" not in [purpose for purpose, _ in engine.asked()]
+
+
+@pytest.mark.parametrize("phase", ["eager", "eager-again", "backend"])
+@pytest.mark.parametrize("killed", ["main", "dynamo", "confirm"])
+def test_a_process_killed_from_outside_is_asked_again_alone(one: list[Variant], killed: str, phase: str) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        if what == killed and not job.alone:
+            return {"ended": "signal", "signal": "SIGKILL", "phase": phase}
+        return wrong() if killed != "main" and what in ("main", "confirm") else {}
+
+    _, engine, events = run(one, script, confirm=True)
+    (event,) = verdicts(events)
+    assert (event.verdict, event.signal) == ("PASS" if killed == "main" else "FAIL", None)
+    assert event.labels == (("order-dependent",) if killed == "main" else ())
+    assert event.stage == (None if killed == "main" else "inductor")
+    assert [(purpose(job), job.isolation) for job in engine.jobs if job.alone] == [(killed, "fresh")]
+
+
+def test_a_process_that_is_killed_twice_was_no_accident(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", ended="signal", signal="SIGKILL", phase="backend"), confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.signal, event.labels) == (1, "ERROR", "SIGKILL", ())
+    assert [purpose(job) for job in engine.jobs] == ["main", "main", "dynamo", "aot", "decomposition"]
+
+
+@pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}])
+def test_what_a_busy_machine_may_have_done_counts_alone(one: list[Variant], how: dict[str, Any]) -> None:
+    code, engine, events = run(one, only("main", phase="backend", **how), confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (0, "PASS", ("order-dependent",))
+    assert [job.alone for job in engine.jobs if purpose(job) == "confirm"] == [True]
+    code, engine, events = run(one, only("main", "confirm", phase="backend", **how), confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (1, "ERROR")
+    assert [purpose(job) for job in engine.jobs].count("confirm") == 1
+
+
+def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return {**wrong(), "before": ("x", "y")} if job.isolation == "living" else {}
+
+    code, engine, events = run(one, script, isolation="living", confirm=True)
+    assert code == 0 and {purpose(job) for job in engine.jobs} == {"main"}
+    assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh"]
+    assert [job.cacheable for job in engine.jobs] == [True, True, False, False], "further opinions are new ones"
+    (event,) = verdicts(events)
+    assert (event.verdict, event.labels) == ("PASS", ("order-dependent",))
+    assert event.notes == ("order-dependent: in one process after x, y: value; alone in a fresh process: passes",)
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict"),
+    [
+        (wrong(), "FLAKY"),
+        ({"ended": "signal", "signal": "SIGSEGV", "phase": "backend"}, "FLAKY"),
+        ({"ended": "timeout", "phase": "backend"}, "PASS"),
+        ({"trust": {"verdict": "FLAKY", "reason": "two eager runs disagree"}}, "PASS"),
+    ],
+)
+def test_a_living_process_that_nothing_had_run_in_is_one_of_its_own(
+    one: list[Variant], first: dict[str, Any], verdict: str
+) -> None:
+    code, _, events = run(
+        one, lambda job, what: first if job.isolation == "living" else {}, isolation="living", confirm=True
+    )
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (int(verdict == "FLAKY"), verdict, ("order-dependent",))
+    if verdict == "FLAKY":
+        assert event.findings and event.reason.startswith("run again in a fresh process: passes; at first: ")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize(("last", "told"), [(wrong(), "value"), (wrong("stride"), "stride")])
+def test_what_fails_alone_now_and_then_is_nobody_elses_fault(
+    one: list[Variant], number: int, last: dict[str, Any], told: str
+) -> None:
+    asked: list[Job] = []
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        asked.append(job)
+        return {**wrong(), "before": ("x",)} if len(asked) == 1 else last if len(asked) == number + 1 else {}
+
+    code, _, events = run(one, script, isolation="living", confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.oracles, event.labels) == (1, "FLAKY", (told,), ())
+    assert event.reason == (
+        f"in {number - 1} of {number} fresh processes it passes, in the last: {told}; at first, after others: value"
+    )
+    assert [job.isolation for job in asked] == ["living"] + ["fresh"] * number
+
+
+def test_what_a_busy_machine_ended_after_others_is_asked_once(one: list[Variant]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return {"ended": "timeout", "phase": "backend", "before": ("x",)} if job.isolation == "living" else {}
+
+    code, engine, events = run(one, script, isolation="living", confirm=True)
+    assert (code, verdicts(events)[0].verdict, len(engine.jobs)) == (0, "PASS", 2)
+
+
+def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", **wrong()), isolation="living", confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.stage, event.labels) == (1, "FAIL", "inductor", ())
+    assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh", "fresh"]

@@ -1,0 +1,81 @@
+"""How a job ended, and what that says about whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runner.builder.source import Source
+from runner.diagnostics import Span
+from runner.engine.messages import Job, Outcome
+from runner.verdict.outcomes import describe, died_in_float64, finding, place_of, read
+
+SOURCE = Source("a\nb\nc\n", (None, Span("/x/a.spec.yaml", 5, 9), None))
+JOB = Job("k", "id", "here", "a", "", {"backend": "inductor"}, timeout=60.0)
+
+
+def ended(how: str, phase: str = "backend", **more: Any) -> Outcome:
+    return Outcome(JOB, how, 1.0, phase, **more)
+
+
+def test_a_result_is_taken_as_it_is() -> None:
+    record = {
+        "findings": [{"oracle": "value", "message": "m", "path": "p", "numbers": {"n": 1}}],
+        "trust": {"verdict": "FLAKY"},
+    }
+    found, trust = read(ended("result", result=record), SOURCE)
+    assert (found[0].oracle, found[0].message, found[0].path, found[0].numbers) == ("value", "m", "p", {"n": 1})
+    assert (found[0].stage, found[0].error, found[0].place) == (None, None, None)
+    assert trust == {"verdict": "FLAKY"}
+    assert read(ended("result"), SOURCE) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "oracle", "name", "message"),
+    [
+        (ended("signal", signal="SIGSEGV"), "signal", "SIGSEGV", "the process was ended by SIGSEGV"),
+        (ended("timeout"), "timeout", "Timeout", "no answer after 60 s"),
+        (ended("memory", detail="too much"), "memory", "Memory", "too much"),
+        (ended("memory"), "memory", "Memory", "the memory limit was passed"),
+        (
+            ended("no-result", exit_status=0), "runtime-error", "NoResult",
+            "the process ended with exit status 0 and left no result",
+        ),
+        (ended("signal", "judge", signal="SIGABRT"), "signal", "SIGABRT", "the process was ended by SIGABRT"),
+    ],
+)  # fmt: skip
+def test_a_death_in_the_backend_is_a_finding(outcome: Outcome, oracle: str, name: str, message: str) -> None:
+    (found,), trust = read(outcome, SOURCE)
+    assert trust is None
+    assert (found.oracle, found.message) == (oracle, message)
+    assert found.error is not None and found.error["chain"] == [name]
+
+
+@pytest.mark.parametrize("how", ["signal", "timeout", "memory", "no-result"])
+def test_a_death_in_eager_is_the_cases_own(how: str) -> None:
+    for phase, verdict in (("load", "INVALID"), ("eager", "INVALID"), ("eager-again", "FLAKY")):
+        found, trust = read(ended(how, phase, signal="SIGSEGV"), SOURCE)
+        assert found == [] and trust is not None and trust["verdict"] == verdict
+        assert describe(ended(how, phase, signal="SIGSEGV")) in trust["reason"]
+
+
+@pytest.mark.parametrize("phase", ["load", "eager", "backend"])
+def test_a_broken_harness_is_nobodys_finding(phase: str) -> None:
+    assert read(ended("broken", phase, detail="oops"), SOURCE) == ([], {"verdict": "BROKEN", "reason": "oops"})
+    assert read(ended("broken", phase), SOURCE)[1] == {"verdict": "BROKEN", "reason": "the harness failed"}
+
+
+def test_a_death_of_the_float64_reference() -> None:
+    assert died_in_float64(ended("timeout", "float64")) and died_in_float64(ended("signal", "float64"))
+    assert not died_in_float64(ended("result", "float64"))
+    assert not died_in_float64(ended("broken", "float64"))
+    assert not died_in_float64(ended("signal", "backend"))
+
+
+def test_the_place_of_an_error_in_the_yaml() -> None:
+    assert place_of({"line": 2}, SOURCE) == "/x/a.spec.yaml:5:9"
+    assert place_of({"line": 3}, SOURCE) == "/x/a.spec.yaml:5:9"  # the nearest above that has one
+    assert place_of({"line": 1}, SOURCE) is None
+    assert place_of({"line": None}, SOURCE) is None and place_of({}, SOURCE) is None and place_of(None, SOURCE) is None
+    assert finding({"oracle": "runtime-error", "error": {"line": 2}}, SOURCE).place == "/x/a.spec.yaml:5:9"

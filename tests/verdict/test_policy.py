@@ -1,0 +1,268 @@
+"""Findings and entries of the ledger in, verdicts out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cases.model import Known, Variant
+from runner.diagnostics import Span
+from runner.verdict.policy import PRIORITY, Verdict, answering, applies, decide, explains, is_crash, ranked
+from tests.handmade import finding, variants
+
+HERE = Span("a.spec.yaml", 7, 9)
+
+
+def known(**values: Any) -> Known:
+    return Known(HERE, **{"issue": "https://example.org/1", **values})
+
+
+@pytest.fixture
+def variant(tmp_path: Path) -> Variant:
+    return variants(tmp_path, "params: {n: [2]}")[0]
+
+
+def with_ledger(folder: Path, *entries: str, keys: str = "") -> Variant:
+    lines = "".join(f"\n  - {entry}" for entry in entries)
+    return variants(folder, f"{keys}\nknown:{lines}")[0]
+
+
+# --- applies ---
+
+
+@pytest.mark.parametrize(
+    ("selectors", "applying"),
+    [
+        ({}, True),
+        ({"backend": ("inductor",)}, True),
+        ({"backend": ("aot_eager", "inductor")}, True),
+        ({"backend": ("aot_eager",)}, False),
+        ({"device": ("cpu",)}, True),
+        ({"device": ("cuda",)}, False),
+        ({"dtype": ("float32", "float16")}, True),
+        ({"dtype": ("float16",)}, False),
+        ({"platform": (sys.platform,)}, True),
+        ({"platform": ("beos",)}, False),
+        ({"threads": (2,)}, True),  # what a case runs with that says nothing
+        ({"threads": (1,)}, False),
+        ({"params": {"n": 2}}, True),
+        ({"params": {"n": 5}}, False),
+        ({"params": {"m": None}}, False),  # no such param is not a param that is null
+        ({"params": {"n": 2}, "dtype": ("float16",)}, False),
+        ({"stage": "dynamo"}, True),
+        ({"stage": "inductor"}, True),
+        ({"stage": "backend"}, False),
+    ],
+)
+def test_an_entry_applies_when_all_that_it_names_matches(
+    variant: Variant, selectors: dict[str, Any], applying: bool
+) -> None:
+    assert applies(known(**selectors), variant, "2.13.0") is applying
+
+
+@pytest.mark.parametrize(
+    ("torch", "version", "applying"),
+    [
+        ("<=2.6", "2.6.0", True),
+        ("<=2.6", "2.6.1+cpu", True),
+        ("<=2.6", "2.7.0", False),
+        ("<=2.13", "2.13.1", True),
+        ("<=2.13", "2.14.0.dev20260101+cpu", False),
+        (">=2.7,<2.9", "2.8.0", True),
+        (">=2.7,<2.9", "2.9.0", False),
+        ("==2.13", "2.13.0+cu126", True),
+        ("!=2.13", "2.13.0", False),
+        ("<=2.13.0", "2.13.1", False),
+    ],
+)
+def test_ranges_of_torch(variant: Variant, torch: str, version: str, applying: bool) -> None:
+    assert applies(known(torch=torch), variant, version) is applying
+
+
+def test_a_stage_implies_the_backends_that_contain_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.suite.yaml"
+    variants(tmp_path, "")
+    path.write_text(
+        "suite: s\nspecs: [a.spec.yaml]\nbackends: [eager, aot_eager, inductor, {name: mine, backend: 'pkg:mine'}]\n"
+    )
+    from tests.handmade import loaded
+
+    several = loaded(path, allow_python=True).variants
+    stages = ("dynamo", "aot", "decomposition", "inductor", "backend")
+    fit = {v.backend.name: [s for s in stages if applies(known(stage=s), v, "2.13.0")] for v in several}
+    assert fit == {
+        "eager": ["dynamo"],
+        "aot_eager": ["dynamo", "aot"],
+        "inductor": ["dynamo", "aot", "decomposition", "inductor"],
+        "mine": ["dynamo", "backend"],
+    }
+    mine = next(v for v in several if v.backend.name == "mine")
+    assert applies(known(backend=("pkg:mine",)), mine, "2.13.0") and applies(known(backend=("mine",)), mine, "2.13.0")
+
+
+def test_a_device_means_each_of_its_kind(tmp_path: Path) -> None:
+    one = variants(tmp_path, "devices: ['cuda:1']")[0]
+    assert applies(known(device=("cuda",)), one, "2.13.0")
+    assert applies(known(device=("cuda:1",)), one, "2.13.0")
+    assert not applies(known(device=("cuda:0",)), one, "2.13.0")
+
+
+# --- explains ---
+
+
+@pytest.mark.parametrize(
+    ("pinned", "explaining"),
+    [
+        ({}, True),
+        ({"stage": "inductor"}, True),
+        ({"stage": "aot"}, False),
+        ({"oracle": ("value", "compile-error")}, True),
+        ({"oracle": ("value",)}, False),
+        ({"error": "CppCompileError"}, True),  # the wrapper's cause
+        ({"error": "^BackendCompilerFailed$"}, False),  # of several lines
+        ({"error": "(?m)^BackendCompilerFailed$"}, True),
+        ({"error": "no member named"}, True),  # the message
+        ({"error": "ValueError"}, False),
+        ({"stage": "inductor", "oracle": ("compile-error",), "error": "ValueError"}, False),
+    ],
+)
+def test_what_an_entry_pins_must_be_what_was_found(pinned: dict[str, Any], explaining: bool) -> None:
+    found = finding(
+        "compile-error", "inductor", "BackendCompilerFailed", "CppCompileError", message="no member named x"
+    )
+    assert explains(known(**pinned), found) is explaining
+
+
+def test_a_pattern_of_an_entry_cannot_hang() -> None:
+    found = finding("compile-error", "inductor", "Failed", message="a" * 100_000)
+    assert not explains(known(error=r"((\w|\W)+)+QQ"), found)
+    assert explains(known(error="a{1000}"), found)
+    long = finding("compile-error", "inductor", "Failed", message="a" * 20_000 + "b")
+    assert not explains(known(error="b"), long)  # so far nobody looks
+
+
+def test_a_pinned_error_needs_one(variant: Variant) -> None:
+    assert not explains(known(error="ValueError"), finding("value"))
+
+
+def test_the_first_entry_that_explains_any_finding_answers() -> None:
+    findings = [finding("stride"), finding("value")]
+    first, second, third = known(oracle=("grad",)), known(oracle=("value",)), known(oracle=("stride",))
+    assert answering([first, second, third], findings) is second
+    assert answering([first], findings) is None
+    assert answering([first], []) is None
+
+
+# --- ranked, crashes ---
+
+
+def test_findings_stand_in_the_order_of_the_gates() -> None:
+    found = [finding(oracle) for oracle in ("later-than-all", "rng", "value", "shape", "missing-error", "signal")]
+    assert [f.oracle for f in ranked(found)] == ["signal", "missing-error", "shape", "value", "rng", "later-than-all"]
+    assert len(set(PRIORITY)) == len(PRIORITY)
+
+
+def test_findings_of_one_oracle_keep_their_order() -> None:
+    found = [finding(message=str(n)) for n in range(3)]
+    assert [f.message for f in ranked(found)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("found", "crash"),
+    [
+        (finding("signal"), True),
+        (finding("timeout"), True),
+        (finding("compile-error", "aot", "RuntimeError"), True),
+        (finding("missing-error"), False),
+        (finding("error-type", "dynamo", "ValueError"), False),
+        (finding("error-type", "dynamo", "Unsupported", "IndexError"), True),
+        (finding("value"), False),
+    ],
+)
+def test_crashes(found: Any, crash: bool) -> None:
+    assert is_crash(found) is crash
+
+
+# --- decide ---
+
+
+def test_nothing_found_is_a_pass(variant: Variant) -> None:
+    assert decide(variant, "2.13.0", [], None) == Verdict("PASS")
+
+
+def test_a_wrong_answer_fails_and_no_answer_is_an_error(variant: Variant) -> None:
+    assert decide(variant, "2.13.0", [finding("value")], None) == Verdict("FAIL", "value at call 0, output: it differs")
+    both = [finding("value"), finding("signal")]
+    assert decide(variant, "2.13.0", both, None).word == "ERROR"  # the gravest speaks
+
+
+def test_a_failure_as_the_ledger_says(tmp_path: Path) -> None:
+    variant = with_ledger(
+        tmp_path, '{torch: "<=2.13", stage: inductor, oracle: [value], issue: "https://example.org/1"}'
+    )
+    verdict = decide(variant, "2.13.0", [finding("value")], None)
+    entry = variant.case.known[0]
+    assert verdict == Verdict("XFAIL", "https://example.org/1", "https://example.org/1", entry.span)
+    assert (entry.span.file, entry.span.line, entry.span.column) == (str(tmp_path / "a.spec.yaml"), 6, 9)
+
+
+def test_outside_its_range_an_entry_says_nothing(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, '{torch: "<=2.6", oracle: [value], reason: old}')
+    assert decide(variant, "2.13.0", [finding("value")], None).word == "FAIL"
+    assert decide(variant, "2.13.0", [], None).word == "PASS"
+    assert decide(variant, "2.6.0", [finding("value")], None).word == "XFAIL"
+
+
+def test_a_failure_that_went_away_is_red(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, '{stage: inductor, oracle: [value, grad], error: Bang, reason: "as it is"}')
+    verdict = decide(variant, "2.13.0", [], None)
+    assert verdict.word == "XPASS"
+    assert verdict.reason == "passes, and the ledger says it fails: value or grad at stage inductor with Bang (line 6)"
+    assert (verdict.known, verdict.entry) == ("as it is", variant.case.known[0].span)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        finding("stride"),
+        finding("value", "aot"),
+        finding("compile-error", "inductor", "ValueError"),
+    ],
+)
+def test_another_signature_is_red(tmp_path: Path, found: Any) -> None:
+    variant = with_ledger(tmp_path, "{stage: inductor, oracle: [value], reason: known}")
+    verdict = decide(variant, "2.13.0", [found], None)
+    assert verdict.word == ("ERROR" if found.oracle == "compile-error" else "FAIL")
+    assert verdict.reason.endswith("; the ledger expects value at stage inductor (line 6)")
+    assert verdict.entry == variant.case.known[0].span
+
+
+def test_any_entry_may_explain(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, "{oracle: [grad], reason: one}", "{oracle: [value], reason: two}")
+    verdict = decide(variant, "2.13.0", [finding("value")], None)
+    assert (verdict.word, verdict.known, verdict.entry) == ("XFAIL", "two", variant.case.known[1].span)
+
+
+def test_the_ledger_can_be_left_out(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
+    assert decide(variant, "2.13.0", [finding("value")], None, use_known=False).word == "FAIL"
+    assert decide(variant, "2.13.0", [], None, use_known=False) == Verdict("PASS")
+
+
+@pytest.mark.parametrize("doubt", ["INVALID", "SKIP"])
+def test_an_invalid_case_says_nothing_about_a_compiler(tmp_path: Path, doubt: str) -> None:
+    variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
+    for found in ([], [finding("value")]):
+        assert decide(variant, "2.13.0", found, {"verdict": doubt, "reason": "why"}) == Verdict(doubt, "why")
+
+
+@pytest.mark.parametrize("doubt", ["FLAKY", "VACUOUS"])
+def test_doubt_comes_after_findings_and_before_an_entry_that_did_not_come_true(tmp_path: Path, doubt: str) -> None:
+    variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
+    trust = {"verdict": doubt, "reason": "why"}
+    assert decide(variant, "2.13.0", [finding("value")], trust).word == "XFAIL"
+    assert decide(variant, "2.13.0", [finding("stride")], trust).word == "FAIL"
+    assert decide(variant, "2.13.0", [], trust) == Verdict(doubt, "why")

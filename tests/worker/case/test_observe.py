@@ -1,0 +1,135 @@
+"""What a run records."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+from worker_jobs import source
+
+from runner.worker.case import observe as observing
+from runner.worker.case.load import Source
+from runner.worker.case.observe import Settings, observe
+from runner.worker.case.snapshot import flatten, snapshot
+from runner.worker.judge.reference import cast_inputs, cast_model, widen
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+def record(tmp_path, body, inputs="torch.randn(4, 5)", grad="off", **more):
+    loaded = Source(source(body, inputs, **more), "case", str(tmp_path)).load(0)
+    seen = observe(loaded, loaded.model, Settings.of({"grad": {"mode": grad}}))
+    assert seen.error is None, seen.error
+    return seen.calls[0]
+
+
+def test_structures_are_told_apart():
+    x = torch.ones(1)
+    values = ((x,), [x], x, {"a": x}, {"b": x}, Pair(x, x), (x, x), torch.max(torch.ones(2, 2), 0))
+    texts = {flatten(value, "output")[0] for value in values}
+    assert len(texts) == 8
+    assert [path for path, _ in flatten({"a": [x, 1], "b": Pair(x, None)}, "output")[1]] == [
+        "output['a'][0]",
+        "output['a'][1]",
+        "output['b'].a",
+        "output['b'].b",
+    ]
+
+
+def test_metadata_survives_the_copy():
+    x = torch.randn(4, 6, dtype=torch.complex64).t()[1:].conj()
+    (leaf,) = snapshot(x, "output").leaves
+    assert leaf.facts.stride == (1, 6) and leaf.facts.offset == 1 and leaf.facts.is_conj
+    assert torch.equal(leaf.value, x.resolve_conj()) and not leaf.value.is_conj()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+        lambda: torch.ones(3).to_mkldnn(),
+        lambda: torch.ones(3).to(torch.float8_e4m3fn),
+    ],
+)
+def test_odd_tensors_have_elements_too(made):
+    (leaf,) = snapshot(made(), "output").leaves
+    assert leaf.problem is None and leaf.value.layout == torch.strided and leaf.value.numel() > 0
+
+
+def test_meta_tensors_and_strange_objects_say_that_they_cannot_be_compared():
+    (meta, strange) = snapshot([torch.ones(3, device="meta"), object()], "output").leaves
+    assert "meta" in meta.problem and meta.facts.shape == (3,)
+    assert strange.kind == "opaque" and "cannot be compared" in strange.problem
+
+
+def test_aliases(tmp_path):
+    call = record(
+        tmp_path,
+        "y = x + 1\nreturn x, x[1:], y, y.view(-1), self.w.t(), x + 0",
+        init="self.w = torch.nn.Parameter(torch.ones(2, 3))",
+    )
+    assert {path: set(found) for path, found in call.aliases.items()} == {
+        "output[0]": {"is input x"},
+        "output[1]": {"shares memory with input x", "shares memory with output[0]"},
+        "output[2]": set(),
+        "output[3]": {"shares memory with output[2]"},
+        "output[4]": {"shares memory with parameter w"},
+        "output[5]": set(),
+    }
+
+
+def test_mutation_and_generator(tmp_path):
+    still = record(tmp_path, "return x + 1")
+    assert not still.mutated and not still.drew_random
+    moved = record(tmp_path, "x.add_(torch.rand(5))\nreturn x + 1")
+    assert moved.mutated and moved.drew_random
+    resized = record(tmp_path, "x.t_()\nreturn x + 1")
+    assert resized.inputs.leaves[0].facts.shape == (5, 4)
+
+
+def test_a_device_s_own_generator_counts_as_random(tmp_path, monkeypatch):
+    states = [torch.zeros(16, dtype=torch.uint8), torch.ones(16, dtype=torch.uint8)]
+    for before, after, drew in ((0, 0, False), (0, 1, True)):
+        given = iter((states[before], states[after]))
+        monkeypatch.setattr(observing, "_device_generator", lambda device, given=given: next(given))
+        assert record(tmp_path, "return x + 1").drew_random is drew
+
+
+def test_the_state_of_a_device_is_its_own_module_s(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: device)
+    assert [observing._device_generator(device) for device in ("cuda:1", "cuda")] == ["cuda:1", "cuda"]
+    assert [observing._device_generator(device).numel() for device in ("cpu", "meta")] == [0, 0]
+
+
+def test_gradients(tmp_path):
+    call = record(
+        tmp_path,
+        "return (x * self.w).sum(0), x.detach() > 0",
+        "torch.randn(4, 5, requires_grad=True)",
+        grad="backward",
+        init="self.w = torch.nn.Parameter(torch.ones(5)); self.unused = torch.nn.Parameter(torch.ones(1))",
+    )
+    assert set(call.gradients) == {"gradient of x", "gradient of parameter w", "gradient of parameter unused"}
+    assert call.gradients["gradient of parameter unused"] is None
+    seeded = call.gradients["gradient of x"].value[0]
+    assert torch.equal(seeded * 128, (seeded * 128).round()) and len(seeded.unique()) > 1
+
+
+def test_the_float64_cast_keeps_what_must_stay():
+    leaf = torch.randn(3, requires_grad=True)
+    inner = torch.randn(3, requires_grad=True) * 2
+    cast = cast_inputs([leaf, [inner], torch.arange(3), torch.ones(2, dtype=torch.complex64), 1.5])
+    assert cast[0].is_leaf and cast[0].requires_grad and cast[0].dtype == torch.float64
+    assert not cast[1][0].is_leaf and cast[1][0].requires_grad
+    assert cast[2].dtype == torch.int64 and cast[3].dtype == torch.complex128 and cast[4] == 1.5
+    model = torch.nn.Linear(2, 2)
+    model.register_buffer("c", torch.ones(2, dtype=torch.complex64) * 1j)
+    model.extra = [torch.ones(2)]
+    cast_model(model)
+    assert model.weight.dtype == torch.float64 and model.weight.is_leaf and model.extra[0].dtype == torch.float64
+    assert torch.equal(model.c, torch.ones(2, dtype=torch.complex128) * 1j)
+    assert widen(torch.ones(2, dtype=torch.bool)).dtype == torch.bool

@@ -1,0 +1,115 @@
+"""What another order of addition may do, and what it may not excuse."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from worker_jobs import oracles, passes, run, source
+
+from runner.worker.judge.sensitivity import FACTOR, UNIT, explains, is_small, movement, nudge
+
+SUM = source("return x.sum(0)", "torch.randn(4096, 8)")
+LABEL = "within-rounding-of-inputs"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sum_in_another_order_is_rounding(seed):
+    record = run(SUM, "planted:naive_sum", seed=seed)
+    assert passes(record) and record["labels"] == [LABEL]
+
+
+@pytest.mark.parametrize("bug", ["row_left_out", "sum_of_halves"])
+def test_a_sum_of_something_else_is_not(bug):
+    assert oracles(run(SUM, f"planted:{bug}")) == ["value"]
+
+
+NUMBERS = source("return x.sum(0).tolist()", "torch.randn(4096, 8)")
+"""The same, as numbers of Python. The graph ends before that."""
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_numbers_of_python_are_rounded_no_less(seed):
+    record = run(NUMBERS, "planted:naive_sum", seed=seed)
+    assert passes(record) and record["labels"] == [LABEL]
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [(NUMBERS, {"dtype": "float64"}), (NUMBERS, {"tolerance": {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}})],
+)
+def test_numbers_of_python_of_another_dtype_or_tolerance(text, more):
+    assert set(oracles(run(text, "planted:naive_sum", seed=1, **more))) == {"value"}
+
+
+@pytest.mark.parametrize("bug", ["row_left_out", "sum_of_halves"])
+def test_numbers_of_python_of_something_else_are_wrong(bug):
+    assert set(oracles(run(NUMBERS, f"planted:{bug}", seed=1))) == {"value"}
+
+
+def test_a_number_that_is_complex_in_eager_alone():
+    """The sum of the five is -1 in float32, where 2 ** 24 + 1 is 2 ** 24, and 1 in float64."""
+    made = "torch.tensor([16777216.0, 1.0, 1.0, -16777218.0, 1.0])"
+    root = source("return (x[0] + x[1] + x[2] + x[3] + x[4]).item() ** 0.5", made)
+    record = run(root, "planted:tiny_noise")
+    assert oracles(record) == ["value"] and "1j" in record["findings"][0]["message"]
+    assert passes(run(root, "planted:clean"))
+
+
+def test_a_step_excuses_nothing():
+    """One in 4000 is small, and a floor moves by one when its argument does by nothing."""
+    floor = source("return torch.floor(x)", "torch.arange(4000.0)")
+    assert oracles(run(floor, "planted:last_off_by_one")) == ["value"]
+    assert passes(run(floor, "planted:clean"))
+
+
+def test_who_names_a_tolerance_has_said_enough():
+    asked = {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}
+    assert oracles(run(SUM, "planted:naive_sum", tolerance=asked)) == ["value"]
+
+
+def test_gradients_too():
+    weight = "self.w = torch.nn.Parameter(torch.zeros(8))"
+    text = source("return x * self.w", "torch.randn(4096, 8)", init=weight)
+    record = run(text, "inductor", grad={"mode": "backward"}, seed=1)
+    assert passes(record)
+
+
+def test_narrower_results_are_as_before():
+    half = source("return x.sum(0)", "torch.randn(4096, 8).bfloat16()")
+    record = run(half, "planted:naive_sum")
+    assert oracles(record) == ["value"]  # rounded to bfloat16 after each addition, which eager does not
+
+
+# --- the parts ---
+
+
+def test_a_nudge_is_one_rounding_of_each_element_once():
+    x, count = torch.randn(1000, dtype=torch.float64), torch.arange(3)
+    up, down = x.clone(), x.clone()
+    nudge([up, up, count], 3, 1)
+    nudge([down], 3, -1)
+    assert torch.allclose(((up - x) / x).abs(), torch.tensor(UNIT, dtype=torch.float64), rtol=1e-6)
+    assert torch.allclose(up - x, x - down) and 300 < int((up > x).sum()) < 700
+    assert count.tolist() == [0, 1, 2]
+    leaf = torch.ones(2, 2, dtype=torch.float64).t().requires_grad_()
+    nudge([leaf, torch.ones(1, dtype=torch.float64).expand(4)], 0, 1)
+    assert leaf.is_leaf and leaf.requires_grad and leaf.stride() == (1, 2)
+
+
+def test_what_does_not_move_both_ways_does_not_move():
+    exact = torch.tensor([1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    up = exact + torch.tensor([3.0, 0.0, 1.0, torch.nan], dtype=torch.float64)
+    down = exact - torch.tensor([3.0, 1.0, -1.0, 1.0], dtype=torch.float64)
+    assert movement(exact, [(up, down)] * 2).tolist() == [3.0, 0.0, 0.0, 0.0]
+    steady = (exact + 4, exact - 4)
+    assert movement(exact, [(up, down), steady])[0] == pytest.approx((12.5) ** 0.5)
+    assert movement(exact, [(up, down), steady])[1:].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_both_must_lie_within_it():
+    exact, moved = torch.tensor([10.0], dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
+    near, far = torch.tensor([10.0 + 0.9 * FACTOR * 1e-5]), torch.tensor([10.0 + 1.2 * FACTOR * 1e-5])
+    assert explains(near, near, exact, moved, 0.0, 0.0)
+    assert not explains(near, far, exact, moved, 0.0, 0.0) and not explains(far, near, exact, moved, 0.0, 0.0)
+    assert is_small(near, far, exact) and not is_small(near, torch.tensor([10.1]), exact)
+    assert not is_small(near, torch.tensor([torch.nan]), exact)

@@ -1,0 +1,189 @@
+"""FLAKY, VACUOUS, INVALID: when a comparison is not to be believed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from worker_jobs import oracles, passes, run, source
+
+from runner.worker import job
+from runner.worker.judge import validity
+
+UNSTEADY_INPUTS = source(
+    "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os"
+)
+UNSTEADY_DTYPE = source(
+    "return x.to(torch.float64 if sys.runner_test_flips % 2 else torch.float32)",
+    more="import sys\nsys.runner_test_flips = getattr(sys, 'runner_test_flips', 0) + 1",
+)
+
+
+def verdict(record):
+    return record["trust"] and record["trust"]["verdict"]
+
+
+def test_eager_that_disagrees_with_itself_is_flaky():
+    record = run(UNSTEADY_INPUTS, "eager")
+    assert verdict(record) == "FLAKY" and "output" in record["trust"]["reason"]
+    assert record["findings"] == []
+
+
+def test_what_differs_in_dtype_is_flaky_even_when_values_are_ignored():
+    assert verdict(run(UNSTEADY_DTYPE, "eager", ignore=["value"])) == "FLAKY"
+
+
+def test_random_values_that_the_case_ignores_are_not_flaky():
+    record = run(UNSTEADY_INPUTS, "eager", ignore=["value", "mutation"])
+    assert verdict(record) is None and record["findings"] == []
+
+
+def test_flaky_keeps_behaviour_and_structure():
+    record = run(UNSTEADY_INPUTS, "planted:raises_at_run")
+    assert verdict(record) == "FLAKY" and oracles(record) == ["runtime-error"]
+    record = run(UNSTEADY_INPUTS, "planted:to_double")
+    assert verdict(record) == "FLAKY" and oracles(record) == ["dtype"]
+
+
+# Off by so much of a float32 in every further run of the process.
+VARYING = """import sys
+sys.runner_test_turns = getattr(sys, 'runner_test_turns', 0) + 1
+def off():
+    return 1 + {step} * (sys.runner_test_turns % 2)
+"""
+
+
+def varying(step, body="return x * off()"):
+    return source(body, more=VARYING.format(step=step))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Jobs believe that eager ran on a GPU."""
+    monkeypatch.setattr(job, "Agreement", lambda device, wanted: validity.Agreement("cuda", wanted))
+
+
+def test_on_the_cpu_one_bit_is_too_much():
+    assert verdict(run(varying(1e-7), "eager")) == "FLAKY"
+
+
+def test_a_device_may_add_in_another_order(elsewhere):
+    record = run(varying(1e-7), "eager")
+    assert passes(record) and record["labels"] == ["eager-varies"]
+    assert run(source("return x * 2"), "eager")["labels"] == []
+
+
+def test_a_device_may_not_be_off_by_more_than_the_tolerance(elsewhere):
+    record = run(varying(1e-3), "eager")
+    assert verdict(record) == "FLAKY" and "output" in record["trust"]["reason"]
+    assert verdict(run(varying(1e-7), "eager", tolerance={"exact": True})) == "FLAKY"
+    assert verdict(run(varying(1, "return (x * 8).int() * off()"), "eager")) == "FLAKY"
+
+
+def test_a_wrong_backend_is_seen_where_eager_varies(elsewhere):
+    assert oracles(run(varying(1e-7), "planted:tiny_noise")) == ["value"]
+
+
+def test_where_bits_count():
+    one, near = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000002])
+    for device, agreed in (("cpu", False), ("meta", False), ("cuda", True), ("xpu", True)):
+        agreement = validity.Agreement(device, None)
+        assert agreement(one, one.clone()) and not agreement.varied
+        assert (agreement(one, near), agreement.varied) == (agreed, agreed)
+    assert not validity.Agreement("cuda", None)(one, torch.tensor([1.0, float("nan")]))
+
+
+def test_nothing_compiled_is_vacuous():
+    record = run(source("return x"), "inductor")
+    assert verdict(record) == "VACUOUS" and "no graph" in record["trust"]["reason"]
+    broken = source("torch._dynamo.graph_break()\nreturn x")
+    assert verdict(run(broken, "eager")) == "VACUOUS"
+
+
+@pytest.mark.parametrize("body", ["torch.relu(-x.abs())", "x > 1e9", "torch.log(-x.abs())", "torch.isnan(x)"])
+def test_outputs_that_are_constant_by_saturation_are_vacuous(body):
+    record = run(source(f"return {body}"))
+    assert verdict(record) == "VACUOUS" and "constant" in record["trust"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("torch.zeros_like(x)", "torch.randn(4, 5)"),
+        ("torch.full((3,), float(x.shape[0]))", "torch.randn(4, 5)"),
+        ("torch.full_like(x, float('nan'))", "torch.randn(4, 5)"),
+        ("x * 0", "torch.ones(4)"),
+        ("x.sum().reshape(1)", "torch.randn(4)"),
+        ("torch.relu(-x.abs()), x.sin()", "torch.randn(4)"),
+        ("x + 1", "torch.empty(0)"),
+    ],
+)
+def test_outputs_that_are_rightly_constant_pass(body, inputs):
+    assert passes(run(source(f"return {body}", inputs=inputs)))
+
+
+def test_a_mutation_or_a_gradient_is_enough_to_compare():
+    assert passes(run(source("x.mul_(2)\nreturn torch.relu(-x.abs())"), grad={"mode": "off"}))
+    text = source("return torch.relu(-x.abs())", inputs="torch.randn(4, requires_grad=True)")
+    assert passes(run(text, grad={"mode": "backward"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "reason"),
+    [
+        (source("return x[9]"), {}, "eager raised IndexError"),
+        (source("return x + 1"), {"expect": {"raises": {"type": "IndexError"}}}, "to raise IndexError, and returned"),
+        (source("return x[9]"), {"expect": {"raises": {"type": "ValueError"}}}, "was to raise ValueError, and raised"),
+        (source("return x[9]"), {"expect": {"raises": {"type": "IndexError", "match": "nonsense"}}}, "does not match"),
+        (source("return x", inputs="torch.ones(-1)"), {}, "making the inputs of call 0 raised RuntimeError"),
+        (source("return x", init="raise KeyError('no')"), {}, "making the model raised KeyError"),
+        (source("return x", more="import nothing_of_the_kind"), {}, "loading the source raised ModuleNotFoundError"),
+        ("x = = 1", {}, "loading the source raised SyntaxError"),
+        ("x = 1", {}, "no make_model"),
+        (source("raise SystemExit(0)"), {}, "eager raised SystemExit"),
+        (source("return x"), {"imports": ["nothing_of_the_kind"]}, "importing nothing_of_the_kind raised"),
+        (source("return x"), {"config": {"torch._inductor.config.no_such_flag": 1}}, "has no flag"),
+        (source("return x"), {"config": {"torch._inductor.config.cpp.no_such_flag": 1}}, "has no flag"),
+        (source("return x"), {"config": {"os.environ": 1}}, "no full name of a torch flag"),
+        (source("return x"), {"backend": "inductr"}, "did you mean inductor"),
+        (source("return x"), {"backend": "nowhere:f"}, "cannot import nowhere"),
+        (source("return x"), {"backend": "planted:nothing"}, "planted has no nothing"),
+        (source("return x"), {"backend": "planted:not_a_function"}, "cannot be called"),
+        (source("return x"), {"backend": "inductor", "compile": {"options": {"nonsense": 1}}}, "torch.compile refuses"),
+    ],
+)
+def test_a_case_that_is_wrong_is_invalid(text, fields, reason):
+    record = run(text, **fields)
+    assert verdict(record) == "INVALID" and reason in record["trust"]["reason"], record["trust"]
+    assert record["findings"] == []
+
+
+def test_an_error_of_the_case_has_its_line():
+    error = run(source("y = x + 1\nreturn y[9]"))["trust"]["error"]
+    assert (error["type"], error["line"]) == ("IndexError", 5)
+
+
+def test_eager_may_raise_what_is_expected():
+    text = source("return torch.linalg.inv(x)", inputs="torch.zeros(2, 2)")
+    record = run(text, expect={"raises": {"type": "torch.linalg.LinAlgError", "match": "singular"}})
+    assert passes(record) and record["eager_error"]["type"] == "_LinAlgError"
+    assert passes(run(text, expect={"raises": {"type": "RuntimeError"}}))
+
+
+def test_a_process_that_compiled_before_validates_distributions_as_eager_does() -> None:
+    text = source("return torch.distributions.Normal(x, -1.0).mean")
+    for _ in range(2):  # the first job has compiled; the second must still see eager's own error
+        record = run(text, "eager", expect={"raises": {"type": "ValueError"}})
+        assert record["trust"] is None
+        assert record["eager_error"]["type"] == "ValueError"
+        assert oracles(record) == ["missing-error"]  # compiled code does not check, here and for users
+
+
+def test_a_device_that_is_absent_and_a_package_that_is_missing_skip() -> None:
+    text = source("return x + 1")
+    assert run(text, "eager", device="nosuch")["trust"] == {
+        "verdict": "SKIP",
+        "reason": "no device nosuch here",
+        "error": None,
+    }
+    assert run(text, "eager", packages=["no_such_package"])["trust"]["reason"] == "no package no_such_package here"
+    assert run(text, "eager", packages=["torch"])["trust"] is None

@@ -1,0 +1,155 @@
+"""What a living worker puts back between jobs, and that isolation changes no verdict."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
+
+import pytest
+import torch
+import torch._dynamo
+import torch._functorch.config
+import torch._inductor.config
+from worker_jobs import HERE, source
+
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job, Outcome
+from runner.worker.server import persistent
+from runner.worker.server.persistent import Base
+
+MUCH = 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def no_resource_tracker() -> None:
+    """End the child that multiprocessing keeps in this process once another test has used it; it comes back when needed."""
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def base() -> Iterator[Base]:
+    made = Base()
+    yield made
+    assert made.restore(MUCH) == ""
+
+
+def compiled_graphs() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+@pytest.mark.parametrize(
+    ("read", "change"),
+    [
+        (torch.get_default_dtype, lambda: torch.set_default_dtype(torch.float64)),
+        (torch.is_grad_enabled, lambda: torch.set_grad_enabled(False)),
+        (torch.get_float32_matmul_precision, lambda: torch.set_float32_matmul_precision("medium")),
+        (torch.are_deterministic_algorithms_enabled, lambda: torch.use_deterministic_algorithms(True)),
+        (torch.get_default_device, lambda: torch.set_default_device("meta")),
+        (lambda: torch.get_rng_state().tolist(), lambda: torch.rand(3)),
+        (lambda: torch.backends.mkldnn.enabled, lambda: setattr(torch.backends.mkldnn, "enabled", False)),
+        (
+            lambda: torch._inductor.config.cpp.simdlen,
+            lambda: setattr(torch._inductor.config.cpp, "simdlen", 1),
+        ),
+        (
+            lambda: torch._dynamo.config.suppress_errors,
+            lambda: setattr(torch._dynamo.config, "suppress_errors", True),
+        ),
+        (
+            lambda: torch._functorch.config.functionalize_rng_ops,
+            lambda: setattr(torch._functorch.config, "functionalize_rng_ops", True),
+        ),
+        (compiled_graphs, lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))),
+        (lambda: dict(os.environ), lambda: os.environ.update(LEFT_BEHIND="1")),
+    ],
+)
+def test_a_setting_is_put_back(base: Base, read: Callable[[], object], change: Callable[[], object]) -> None:
+    assert base.restore(MUCH) == ""
+    before = read()
+    change()
+    assert read() != before
+    assert base.restore(MUCH) == "" and read() == before
+
+
+def test_a_mode_that_was_not_left_ends_the_process() -> None:
+    base = Base()
+    with torch.inference_mode():
+        assert "mode" in base.restore(MUCH)
+    with torch.autocast("cpu"):
+        assert "mode" in base.restore(MUCH)
+    assert base.restore(MUCH) == ""
+
+
+def test_what_is_left_running_ends_the_process(base: Base) -> None:
+    with subprocess.Popen(["sleep", "100"]) as left:
+        assert "processes" in base.restore(MUCH)
+        left.kill()
+    wait = threading.Event()
+    thread = threading.Thread(target=wait.wait)
+    thread.start()
+    assert "threads" in base.restore(MUCH)
+    wait.set()
+    thread.join()
+
+
+def test_growth_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Base()
+    monkeypatch.setattr(persistent, "resident", lambda: 100 << 20)
+    assert base.restore(0) == ""
+    monkeypatch.setattr(persistent, "resident", lambda: 130 << 20)
+    assert base.restore(30 << 20) == ""
+    assert base.restore(29 << 20) == "30 MiB more than at first"
+
+
+def test_whatever_goes_wrong_ends_the_process(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    def poisoned() -> None:
+        raise RuntimeError("device-side assert")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "clear_autocast_cache", poisoned)
+        assert base.restore(MUCH) == "RuntimeError: device-side assert"
+
+
+def variant(key: str, text: str, backend: str, isolation: str) -> Job:
+    made = {"environment": "here", "name": "case", "paths": (HERE,), "isolation": isolation, "timeout": 120.0}
+    return Job(f"{key} {isolation}", key, source=text, backend={"backend": backend}, **made)  # type: ignore[arg-type]
+
+
+def judged(outcome: Outcome) -> tuple[object, ...]:
+    record = outcome.result
+    found = [(finding["oracle"], finding["path"], finding["numbers"]) for finding in record["findings"]]
+    return outcome.ended, found, record["trust"], record["graphs"], record["recompiles"], record["comparisons"]
+
+
+def test_isolation_changes_no_verdict() -> None:
+    texts = {
+        "plain": source("return torch.relu(x) + 0.5"),
+        "loop": source("for i in range(3):\n    x = x + i\nreturn x"),
+        "random": source("return torch.nn.functional.dropout(x, 0.5, training=True)"),
+        "calls": source(
+            "return x * 2", more="def other():\n    return [torch.randn(7, 5)]\nCALLS = [make_inputs, other]"
+        ),
+        "invalid": source("return torch.relu(x, 1, 2, 3)"),
+        "wrong": source("return torch.relu(x) + 0.5"),
+    }
+    backends = {"wrong": "planted:off_by_one"}
+    order = {"fork": list(texts), "living": [*texts, *reversed(texts)], "fresh": ["calls", "wrong"]}
+    found: dict[str, list[tuple[object, ...]]] = {key: [] for key in texts}
+    most = 0
+    with LocalEngine({"here": sys.executable}, 1, warm={"here": "aot"}) as engine:
+        for isolation, keys in order.items():
+            for key in keys:
+                engine.submit(variant(key, texts[key], backends.get(key, "aot_eager"), isolation))
+        while engine.pending():
+            for outcome in engine.wait(1.0):
+                found[outcome.job.id].append(judged(outcome))
+                most = max(most, len(outcome.before))
+    assert most == 4
+    for key, verdicts in found.items():
+        assert len(verdicts) == 3 + (key in order["fresh"]) and all(verdict == verdicts[0] for verdict in verdicts)
+    assert [key for key, verdicts in found.items() if verdicts[0][1]] == ["wrong"]
+    assert [key for key, verdicts in found.items() if verdicts[0][2]] == ["invalid"]

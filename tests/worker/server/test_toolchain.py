@@ -1,0 +1,72 @@
+"""Preparing the compiler: everything at once, and no harm where it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from runner.worker.server import toolchain
+
+
+class Isa:
+    def __init__(self, works: bool) -> None:
+        self.works, self.probed = works, 0
+
+    def __bool__(self) -> bool:
+        self.probed += 1
+        if not self.works:
+            raise OSError("no compiler")
+        return True
+
+
+def test_candidates_are_torchs_in_torchs_order() -> None:
+    vectors = pytest.importorskip("torch._inductor.cpu_vec_isa")
+    found = toolchain.candidates()
+    assert found == [isa for isa in vectors.supported_vec_isa_list if isa in found]
+    if vectors.valid_vec_isa_list.cache_info().currsize:  # else asking would compile
+        assert [str(isa) for isa in vectors.valid_vec_isa_list()] == [str(isa) for isa in found if isa]
+
+
+def test_probes_and_header_at_the_same_time_and_no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=20)  # passes only if two of them run at once
+    isas = [Isa(True), Isa(True)]
+    compiled: list[object] = []
+
+    def compile_a_kernel(isa: object) -> None:
+        both.wait()
+        compiled.append(isa)
+
+    class Slow(Isa):
+        def __bool__(self) -> bool:
+            both.wait()
+            return super().__bool__()
+
+    isas[1] = Slow(True)
+    monkeypatch.setattr(toolchain, "candidates", lambda: isas)
+    monkeypatch.setattr(toolchain, "_compile_a_kernel", compile_a_kernel)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    before = threading.active_count()
+    toolchain.prepare()
+    assert [isa.probed for isa in isas] == [1, 1] and compiled == [isas[0]]
+    assert threading.active_count() == before
+
+
+def test_what_fails_is_said_and_left_to_torch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(toolchain, "candidates", lambda: [Isa(False)])
+    monkeypatch.setattr(toolchain, "_compile_a_kernel", lambda isa: None)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with caplog.at_level(logging.WARNING):
+        toolchain.prepare()
+    assert "no compiler" in caplog.text
+
+
+def test_torch_picks_for_itself_afterwards() -> None:
+    codecache = pytest.importorskip("torch._inductor.codecache")
+    own = codecache.pick_vec_isa
+    with toolchain._picked(codecache, "mine"):
+        assert codecache.pick_vec_isa() == "mine"
+    assert codecache.pick_vec_isa is own

@@ -1,0 +1,192 @@
+"""What a server does before its first fork leaves nothing that a job could see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.worker.server import warm_up
+
+ROOT = Path(warm_up.__file__).parents[3]
+SCRIPT = """
+import gc, json, os, random, sys, threading
+import torch
+torch.set_num_threads(1)
+from runner.worker import warm_up
+torch.manual_seed(5)
+numbers, threads = torch.get_rng_state(), len(os.listdir("/proc/self/task"))
+cold = "torch._dynamo" not in sys.modules
+warm_up.warm_up(sys.argv[1])
+found = {
+    "cold": cold,
+    "loaded": [name for name in ("torch._dynamo", "torch._inductor.compile_fx", "runner.worker.job") if name in sys.modules],
+    "threads": len(os.listdir("/proc/self/task")) - threads, "python": threading.active_count(),
+    "intra-op": torch.get_num_threads(), "random": bool(torch.equal(numbers, torch.get_rng_state())),
+    "cases": [name for name in sys.modules if name.startswith("runner_case")],
+    "folders": [path for path in sys.path if "runner-" in path], "grad": torch.is_grad_enabled(),
+}
+if not cold or sys.argv[1] != "none":
+    from torch._dynamo.utils import counters, get_compilation_metrics
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._inductor import metrics
+    found["counters"] = {name: dict(values) for name, values in counters.items() if values}
+    found["metrics"], found["kernels"] = len(get_compilation_metrics()), metrics.generated_kernel_count
+    found["fake"] = len(FakeTensorMode.cache)
+    found["fallback_random"] = torch._inductor.config.fallback_random
+print(json.dumps(found))
+"""
+
+
+def warmed(level: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, level], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("level", ["import", "aot", "inductor"])
+def test_a_warm_server_has_no_trace_of_its_rehearsal(level: str) -> None:
+    found = warmed(level)
+    assert len(found.pop("loaded")) == 3
+    assert found == {
+        "cold": True,
+        "threads": 0,
+        "python": 1,
+        "intra-op": 1,
+        "random": True,
+        "cases": [],
+        "folders": [],
+        "grad": True,
+        "counters": {},
+        "metrics": 0,
+        "kernels": 0,
+        "fake": 0,
+        "fallback_random": False,
+    }
+
+
+DEVICES = """
+import json, os, sys
+import torch
+from runner.worker import warm_up
+warm_up.warm_up("import")
+threads = len(os.listdir("/proc/self/task"))
+warm_up.load_for_devices()
+from triton.runtime.cache import triton_key
+print(json.dumps({
+    "missing": [name for name in warm_up._LAZY_FOR_DEVICES if name not in sys.modules],
+    "hashed": triton_key.cache_info().currsize,
+    "open": torch.cuda.is_initialized(),
+    "threads": len(os.listdir("/proc/self/task")) - threads,
+}))
+"""
+
+
+def test_what_accelerators_need_is_loaded_and_none_is_opened() -> None:
+    pytest.importorskip("triton")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"missing": [], "hashed": 1, "open": False, "threads": 0}
+
+
+@pytest.mark.parametrize("level", ["import", "aot", "inductor"])
+def test_nothing_is_compiled_where_an_accelerator_is_in_sight(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(warm_up, "_has_accelerator", lambda torch: True)
+    monkeypatch.setattr(warm_up, "load_for_devices", lambda: did.append("loaded"))
+    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: did.append("compiled") or {})
+    warm_up.warm_up(level)
+    assert did == ["loaded"]
+
+
+def test_a_cold_server_has_imported_nothing() -> None:
+    found = warmed("none")
+    assert found["cold"] and found["loaded"] == [] and found["threads"] == 0
+
+
+def test_a_rehearsal_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"findings": [{"oracle": "value"}], "trust": None}
+    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: record)
+    with pytest.raises(RuntimeError, match="rehearsal of aot_eager"):
+        warm_up.warm_up("aot")
+
+
+def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import guards
+
+    called: list[tuple[Any, ...]] = []
+
+    def original(*arguments: Any) -> float:
+        called.append(arguments)
+        return 7.0
+
+    monkeypatch.setattr(guards, "profile_guard_manager", original)
+    warm_up.skip_guard_timing()
+    warm_up.skip_guard_timing()  # twice is as good as once
+    assert guards.profile_guard_manager("root", "scope", 1) == 0.0
+    assert guards.profile_guard_manager("root", "scope") == 7.0
+    assert called == [("root", "scope", 0), ("root", "scope")]
+
+
+def test_progress_bars_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = types.SimpleNamespace(monitor_interval=10)
+    monkeypatch.setitem(sys.modules, "tqdm", types.SimpleNamespace(tqdm=bars))
+    warm_up.stop_progress_bars()
+    assert bars.monitor_interval == 0
+
+
+@pytest.mark.parametrize(("built", "modes"), [(None, ["off", "backward"]), ("13.0", ["off"])])
+def test_no_backward_before_a_fork_where_autograd_keeps_threads(
+    built: str | None, modes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    ran: list[str] = []
+    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: ran.append(job["grad"]["mode"]) or {})
+    warm_up.warm_up("aot")
+    assert ran == modes
+
+
+def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None:
+    """The first start leaves a thread; what serves in the end was only imported, and answers."""
+    program = tmp_path / "server.py"
+    program.write_text(
+        "import sys, threading, time\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from runner.worker import job, server\n"
+        "def leave(job, send):\n"
+        "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "    return {}\n"
+        "job.run_job = leave\n"
+        "sys.exit(server.main())\n"
+    )
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.settimeout(120)
+        process = subprocess.Popen(
+            [sys.executable, program, "--socket", tmp_path / "s", "--token", "t", "--warm", "aot"]
+        )
+        said = []
+        for _ in range(2):
+            connection, _ = listener.accept()
+            connection.settimeout(120)
+            with connection:
+                said.append(connection.makefile().readline())
+        process.wait(30)
+    assert said[0] == ""
+    hello = json.loads(said[1])["hello"]
+    assert hello["torch"] and hello["warm_error"] == "" and hello["pid"] == process.pid

@@ -1,0 +1,148 @@
+"""The task ``bench`` in this process: what it counts, what it says of a model that raises, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker_jobs import run, source
+
+from runner.worker.tasks import benchmark, stopwatch
+
+PLAIN = source("return torch.relu(x) + 1")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopwatch, "ROUND", 0.005)
+
+
+def bench(text: str, folder: Path, part: str = "warm", backend: str = "eager", **fields: Any) -> dict[str, Any]:
+    arguments = {"part": part, "folder": str(folder), "repeat": 6, "bytes": 1 << 20}
+    return run(text, backend, task="bench", arguments=arguments, **fields)
+
+
+def test_the_warm_part_times_both_sides(tmp_path):
+    record = bench(PLAIN, tmp_path, backend="aot_eager", threads=1)
+    assert record["compile"]["seconds"] > 0 and (record["graphs"], record["graph_breaks"], record["recompiles"]) == (
+        1,
+        0,
+        0,
+    )
+    for side in ("eager", "compiled"):
+        seconds = record[side]["seconds"]
+        assert 0 < seconds["best"] <= seconds["low"] <= seconds["median"] <= seconds["high"]
+        assert seconds["count"] >= 6 and record[side]["launches"] is None
+    assert record["phases"] == ["load", "eager", "backend", "timing"]
+    assert record["threads"] == 1 and record["device"]
+    assert record["notes"] == []
+
+
+def test_the_cold_part_compiles_and_counts_bytes(tmp_path):
+    record = bench(PLAIN, tmp_path, "cold")
+    assert record["compile"]["seconds"] > 0 and "eager" not in record
+    assert (record["bytes"], record["bytes_source"]) == (2 * 4 * 5 * 4, "inputs+outputs")
+    assert record["generated"] is None, "nothing of Inductor's ran"
+
+
+def test_memory_that_tensors_share_or_repeat_is_counted_once(tmp_path):
+    shared = source("return x, x[0], y", "torch.ones(1, 5).expand(400, 5), torch.ones(3, dtype=torch.float64)", "x, y")
+    assert bench(shared, tmp_path, "cold")["bytes"] == 5 * 4 + 3 * 8
+
+
+def test_inductors_own_count_is_taken_where_there_is_one(tmp_path, monkeypatch):
+    from torch._inductor import metrics
+
+    monkeypatch.setattr(metrics, "reset", lambda: None)
+    monkeypatch.setattr(metrics, "num_bytes_accessed", 12345)
+    monkeypatch.setattr(metrics, "generated_kernel_count", 2)
+    monkeypatch.setattr(metrics, "ir_nodes_pre_fusion", 3)
+    record = bench(PLAIN, tmp_path, "cold")
+    assert (record["bytes"], record["bytes_source"], record["generated"]) == (12345, "inductor", 2)
+
+
+def test_kernels_go_to_the_folder_and_the_environment_is_put_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/before")
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    text = source("return torch.relu(x)", init="""
+        import os
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == FOLDER""".strip(), more=f"FOLDER = {str(tmp_path)!r}")  # fmt: skip
+    assert "compile" in bench(text, tmp_path, "cold")
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/before" and "TRITON_CACHE_DIR" not in os.environ
+
+
+COUNTS = """self.count += 1
+if self.count > {limit}:
+    raise ValueError("enough")
+return torch.relu(x)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "backend", "during", "said"),
+    [
+        (source("return x.view(7)"), "aot_eager", "eager", "RuntimeError: shape '[7]'"),
+        (PLAIN, "relu_compile_error_TESTING_ONLY", "compile", "ReluCompileError"),
+        (source(COUNTS.format(limit=2), init="self.count = 0"), "eager", "timing", "ValueError: enough"),
+    ],
+)  # fmt: skip
+def test_what_raises_is_told_with_its_time(tmp_path, text, backend, during, said):
+    record = bench(text, tmp_path, backend=backend)
+    assert record["raised"]["during"] == during and said in record["raised"]["summary"]
+    assert "eager" not in record
+
+
+def test_a_case_that_is_wrong_is_an_error(tmp_path):
+    assert bench("import torch\n", tmp_path)["error"]["type"] == "InvalidCase"
+    assert bench(PLAIN, tmp_path, backend="no_such")["error"]["message"].startswith("no backend named no_such")
+    assert "nothing here times device meta" in bench(PLAIN, tmp_path, device="meta")["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "said"),
+    [
+        (source("x.add_(1)\nreturn x"), {}, "writes to its inputs"),
+        (source("return torch.relu(x)", more="CALLS = [make_inputs, make_inputs]"), {}, "of its 2 calls the first"),
+        (source("return x"), {}, "nothing was compiled"),
+        (PLAIN, {"grad": {"mode": "backward"}}, "no output takes a gradient"),
+        (source("return torch.sin(x)", "torch.randn(3, requires_grad=True)"), {"grad": {"mode": "backward", "order": 2}}, "higher order"),
+    ],
+)  # fmt: skip
+def test_what_a_reader_should_know_is_noted(tmp_path, text, fields, said):
+    assert any(said in note for note in bench(text, tmp_path, **fields)["notes"])
+
+
+def test_a_model_that_is_compiled_again_while_it_is_repeated_is_noted(tmp_path):
+    body = "self.count += 1\nif self.count < 4:\n    return torch.relu(x)\nreturn torch.sin(x)"
+    record = bench(source(body, init="self.count = 0"), tmp_path)
+    assert record["recompiles"] > 0 and any("compiled again" in note for note in record["notes"])
+
+
+def test_the_copy_says_what_it_moved(tmp_path):
+    record = bench(PLAIN, tmp_path, "copy")
+    assert record["bytes"] == 2 << 20 and record["seconds"]["median"] > 0 and record["phases"] == ["load", "timing"]
+
+
+def test_users_flags_hold_while_it_runs(tmp_path):
+    text = source("return torch.relu(x)", init="""
+        import torch._inductor.config as config
+        assert config.fallback_random is False""".strip())  # fmt: skip
+    flag = "torch._inductor.config.fallback_random"
+    assert "compile" in bench(text, tmp_path, "cold", config={flag: False})
+    assert bench(text, tmp_path, "cold")["error"]["message"].startswith("making the model raised AssertionError")
+
+
+def test_every_round_takes_its_turn(tmp_path, monkeypatch):
+    """Eager and compiled alternate, and which comes first alternates too."""
+    order: list[str] = []
+    names: dict[int, str] = {}
+
+    def times(call: Any, device: str, least: int) -> list[float]:
+        order.append(names.setdefault(id(call), "eager" if not names else "compiled"))
+        return [1.0] * least
+
+    monkeypatch.setattr(stopwatch, "times", times)
+    record = bench(PLAIN, tmp_path)
+    assert order == ["eager", "compiled", "compiled", "eager", "eager", "compiled"]
+    assert record["eager"]["seconds"]["count"] == record["compiled"]["seconds"]["count"] == 2 * benchmark.ROUNDS

@@ -1,0 +1,71 @@
+"""A frame in which Dynamo failed goes into a file, and Dynamo fails over that file while the bug is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch._dynamo.variables.tensor import TensorVariable
+from worker_jobs import source
+
+from runner.worker.tasks import dynamo_replay
+
+TEXT = source("scale = self.factor\nreturn x.relu() * scale", init="self.factor = 3.0")
+
+
+def job(task: str, **arguments: Any) -> dict[str, Any]:
+    return {"key": "k", "id": "i", "name": "case", "source": TEXT, "backend": {"backend": "eager"}, "task": task,
+            "arguments": arguments}  # fmt: skip
+
+
+def silent(message: dict[str, Any]) -> None:
+    del message
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes Dynamo fail over every method of a tensor; ``__main__`` is put back at the end."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+    def broken(*args: Any, **named: Any) -> Any:
+        raise AssertionError("planted in Dynamo")
+
+    return lambda: monkeypatch.setattr(TensorVariable, "call_method", broken)
+
+
+def test_what_is_recorded_fails_again_until_the_bug_is_gone(
+    tmp_path: Path, plant: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context():
+        plant()
+        found = dynamo_replay.run_record(job("record", folder=str(tmp_path)), silent)
+        assert "planted in Dynamo" in found["raised"]["message"]
+        [file] = found["files"]
+        again = dynamo_replay.run_replay(job("replay", file=file), silent)
+        assert "planted in Dynamo" in again["raised"]["message"]
+    monkeypatch.undo()
+    assert dynamo_replay.run_replay(job("replay", file=file), silent) == {"raised": None}
+
+
+def test_nothing_is_recorded_where_dynamo_does_not_fail(tmp_path: Path, plant: Callable[[], None]) -> None:
+    assert dynamo_replay.run_record(job("record", folder=str(tmp_path)), silent) == {"files": [], "raised": None}
+
+
+def test_a_file_that_is_no_recording(tmp_path: Path) -> None:
+    file = tmp_path / "x.rec"
+    file.write_bytes(b"not a pickle")
+    found = dynamo_replay.run_replay(job("replay", file=str(file)), silent)
+    assert "no recording" in found["error"]["message"]
+
+
+def test_without_dill_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for found in (
+        dynamo_replay.run_record(job("record", folder=str(tmp_path)), silent),
+        dynamo_replay.run_replay(job("replay", file="x"), silent),
+    ):
+        assert "pip install dill" in found["error"]["message"]

@@ -1,0 +1,67 @@
+"""What the values of a forward are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from runner.worker.job import run_job
+from runner.worker.tasks.shapes import describe
+
+SOURCE = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        v1 = torch.sigmoid(x).t()
+        v2 = torch.max(v1, 0)
+        with torch.no_grad():
+            v3 = v1.to(torch.int64)
+        a, b = torch.chunk(v1, 2)
+        size = x.shape[0]
+        several = [a, size]
+        {last}
+        return v1
+def make_model():
+    return Model()
+def make_inputs():
+    return [torch.arange(12.0).reshape(3, 4).requires_grad_()]
+"""
+
+
+def values(last: str) -> dict[str, Any]:
+    job = {
+        "key": "k", "id": "i", "name": "n", "task": "shapes", "source": SOURCE.replace("{last}", last), "arguments": {},
+        "backend": {"backend": "eager"}, "grad": {"mode": "forward"}, "threads": 1,
+    }  # fmt: skip
+    return run_job(job, lambda message: None)["values"]
+
+
+@pytest.mark.parametrize("last", ["pass", "raise IndexError"])
+def test_every_variable_is_described_even_if_it_raises(last: str) -> None:
+    found = values(last)
+    assert set(found) == {"x", "v1", "v2", "v3", "a", "b", "size", "several"}
+    assert found["x"] == {
+        "kind": "tensor", "shape": [3, 4], "dtype": "float32", "requires_grad": True, "contiguous": True, "low": 0.0, "high": 11.0,
+    }  # fmt: skip
+    assert (found["v1"]["shape"], found["v1"]["contiguous"], found["v1"]["requires_grad"]) == ([4, 3], False, True)
+    assert 0.4 < found["v1"]["low"] < found["v1"]["high"] <= 1.0
+    assert found["v2"]["kind"] == "fields" and list(found["v2"]["items"]) == ["values", "indices"]
+    assert (found["v3"]["dtype"], found["v3"]["requires_grad"]) == ("int64", False)
+    assert found["size"] == {"kind": "python", "value": 3}
+    assert [item["kind"] for item in found["several"]["items"]] == ["tensor", "python"]
+
+
+def test_a_case_that_cannot_be_loaded_has_no_values() -> None:
+    assert values("return (") == {}
+
+
+def test_odd_values() -> None:
+    assert describe(torch.tensor([float("nan"), 2.0]))["low"] == 2.0
+    assert describe(torch.empty(0))["low"] is None
+    assert describe(torch.ones(2).to_sparse()) == {"kind": "other"}
+    assert describe(float("inf")) == {"kind": "other"}
+    assert describe(object()) == {"kind": "other"}
+    assert describe([[[[1]]]])["items"][0]["items"][0]["items"][0] == {"kind": "other"}
+    assert describe(torch.ones(1, dtype=torch.bool))["high"] == 1.0
+    assert describe(torch.ones(1, dtype=torch.complex64))["low"] is None
