@@ -1,0 +1,98 @@
+"""The packages of runner stand one above the other: no import climbs, and no two modules import each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+LAYERS = (
+    ("cli",),
+    ("selftest", "report"),
+    ("reduce", "benchmark"),
+    ("diagnose",),
+    ("ledger",),
+    ("session",),
+    ("verdict",),
+    ("record", "engine"),
+    ("builder",),
+    ("cases",),
+    ("templates",),
+    ("worker",),
+    ("outputs", "interrupts", "console", "quote", "diagnostics", "text", "exit_codes"),
+)
+"""From the top of the house to its ground. A package imports from those below it, never from one beside or above it."""
+
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+SHARED = {"runner.worker.pattern"}
+"""What both halves import: the standard library alone stands behind it."""
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module of runner but the template of scripts, by its dotted name."""
+    files = {path: path.relative_to(ROOT).with_suffix("") for path in (ROOT / "runner").rglob("*.py")}
+    return {
+        ".".join(name.parts).removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+        for path, name in sorted(files.items())
+        if name.name != "repro_main"
+    }
+
+
+MODULES = modules()
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """The modules of runner that one imports anywhere: late, and for types alone, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.split(".")[0] == "runner")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "runner":
+            for name in node.names:
+                full = f"{node.module}.{name.name}"
+                yield full if full in MODULES else str(node.module)
+
+
+def room(module: str) -> str:
+    """The package of a module, or the module itself where it lies in none."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_each_module_has_a_layer() -> None:
+    assert {room(name) for name in MODULES} - {"", "__main__"} == RANK.keys()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_import_climbs(module: str) -> None:
+    own = room(module)
+    if own in ("", "__main__"):  # the door of the house
+        return
+    climbing = [
+        name
+        for name in imports(MODULES[module])
+        if room(name) not in ("", own) and name not in SHARED and not (RANK[room(name)] > RANK[own] and room(name) != "worker")
+    ]
+    assert climbing == []
+
+
+def test_no_two_modules_import_each_other() -> None:
+    graph = {name: {other for other in imports(tree) if other != name} for name, tree in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_a_climbing_import_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ast.parse("def f():\n    from runner.session import plan\n")
+    monkeypatch.setitem(MODULES, "runner.cases.bad", tree)
+    with pytest.raises(AssertionError):
+        test_no_import_climbs("runner.cases.bad")
+    monkeypatch.setitem(MODULES, "runner.session.plan", ast.parse("import runner.cases.bad"))
+    with pytest.raises(pytest.fail.Exception):
+        test_no_two_modules_import_each_other()
