@@ -8,8 +8,9 @@ from typing import Any
 from runner.cases.model import Variant
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Event, VariantFinished
+from runner.session.options import Options
 from runner.session.plan import plan
-from runner.session.session import Options, Session
+from runner.session.session import Session
 from runner.session.variant_run import planned_event
 from tests.handmade import environment
 

@@ -33,8 +33,8 @@ from runner.report.case import describe
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
+from runner.session.options import Options
 from runner.session.plan import Planned
-from runner.session.session import Options
 from runner.session.variant_run import planned_event, repro
 from runner.text import in_line, visible
 from tests.handmade import environment

@@ -75,7 +75,9 @@ def test_no_import_climbs(module: str) -> None:
     climbing = [
         name
         for name in imports(MODULES[module])
-        if room(name) not in ("", own) and name not in SHARED and not (RANK[room(name)] > RANK[own] and room(name) != "worker")
+        if room(name) not in ("", own)
+        and name not in SHARED
+        and not (RANK[room(name)] > RANK[own] and room(name) != "worker")
     ]
     assert climbing == []
 

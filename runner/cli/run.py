@@ -38,8 +38,10 @@ from runner.report.terminal import Reporter
 from runner.session import history, shards
 from runner.session.collect import Loaded, names_nodes
 from runner.session.environments import checked_environments, worker_paths
+from runner.session.options import Options
 from runner.session.plan import Environment, Planned, pinned, plan, skip_reason, warmth
-from runner.session.session import Engine, Options, Session
+from runner.session.scheduler import Engine
+from runner.session.session import Session
 from runner.session.variant_run import planned_event
 
 PRECISE = "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can allow it"

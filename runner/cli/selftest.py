@@ -9,8 +9,9 @@ from runner.engine.local import LocalEngine
 from runner.record.events import Event, VariantFinished
 from runner.selftest import SPEC, judge, table, variants
 from runner.session.environments import find_environments
+from runner.session.options import Options
 from runner.session.plan import plan, warmth
-from runner.session.session import Options, Session
+from runner.session.session import Session
 
 
 def run(arguments: argparse.Namespace) -> int:

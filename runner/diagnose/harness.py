@@ -21,8 +21,9 @@ from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import Event, Finding, VariantFinished
 from runner.session.environments import checked_environments, worker_paths
+from runner.session.options import Options
 from runner.session.plan import Environment, Planned, job, skip_reason, warmth
-from runner.session.session import Options, Session
+from runner.session.session import Session
 from runner.text import in_line
 from runner.verdict import outcomes
 from runner.verdict.stages import below, locate

@@ -70,12 +70,12 @@ def _failed(outcome: Outcome) -> bool:
 
 def disagreement(at_first: str, alone: Outcome) -> str:
     """Why a variant is FLAKY of which a process of its own says something else than before."""
-    return f"run again in a fresh process: {told(alone)}; at first: {at_first}"
+    return f"run again in a fresh process: {summary(alone)}; at first: {at_first}"
 
 
 def wavering(first: Outcome, passed: int, last: Outcome) -> str:
     """Why a variant is FLAKY that passed in ``passed`` processes of its own, and not in the last."""
-    return f"in {passed} of {passed + 1} fresh processes it passes, in the last: {told(last)}; at first, after others: {told(first)}"
+    return f"in {passed} of {passed + 1} fresh processes it passes, in the last: {summary(last)}; at first, after others: {summary(first)}"
 
 
 def alike(one: Outcome, other: Outcome) -> bool:
@@ -85,17 +85,18 @@ def alike(one: Outcome, other: Outcome) -> bool:
 
 def _signature(outcome: Outcome) -> tuple[Any, ...]:
     findings = frozenset(
-        (found.get("oracle"), (found.get("error") or {}).get("type")) for found in outcome.result.get("findings", ())
+        (finding.get("oracle"), (finding.get("error") or {}).get("type"))
+        for finding in outcome.result.get("findings", ())
     )
     return outcome.ended, outcome.signal, findings, (outcome.result.get("trust") or {}).get("verdict")
 
 
-def told(outcome: Outcome) -> str:
+def summary(outcome: Outcome) -> str:
     """One line for people: what an outcome says."""
     if outcome.ended != "result":
         return describe(outcome)
     trust = outcome.result.get("trust")
-    oracles = dict.fromkeys(str(found.get("oracle")) for found in outcome.result.get("findings", ()))
+    oracles = dict.fromkeys(str(finding.get("oracle")) for finding in outcome.result.get("findings", ()))
     return ", ".join(oracles) or (f"{trust['verdict']}: {trust['reason']}" if trust else "passes")
 
 
@@ -104,4 +105,4 @@ def order_note(shared: Outcome, alone: Outcome) -> str:
     before = ", ".join(shared.before[-20:])
     more = f"{len(shared.before) - 20} others, then " if len(shared.before) > 20 else ""
     where = f"in one process after {more}{before}" if before else "beside other jobs"
-    return f"{ORDER_DEPENDENT}: {where}: {told(shared)}; alone in a fresh process: {told(alone)}"
+    return f"{ORDER_DEPENDENT}: {where}: {summary(shared)}; alone in a fresh process: {summary(alone)}"

@@ -1,93 +1,263 @@
-"""A variant on its way to a verdict, and the event that it becomes."""
+"""One variant from its first job to its event, as a generator of jobs: see ``run_variant``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from runner.builder.source import Source
+from runner.builder.source import Source, build
 from runner.diagnostics import shown_path
-from runner.engine.messages import Outcome
+from runner.engine.messages import Job, Outcome
 from runner.quote import operand, shell_words
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
-from runner.session.plan import Planned
-from runner.verdict import explained as policies
-from runner.verdict import outcomes
-from runner.verdict.policy import Verdict
-from runner.verdict.stages import in_order, stage_of
+from runner.session.options import Options
+from runner.session.plan import Planned, job, skip_reason
+from runner.session.scheduler import Steps, with_reference
+from runner.verdict import explained, outcomes
+from runner.verdict.policy import Verdict, decide, headline, ranked
+from runner.verdict.stages import below, in_order, locate, stage_of
 
-if TYPE_CHECKING:
-    from runner.session.session import Options
+NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
+"""Doubts of a job that never came to the backend."""
 
 _TORCH = ("eager", "eager-again", "float64", "backend")
 """Phases of a job that are torch's own calls. The judge calls torch too, on our account."""
 
 
-@dataclass(slots=True)
-class Follow:
-    """One run of a variant. ``waiting`` holds the keys of jobs not yet back.
+@dataclass(frozen=True, slots=True)
+class VariantResult:
+    """The event of a variant, and why the harness failed where it did: an error of ours, not of the case."""
 
-    ``first`` is what a process said that others had used before, or that ran beside others, when a fresh one was asked again;
-    ``confirming`` the verdict that waits for a fresh process to agree.
+    event: VariantFinished
+    harness_errors: tuple[str, ...] = ()
+
+
+def run_variant(planned: Planned, options: Options) -> Steps[VariantResult]:
+    """Run a variant until its verdict stands: attempts, each with its ladder, its policies and its fresh processes.
+
+    Returns:
+        One event for all attempts that ``options`` ask for.
+    """
+    events: list[VariantFinished] = []
+    harness_errors: list[str] = []
+    while not events or (retries.again(events, options.retries, options.stress) and not options.time_is_up()):
+        attempt = _Attempt(planned, options)
+        verdict = yield from attempt.run()
+        if verdict.word in RED and attempt.main is not None and attempt.main.cached:
+            attempt = _Attempt(planned, options, bypass_cache=True)  # what is red is never an old result
+            verdict = yield from attempt.run()
+        harness_errors += attempt.harness_errors
+        events.append(attempt.event(verdict))
+    return VariantResult(retries.combined(events), tuple(harness_errors))
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt at a variant: what its processes said so far.
+
+    ``shared`` is the outcome of a process that other jobs had used before, or that ran beside others, when a fresh process
+    was asked again.
     """
 
     planned: Planned
-    source: Source
+    options: Options
+    bypass_cache: bool = False  # no stored result will do
+    source: Source = field(default_factory=lambda: Source("", ()))
     main: Outcome | None = None
-    first: Outcome | None = None
-    confirming: Verdict | None = None
+    shared: Outcome | None = None
     findings: list[Finding] = field(default_factory=list)
-    trust: Mapping[str, Any] | None = None
-    seen: dict[str, list[Finding]] = field(default_factory=dict)
-    explained: list[str] = field(default_factory=list)
-    waiting: dict[str, str] = field(default_factory=dict)  # job key -> what it is for
+    doubt: Mapping[str, Any] | None = None
+    stages: dict[str, list[Finding]] = field(default_factory=dict)  # what each stage below found
+    policies: list[str] = field(default_factory=list)  # flags under which the findings vanish
     notes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    float64: bool = True  # until a process dies of it; then no further one is asked for it
-    afresh: bool = False  # no stored result will do
-    passed: int = 0  # processes of its own that found nothing, after ``first`` had
-    wavered: str = ""  # how two processes of its own disagreed
-    earlier: tuple[VariantFinished, ...] = ()  # results of runs before this one
+    harness_errors: list[str] = field(default_factory=list)
+    float64: bool = True  # until a process dies of the reference; then no further one computes it
     spent: dict[str, float] = field(default_factory=dict)
 
-    def account(self, outcome: Outcome) -> None:
-        """Book the seconds of one of its jobs."""
+    def run(self) -> Steps[Verdict]:
+        """Run the variant, and return the verdict that a fresh process confirms where ``options`` ask for that."""
+        if reason := skip_reason(self.planned):
+            return Verdict("SKIP", reason)
+        self.source = build(self.planned.variant, limits=self.options.limits)
+        errors = [diagnostic for diagnostic in self.source.diagnostics if diagnostic.severity == "error"]
+        if errors:
+            return Verdict("INVALID", f"{errors[0].message} ({errors[0].span})")
+        (main,) = yield from self._outcomes([self._job("main", self._isolation())])
+        if main.job.isolation == "living" and self._is_suspect(main):
+            # What ran before it in that process may be to blame: only a process of its own is believed.
+            self.shared = main
+            main = yield from self._apart("main", alone=retries.machine_made(main))
+        verdict = yield from self._judge(main)
+        main = self.main or main
+        unconfirmed = self.options.confirm and self.shared is None and retries.wants_confirmation(verdict.word, main)
+        return (yield from self._confirm(verdict, main)) if unconfirmed and not self._is_stale(verdict) else verdict
+
+    def _is_stale(self, verdict: Verdict) -> bool:
+        """Whether a stored result is red, which a new attempt will settle."""
+        return verdict.word in RED and self.main is not None and bool(self.main.cached)
+
+    # --- jobs ---
+
+    def _isolation(self) -> str:
+        if self.options.isolation != "auto":
+            return self.options.isolation
+        return "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
+
+    def _fresh(self) -> str:
+        """Return the isolation that shares nothing. On accelerators the parent of a fork has only imported torch."""
+        return "fresh" if self.planned.variant.device in ("cpu", "meta") else "fork"
+
+    def _job(self, purpose: str, isolation: str, alone: bool = False, **changes: Any) -> Job:
+        options = self.options
+        wanted = job(
+            self.planned, self.source, imports=options.imports, paths=options.paths, suffix=f" {purpose}",
+            float64=self.float64, seed=options.seed, **changes,
+        )  # fmt: skip
+        return replace(wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache)
+
+    def _apart(self, purpose: str, alone: bool = False) -> Steps[Outcome]:
+        """Run the variant in a process that shares nothing."""
+        (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), alone)])
+        return outcome
+
+    def _outcomes(self, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
+        """Ask for jobs. One that somebody or the kernel killed runs again alone: a process that ends itself will do it again."""
+        answers = yield from with_reference(jobs, self._account)
+        places = [
+            n for n, outcome in enumerate(answers)
+            if outcome.signal == "SIGKILL" and self.options.confirm and not outcome.job.alone
+        ]  # fmt: skip
+        if places:
+            killed = [answers[n] for n in places]
+            for outcome in killed:
+                if self._is_main(outcome):
+                    self.shared = outcome
+            again = [replace(outcome.job, alone=True, isolation=self._fresh()) for outcome in killed]
+            for place, outcome in zip(places, (yield from with_reference(again, self._account)), strict=True):
+                answers[place] = outcome
+        return answers
+
+    def _is_main(self, outcome: Outcome) -> bool:
+        return outcome.job.key == f"{self.planned.key} main"
+
+    def _account(self, outcome: Outcome) -> None:
+        """Book the seconds of a job, and remember a death of its float64 reference."""
+        if outcomes.died_in_float64(outcome) and outcome.job.float64:
+            self.float64 = False
+            if self._is_main(outcome):
+                self.notes.append(f"float64 reference dropped: {outcomes.describe(outcome)} while it ran")
         if outcome.cached:
             return
         phases: Mapping[str, float] = outcome.result.get("seconds") or {}
-        torch = sum(phases.get(name, 0.0) for name in _TORCH)
         parts = {
             "busy": outcome.busy,
-            "torch": torch,
+            "torch": sum(phases.get(name, 0.0) for name in _TORCH),
             "load": phases.get("load", 0.0),
             "judge": phases.get("judge", 0.0),
         }
         for name, seconds in parts.items():
             self.spent[name] = round(self.spent.get(name, 0.0) + seconds, 6)
 
-    def differs(self, shared: Outcome, alone: Outcome) -> None:
-        """Say that a process of its own answered otherwise than the one before."""
+    # --- from an outcome to a verdict ---
+
+    def _is_suspect(self, outcome: Outcome) -> bool:
+        findings, doubt = outcomes.read(outcome, self.source)
+        return bool(findings) or (doubt or {}).get("verdict") not in (None, "SKIP", "BROKEN")
+
+    def _judge(self, main: Outcome) -> Steps[Verdict]:
+        """Return what an outcome means: held against the shared process, located on the ladder, explained by a policy or not."""
+        flaky = ""
+        if self.shared is not None:
+            main, flaky = yield from self._compare(main)
+        self.main = main
+        self.findings, self.doubt = outcomes.read(main, self.source)
+        if flaky and self.shared is not None:
+            self.findings = self.findings or outcomes.read(self.shared, self.source)[0]
+        if self.findings and not flaky and (self.doubt or {}).get("verdict") != "INVALID":
+            yield from self._locate(main.job.isolation)
+        return self._decide(flaky)
+
+    def _compare(self, main: Outcome) -> Steps[tuple[Outcome, str]]:
+        """Hold fresh processes against the shared one: the last of them, and how it is flaky if it is."""
+        passes = 0
+        while True:
+            shared = self.shared
+            assert shared is not None
+            findings, doubt = outcomes.read(main, self.source)
+            clean = not findings and doubt is None
+            passes += clean
+            if not clean or passes >= retries.opinions(shared):
+                break
+            self.bypass_cache = True  # one stored answer, given twice, is one answer
+            main = yield from self._apart("main")
+        if passes and not clean:
+            return main, retries.wavering(shared, passes, main)
+        if not retries.alike(shared, main):
+            self._note_difference(shared, main)
+            if retries.own_fault(shared):
+                return main, retries.disagreement(retries.summary(shared), main)
+        return main, ""
+
+    def _note_difference(self, shared: Outcome, alone: Outcome) -> None:
         self.labels.append(retries.ORDER_DEPENDENT)
         self.notes.append(retries.order_note(shared, alone))
 
-    def hold(self, shared: Outcome, alone: Outcome, clean: bool) -> None:
-        """Hold the last answer of a process of its own against the one before; ``clean`` says that it found nothing."""
-        if self.passed and not clean:
-            self.wavered = retries.wavering(shared, self.passed, alone)
-        elif not retries.alike(shared, alone):
-            self.differs(shared, alone)
-            if retries.own_fault(shared):
-                self.wavered = retries.disagreement(retries.told(shared), alone)
+    def _locate(self, isolation: str) -> Steps[None]:
+        """Run the stages below, and once under each policy that may explain the findings."""
+        variant = self.planned.variant
+        backend = variant.backend.backend
+        rungs = below(backend)
+        flags = explained.candidates(self.findings, stage_of(backend), self.source.text, variant.dtype, variant.config)
+        answers = yield from self._outcomes(
+            [
+                *(self._job(stage, isolation, backend=lower) for stage, lower in rungs),
+                *(self._job(flag, isolation, config={flag: True}) for flag in flags),
+            ]
+        )
+        for (stage, _), outcome in zip(rungs, answers, strict=False):
+            findings, doubt = outcomes.read(outcome, self.source)
+            if findings or (doubt or {}).get("verdict") not in NO_ANSWER:
+                self.stages[stage] = findings
+        for flag, outcome in zip(flags, answers[len(rungs) :], strict=True):
+            findings, doubt = outcomes.read(outcome, self.source)
+            if outcome.ended == "result" and not findings and not doubt:
+                self.policies.append(flag)
 
-    def event(self, verdict: Verdict, options: Options) -> VariantFinished:
-        """What is reported."""
+    def _decide(self, flaky: str) -> Verdict:
+        if self.doubt and self.doubt.get("verdict") == "BROKEN":
+            self.harness_errors.append(self.doubt["reason"])
+            return Verdict("ERROR", "the harness failed; this says nothing about the backend")
+        if flaky:
+            return Verdict("FLAKY", flaky)
+        variant = self.planned.variant
+        self.findings = ranked(locate(self.findings, variant.backend.backend, self.stages))
+        if self.policies:
+            self.notes += [f"{headline(f)} (passes under {', '.join(self.policies)})" for f in self.findings]
+            self.findings = []
+        torch = self.planned.environment.torch
+        return decide(variant, torch, self.findings, self.doubt, self.options.use_known)
+
+    def _confirm(self, verdict: Verdict, main: Outcome) -> Steps[Verdict]:
+        """Run the variant in a fresh process too, and return what both say together."""
+        alone = yield from self._apart("confirm", retries.machine_made(main))
+        if alone.ended == "broken" or retries.alike(main, alone):
+            return verdict
+        if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts
+            self.shared, self.stages, self.policies = main, {}, []
+            return (yield from self._judge(alone))
+        self._note_difference(main, alone)
+        return replace(verdict, word="FLAKY", reason=retries.disagreement(verdict.reason, alone))
+
+    def event(self, verdict: Verdict) -> VariantFinished:
+        """Return what is reported of this attempt."""
         plain = planned_event(self.planned)
         main = self.main
         record = main.result if main is not None else {}
-        labels = [*record.get("labels", ()), *(policies.label(flag) for flag in self.explained), *self.labels]
-        labels += ["slow"] if main is not None and not main.cached and main.seconds > options.slow else []
+        labels = [*record.get("labels", ()), *(explained.label(flag) for flag in self.policies), *self.labels]
+        labels += ["slow"] if main is not None and not main.cached and main.seconds > self.options.slow else []
         notes = [*record.get("notes", ()), *self.notes]
         if main is not None and main.lost:
             notes.append(f"run again elsewhere: {main.lost} node{'s' if main.lost > 1 else ''} went away while it ran")
@@ -116,8 +286,8 @@ class Follow:
             signal=main.signal if main else None,
             stack=main.stack if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
-            repro=repro(self.planned, options) if verdict.word in RED else "",
-            place=outcomes.place_of((self.trust or {}).get("error"), self.source)
+            repro=repro(self.planned, self.options) if verdict.word in RED else "",
+            place=outcomes.place_of((self.doubt or {}).get("error"), self.source)
             if verdict.word == "INVALID"
             else None,
             cached=(main.cached or None) if main else None,
@@ -127,10 +297,12 @@ class Follow:
 
     def _strip(self) -> dict[str, str]:
         """The ladder as words: each stage ``ok`` or its oracles."""
-        if not self.seen:
+        if not self.stages:
             return {}
-        seen = in_order({**self.seen, stage_of(self.planned.variant.backend.backend): self.findings})
-        return {stage: " ".join(dict.fromkeys(f.oracle for f in found)) or "ok" for stage, found in seen.items()}
+        stages = in_order({**self.stages, stage_of(self.planned.variant.backend.backend): self.findings})
+        return {
+            stage: " ".join(dict.fromkeys(f.oracle for f in findings)) or "ok" for stage, findings in stages.items()
+        }
 
 
 def planned_event(planned: Planned) -> VariantPlanned:

@@ -10,8 +10,9 @@ import pytest
 from runner.cases.model import Variant
 from runner.engine.messages import Job
 from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
+from runner.session.options import Options
 from runner.session.plan import plan
-from runner.session.session import Options, Session
+from runner.session.session import Session
 from runner.verdict.explained import EMULATE_CASTS
 from tests.handmade import environment, loaded, variants, written
 from tests.scripted import FakeEngine, Script, only, passes, purpose, run, verdicts, wrong
