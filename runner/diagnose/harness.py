@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from runner import console
 from runner.builder.source import Source, build
@@ -19,14 +19,17 @@ from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
-from runner.record.events import Event, Finding, VariantFinished
+from runner.record.events import Finding, VariantFinished
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.options import Options
 from runner.session.plan import Environment, Planned, job, skip_reason, warmth
-from runner.session.session import Session
+from runner.session.scheduler import Scheduler, Steps, with_reference
+from runner.session.variant_run import run_variant
 from runner.text import in_line
 from runner.verdict import outcomes
 from runner.verdict.stages import below, locate
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,30 +158,29 @@ class Lab:
             timeout=made.timeout if timeout is None else timeout,
         )
 
-    def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
-        """Run jobs and wait for all; their outcomes in the same order. ``tick`` is called several times a second."""
-        for one in jobs:
-            self.engine.submit(one)
-        found: dict[str, Outcome] = {}
-        while len(found) < len(jobs):
-            for outcome in self.engine.wait(0.2):
-                found[outcome.job.key] = outcome
+    def run(self, steps: Steps[T], tick: Callable[[], None] | None = None) -> T:
+        """Drive a generator of jobs to its result. ``tick`` is called several times a second."""
+        scheduler: Scheduler[T] = Scheduler(self.engine)
+        scheduler.start(self.variant.id, steps)
+        while len(scheduler):
+            scheduler.wait(0.2)
             if tick is not None:
                 tick()
-        return [found[one.key] for one in jobs]
+        ((_, result),) = scheduler.results()
+        return result
+
+    def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
+        """Run jobs and wait for all; return their outcomes in the same order."""
+        return self.run(with_reference(jobs), tick)
 
     def judge(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Answer]:
         """As ``ask``, for jobs that judge; without stages, which only a ladder can tell."""
         return [self.read(outcome) for outcome in self.ask(jobs, tick)]
 
     def read(self, outcome: Outcome, source: Source | None = None) -> Answer:
-        """What a judging job said; a float64 reference that kills its process is left out and the job run again."""
-        if outcomes.died_in_float64(outcome) and outcome.job.float64:
-            self._number += 1
-            again = dataclasses.replace(outcome.job, float64=False, key=f"{outcome.job.key} {self._number}")
-            outcome = self.ask([again])[0]
-        findings, trust = outcomes.read(outcome, source or self.source)
-        return Answer(tuple(findings), trust, outcome)
+        """Return what a judging job said."""
+        findings, doubt = outcomes.read(outcome, source or self.source)
+        return Answer(tuple(findings), doubt, outcome)
 
     def located(self, answer: Answer, rungs: Mapping[str, Answer]) -> Answer:
         """The answer with the stage of each finding, from what the backends below said (stage to answer)."""
@@ -191,14 +193,12 @@ class Lab:
         return below(self.variant.backend.backend)
 
     def verdict(self, confirm: bool = False) -> VariantFinished:
-        """Run the variant as ``runner run --no-known`` would: its verdict, findings with stages, labels."""
-        events: list[Event] = []
+        """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels."""
         options = Options(
             use_known=False, confirm=confirm, slots=self.slots, seed=self.seed, imports=self.imports,
             paths=self.paths, limits=self.limits, default_python=self.environment.python,
         )  # fmt: skip
-        Session([self.planned], self.engine, [events.append], options).run()
-        return next(event for event in events if isinstance(event, VariantFinished))
+        return self.run(run_variant(self.planned, options)).event
 
 
 def result_of(outcome: Outcome) -> Mapping[str, Any]:

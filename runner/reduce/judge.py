@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import KERNEL_BACKENDS, Case, Variant
 from runner.diagnose.harness import Lab
-from runner.engine.messages import Outcome
+from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.reduce.cut import Facts
 from runner.reduce.facts import Fact
+from runner.session.scheduler import Scheduler, Steps, with_reference
 from runner.verdict import explained, outcomes
 from runner.verdict.policy import ranked
 from runner.verdict.signature import Signature, signature_of
@@ -53,16 +55,8 @@ def alike(finding: Finding | None, wanted: Signature, error: float) -> bool:
     return relative_error(finding) >= min(error / FAINTER, GROSS) if finding.oracle in MEASURED else True
 
 
-@dataclass
-class _Trial:
-    """A candidate on its way: what is asked now, and what was found."""
-
-    number: int
-    variant: Variant
-    source: Source
-    asked: str = "main"  # "main", "below", or a flag
-    findings: tuple[Finding, ...] = ()
-    flags: tuple[str, ...] = ()
+_MEASURE = "measure"
+"""The name of what is no candidate."""
 
 
 class LabJudge:
@@ -80,28 +74,24 @@ class LabJudge:
         self.lab, self.signature, self.error, self.timeout = lab, signature, error, timeout
         self.slots = lab.slots
         self.backend, self.below = backends_for(signature.stage, lab.variant.backend.backend)
-        self._trials: dict[str, _Trial] = {}
-        self._done: list[tuple[int, bool]] = []
-        self._aside: dict[str, Outcome] = {}
+        self._scheduler: Scheduler[Any] = Scheduler(lab.engine)
+        self._verdicts: list[tuple[int, bool]] = []
 
     def start(self, number: int, variant: Variant, source: Source) -> None:
         """Begin to try a candidate."""
-        self._ask(_Trial(number, variant, source))
+        self._scheduler.start(str(number), self._try(variant, source))
 
     def finished(self, timeout: float) -> list[tuple[int, bool]]:
-        """What is known by now, after at most ``timeout`` seconds."""
-        if not self._done:
-            self._pump(timeout)
-        done, self._done = self._done, []
-        return done
+        """Return the candidates that are decided by now, after at most ``timeout`` seconds."""
+        if not self._verdicts:
+            self._wait(timeout)
+        verdicts, self._verdicts = self._verdicts, []
+        return verdicts
 
     def stop(self) -> None:
         """End what runs. The lab's engine must be used by nobody else meanwhile."""
-        if self._trials:
-            self.lab.engine.cancel_all()
-            self.lab.engine.wait(0)
-        self._trials.clear()
-        self._done.clear()
+        self._scheduler.cancel()
+        self._verdicts.clear()
 
     def measure(self, case: Case) -> Facts:
         """What the values of a named case are in eager; nothing where that cannot be had. Candidates go on meanwhile."""
@@ -109,20 +99,20 @@ class LabJudge:
         variant = replace(variant, dtype=case.dtypes[0], device=case.devices[0], grad=case.grad[0], train=case.train[0],
                           autocast=case.autocast[0], threads=case.threads[0])  # fmt: skip
         # Names that nothing uses are errors of a case. Here they are what is asked for.
-        asked = self.lab.job("shapes", variant=variant, source=build(variant, limits=self.lab.limits))
-        self.lab.engine.submit(asked)
-        while asked.key not in self._aside:
-            self._pump(0.2)
-        outcome = self._aside.pop(asked.key)
-        values = outcome.result.get("values") if outcome.ended == "result" else None
-        return {name: Fact.of(data) for name, data in (values or {}).items()}
+        self._scheduler.start(
+            _MEASURE,
+            self._values(self.lab.job("shapes", variant=variant, source=build(variant, limits=self.lab.limits))),
+        )
+        facts = self._wait(0.0)
+        while facts is None:
+            facts = self._wait(0.2)
+        return facts
 
     def confirm(self, variant: Variant, source: Source) -> bool:
         """Whether a case fails alike in a process of its own, under the variant's own backend."""
-        asked = self.lab.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
-        (outcome,) = self.lab.ask([asked])
-        findings, trust = outcomes.read(outcome, source)
-        return alike(ranked(findings)[0] if findings and not trust else None, self.signature, self.error)
+        job = self.lab.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
+        (outcome,) = self.lab.ask([job])
+        return self._fails_alike(*outcomes.read(outcome, source))
 
     # --- one candidate ---
 
@@ -130,60 +120,56 @@ class LabJudge:
     def _float64(self) -> bool:
         return self.signature.oracle in MEASURED | {"nonfinite"}
 
-    def _ask(self, trial: _Trial) -> None:
-        config = {trial.asked: True} if trial.asked in trial.flags else None
-        backend = self.below if trial.asked == "below" else self.backend
-        asked = self.lab.job(
-            variant=trial.variant, source=trial.source, backend=backend, config=config, float64=self._float64,
-            timeout=self.timeout,
-        )  # fmt: skip
-        self._trials[asked.key] = trial
-        self.lab.engine.submit(asked)
+    def _fails_alike(self, findings: Sequence[Finding], doubt: Mapping[str, Any] | None) -> bool:
+        return alike(ranked(findings)[0] if findings and not doubt else None, self.signature, self.error)
 
-    def _pump(self, timeout: float) -> None:
-        for outcome in self.lab.engine.wait(timeout):
-            trial = self._trials.pop(outcome.job.key, None)
-            if trial is None:
-                self._aside[outcome.job.key] = outcome
-            elif outcomes.died_in_float64(outcome) and outcome.job.float64:
-                again = replace(outcome.job, float64=False, key=outcome.job.key + " again")
-                self._trials[again.key] = trial
-                self.lab.engine.submit(again)
+    def _try(self, variant: Variant, source: Source) -> Steps[bool]:
+        """Run a candidate under the stage's backend, under the one below, and under each policy that may explain it."""
+
+        def answer(
+            backend: str, config: Mapping[str, Any] | None = None
+        ) -> Steps[tuple[Outcome, list[Finding], Mapping[str, Any] | None]]:
+            job = self.lab.job(
+                variant=variant,
+                source=source,
+                backend=backend,
+                config=config,
+                float64=self._float64,
+                timeout=self.timeout,
+            )
+            (outcome,) = yield from with_reference([job])
+            return outcome, *outcomes.read(outcome, source)
+
+        _, findings, doubt = yield from answer(self.backend)
+        if not self._fails_alike(findings, doubt):
+            return False
+        if self.below is not None and self.signature.oracle not in SLOW:
+            stage = stage_of(self.below)
+            _, lower, _ = yield from answer(self.below)
+            if ranked(locate(findings, self.backend, {stage: lower}))[0].stage == stage:
+                return False  # it fails earlier, so it is another failure
+        stage = stage_of(self.backend)
+        for flag in explained.candidates(findings, stage, source.text, variant.dtype, variant.config):
+            outcome, remaining, doubt = yield from answer(self.backend, {flag: True})
+            if outcome.ended == "result" and not remaining and not doubt:
+                return False  # a policy explains it, so it is no failure
+        return True
+
+    def _values(self, job: Job) -> Steps[Facts]:
+        (outcome,) = yield [job]
+        values = outcome.result.get("values") if outcome.ended == "result" else None
+        return {name: Fact.of(data) for name, data in (values or {}).items()}
+
+    def _wait(self, timeout: float) -> Facts | None:
+        """Let jobs run; what was measured, if that has ended."""
+        self._scheduler.wait(timeout)
+        facts: Facts | None = None
+        for name, result in self._scheduler.results():
+            if name == _MEASURE:
+                facts = result
             else:
-                self._advance(trial, outcome)
-
-    def _advance(self, trial: _Trial, outcome: Outcome) -> None:
-        findings, trust = outcomes.read(outcome, trial.source)
-        if trial.asked == "main":
-            first = ranked(findings)[0] if findings and not trust else None
-            if not alike(first, self.signature, self.error):
-                self._done.append((trial.number, False))
-                return
-            trial.findings = tuple(findings)
-            trial.flags = tuple(self._policies(trial))
-            trial.asked = "below"
-            if self.below is not None and self.signature.oracle not in SLOW:
-                self._ask(trial)
-                return
-        elif trial.asked == "below":
-            stage = stage_of(str(self.below))
-            first = ranked(locate(trial.findings, self.backend, {stage: findings}))[0]
-            if first.stage == stage:
-                self._done.append((trial.number, False))  # it fails earlier, so it is another failure
-                return
-        elif outcome.ended == "result" and not findings and not trust:
-            self._done.append((trial.number, False))  # a policy explains it, so it is none
-            return
-        left = trial.flags[trial.flags.index(trial.asked) + 1 :] if trial.asked in trial.flags else trial.flags
-        if not left:
-            self._done.append((trial.number, True))
-            return
-        trial.asked = left[0]
-        self._ask(trial)
-
-    def _policies(self, trial: _Trial) -> Sequence[str]:
-        stage, variant = stage_of(self.backend), trial.variant
-        return explained.candidates(trial.findings, stage, trial.source.text, variant.dtype, variant.config)
+                self._verdicts.append((int(name), result))
+        return facts
 
 
 def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,8 +55,7 @@ class Bar:
 def take(lab: Lab) -> dict[str, Any]:
     """Run the variant once more for its picture (see ``runner.worker.tasks.heatmap.run_picture``).
 
-    A process that dies leaves no picture: then ``picture`` is None and ``reason`` says how it ended. One that dies in the
-    float64 reference is asked again without.
+    A process that dies leaves no picture: then ``picture`` is None and ``reason`` says how it ended.
 
     Raises:
         UsageError: the case is wrong.
@@ -65,11 +63,7 @@ def take(lab: Lab) -> dict[str, Any]:
     from runner.diagnose.harness import result_of
     from runner.verdict import outcomes
 
-    job = lab.job("picture")
-    outcome = lab.ask([job])[0]
-    if outcomes.died_in_float64(outcome):
-        again = dataclasses.replace(lab.job("picture"), float64=False)
-        outcome = lab.ask([again])[0]
+    (outcome,) = lab.ask([lab.job("picture")])
     if outcome.ended != "result":
         return {"picture": None, "reason": outcomes.describe(outcome), "inputs": []}
     return dict(result_of(outcome))
