@@ -160,6 +160,7 @@ def command(words: Sequence[str], cwd: Path) -> Outcome:
 
 def preload() -> None:
     """Import all that the commands use, so that forks need not."""
+    from runner.cli import merge, report, rerun, resume  # noqa: F401  main imports the others below
     from runner.cli.main import main
 
     with (

@@ -24,7 +24,7 @@ LAYERS = (
     ("cases",),
     ("templates",),
     ("worker",),
-    ("outputs", "interrupts", "console", "quote", "diagnostics", "text", "exit_codes"),
+    ("interrupts", "console", "quote", "diagnostics", "text", "exit_codes"),
 )
 """From the top of the house to its ground. A package imports from those below it, never from one beside or above it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -21,6 +22,23 @@ MANY = 1_000_000_000
 YEAR = 366 * 86400.0
 """Seconds that an option may name, at most."""
 
+EXAMPLES = """\
+examples:
+  runner run suites/                           every suite there, eager against torch.compile
+  runner run case.spec.yaml --backend aot_eager
+  runner run suites/ -k "frexp or pad" -j 4 --junit report.xml
+  runner run suites/ --python old/bin/python --python new/bin/python
+  runner show case.spec.yaml::relu             the case as Python source
+  runner repro case.spec.yaml::relu > repro.py a script that needs torch alone
+  runner diagnose case.spec.yaml::relu         what is to blame: stage, pass, operator, kernel
+  runner reduce case.spec.yaml::relu           the smallest case that still fails like it
+  runner bench suites/ --plot bench.svg        how fast: compile, eager, compiled; judges nothing
+
+exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal error,
+4 bad arguments or files, 5 nothing selected.
+"""
+"""The end of two helps: of ``runner`` and of ``runner run``."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that prints like everything else, so that a stream that cannot be written changes no exit code."""
@@ -37,8 +55,8 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
-    """Where cases are: many paths, or one case."""
+def add_paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
+    """Add where cases are: many paths, or one case."""
     if many:
         parser.add_argument(
             "paths",
@@ -55,8 +73,8 @@ def paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
                         help="change a limit on what files may ask for, such as tensor_bytes=8GiB")  # fmt: skip
 
 
-def selection(parser: argparse.ArgumentParser) -> None:
-    """What narrows them."""
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add what narrows them."""
     parser.add_argument("--backend", action="append", default=[], metavar="NAME",
                         help="instead of the suites' own: a name torch.compile knows, a suite's, or package:function")  # fmt: skip
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only on this device")
@@ -64,28 +82,50 @@ def selection(parser: argparse.ArgumentParser) -> None:
                         help='words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"')  # fmt: skip
 
 
-def pythons(parser: argparse.ArgumentParser, each: str) -> None:
-    """Under which Pythons they run, ``each`` of which the report gives a column or a row."""
+def add_pythons(parser: argparse.ArgumentParser, each: str) -> None:
+    """Add under which Pythons they run, ``each`` of which the report gives a column or a row."""
     parser.add_argument("--python", action="append", default=[], metavar="PATH",
                         help=f"a Python that has torch; repeat for a {each} each")  # fmt: skip
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
                         help="import this in every worker first (registers operators and backends)")  # fmt: skip
 
 
-def environment(parser: argparse.ArgumentParser) -> None:
-    """Under which Pythons they run, and how."""
-    pythons(parser, "column")
-    parser.add_argument(
-        "-j",
-        "--jobs",
-        type=integer(1, JOBS),
-        metavar="N",
-        help=f"processes at once, at most {JOBS} (default: the cores)",
-    )
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """Add under which Pythons they run, and how many at once; ``jobs_given`` says whether ``-j`` is the person's word."""
+    add_pythons(parser, "column")
+    parser.add_argument("-j", "--jobs", type=integer(1, JOBS), default=os.cpu_count() or 1, action=_Jobs, metavar="N",
+                        help=f"processes at once, at most {JOBS} (default: the cores)")  # fmt: skip
+    parser.set_defaults(jobs_given=False)
 
 
-def seed(parser: argparse.ArgumentParser, what: str = "of models and inputs") -> None:
-    """From what random numbers are made: any signed integer of 64 bits, which every torch takes."""
+class _Jobs(argparse.Action):
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option_string: object = None
+    ) -> None:
+        namespace.jobs, namespace.jobs_given = values, True
+
+
+def add_variant(parser: argparse.ArgumentParser) -> None:
+    """Add all that a command about one variant takes."""
+    add_paths(parser, many=False)
+    add_selection(parser)
+    add_environment(parser)
+    add_seed(parser)
+
+
+def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None = None) -> None:
+    """Add where JUnit XML goes, and in which dialect."""
+    parser.add_argument("--junit", metavar="FILE", help=text)
+    parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended", help=dialect)
+
+
+def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
+    """Set the text below the help, whose lines are kept."""
+    parser.epilog, parser.formatter_class = epilog, argparse.RawDescriptionHelpFormatter
+
+
+def add_seed(parser: argparse.ArgumentParser, what: str = "of models and inputs") -> None:
+    """Add from what random numbers are made: any signed integer of 64 bits, which every torch takes."""
     parser.add_argument("--seed", type=integer(-(1 << 63), (1 << 63) - 1), default=0, metavar="N", help=f"{what} (default: 0)")  # fmt: skip
 
 

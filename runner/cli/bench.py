@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from runner import __version__, console, exit_codes, interrupts, outputs
+from runner import __version__, console, exit_codes, interrupts
 from runner.benchmark.measure import ENVIRON, Measurer, Options, default_threads
 from runner.benchmark.model import BUSY, Report, Row
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
+from runner.cli import outputs
+from runner.cli.arguments import COUNT, add_paths, add_pythons, add_seed, add_selection, integer, set_epilog
+from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
 from runner.engine.local import LocalEngine
@@ -22,10 +25,36 @@ from runner.report.benchmark import page, picture, render
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import plan
 
+_EPILOG = """\
+One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
+for a wrong answer can be as fast as you like. See docs/bench.md for what each figure means.
+
+exit codes: 0 something was timed, 2 interrupted, 3 internal error, 4 bad arguments or files, 5 nothing could be timed
+"""
+
 PLOTS = {".svg": picture, ".html": page}
 
 
-def run(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner bench`` takes."""
+    parser.description = "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, bandwidth."
+    set_epilog(parser, _EPILOG)
+    add_paths(parser)
+    add_selection(parser)
+    add_pythons(parser, "row")
+    add_seed(parser)
+    parser.add_argument("-n", "--repeat", type=integer(1, COUNT), default=10, metavar="N",
+                        help="measure each run time at least N times (default: 10; short ones are measured far more often)")  # fmt: skip
+    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
+    parser.add_argument("--plot", metavar="FILE", help="also bars of the speed-ups: FILE.svg, or FILE.html")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Time the selected variants, and return the exit code."""
+    return run_valid(arguments, lambda _, variants: _time(arguments, variants))
+
+
+def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     """Time them. The exit code says whether that was done, never what came of it.
 
     Returns:

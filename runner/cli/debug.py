@@ -16,6 +16,8 @@ from typing import Any
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
+from runner.cli.arguments import add_variant
+from runner.cli.variants import first_variant
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_kernels, write_index
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.repro import script
@@ -32,7 +34,18 @@ _TLPARSE_LIMIT = 120.0
 _PHASES = 8  # shown on the terminal
 
 
-def run(arguments: argparse.Namespace, variant: Variant) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner debug`` takes."""
+    parser.description = (
+        "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them."
+    )
+    add_variant(parser)
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="default: debug/ in the run folder, which is printed")
+    parser.add_argument("--function", metavar="NAME", help="let Dynamo compile frames of this name alone")
+    parser.add_argument("--record", action="store_true", help="record an internal error of Dynamo, for runner replay")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Make the bundle (or, with ``--record``, a recording) and print what is in it.
 
     Returns:
@@ -42,6 +55,7 @@ def run(arguments: argparse.Namespace, variant: Variant) -> int:
         UsageError: the folder is in use, the variant cannot run here, or the case is wrong.
         InputError: the case is wrong.
     """
+    variant = first_variant(arguments)
     if arguments.record:
         from runner.cli.record import record
 

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner import console, exit_codes, outputs
+from runner import console, exit_codes
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
+from runner.cli import outputs
+from runner.cli.arguments import add_variant
+from runner.cli.variants import first_variant
 from runner.diagnose import ablate
 from runner.diagnose import bisect as bisector
 from runner.diagnose.ablate import Change
@@ -37,12 +40,25 @@ MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
 
 
-def run(arguments: argparse.Namespace, variant: Variant) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner diagnose`` takes."""
+    parser.description = (
+        "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away."
+    )
+    add_variant(parser)
+    parser.add_argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram")
+    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
+    parser.add_argument("--bisect", action=argparse.BooleanOptionalAction, default=True,
+                        help="run CompilerBisector, which takes up to a minute (default: yes)")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
     """``runner diagnose``: 1 if the variant fails, else 0.
 
     Raises:
         UsageError, InputError: the variant cannot run, or a file cannot be written.
     """
+    variant = first_variant(arguments)
     progress = Progress()
     page = None
     with Lab.of(arguments, variant, **_slots(variant)) as lab:

@@ -38,7 +38,8 @@ from typing import Any
 
 from runner import console, exit_codes
 from runner.builder.source import Source
-from runner.cases.model import Variant
+from runner.cli.arguments import add_variant
+from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
 from runner.text import clean, duration, one_line, plural
 
@@ -46,13 +47,21 @@ _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
 _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
 
 
-def run(arguments: argparse.Namespace, variant: Variant) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner explain`` takes."""
+    parser.description = "What torch.compile made of a case over its calls, as tables."
+    add_variant(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Explain a variant on standard output.
 
     Raises:
         UsageError: the variant cannot run here, or its process died.
         InputError: the case is wrong.
     """
+    variant = first_variant(arguments)
     refuse_launches(variant, "explain")
     progress = Progress()
     with Lab.of(arguments, variant, slots=1) as lab:

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner import console, exit_codes, outputs
+from runner import console, exit_codes
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cases.serialize import text as yaml_of
 from runner.cases.versions import release_of
+from runner.cli import outputs
+from runner.cli.arguments import add_variant, seconds
+from runner.cli.variants import first_variant
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
@@ -36,12 +39,29 @@ START = 120.0
 """Seconds that a script may take besides the case's own limit: importing torch, building Inductor's first kernel."""
 
 
-def run(arguments: argparse.Namespace, variant: Variant) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner issue`` takes."""
+    parser.description = (
+        "Markdown for a torch.compile bug report: the reduced script, what is to blame, versions, environment. "
+        "Refuses what upstream's rules for such reports do not allow, and says which."
+    )
+    add_variant(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of printing it")
+    parser.add_argument(
+        "--reduce", action=argparse.BooleanOptionalAction, default=True, help="reduce first (default: yes)"
+    )
+    parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)")
+    parser.add_argument("--similar", nargs="*", metavar="PATH",
+                        help="first look for the same operators and signature in these files' ledgers; here, if none is named")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
     """The command. Prints the report (or writes it), or says which rules are not met.
 
     Raises:
         UsageError, InputError: the variant cannot run, a ``--similar`` path cannot be read.
     """
+    variant = first_variant(arguments)
     refuse_launches(variant, "issue")
     progress = Progress()
     known = _known(arguments, variant)

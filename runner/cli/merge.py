@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 
+from runner.cli import outputs
+from runner.cli.arguments import add_junit
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal, Weight
-from runner.record.store import make_latest, new_folder, read_log, started_of
+from runner.record.store import journal_of, make_latest, new_folder, read_log, started_of
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
 from runner.session.merge import check_stamps, merge
 
 
-def merge_runs(arguments: argparse.Namespace) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner merge`` takes."""
+    parser.description = "One event log, table and JUnit file from the runs of --shard 1/N to N/N. Refuses missing, doubled and foreign shards."
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder or its event log, one for each shard")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="write events.jsonl and junit.xml here (default: a new run's folder)"
+    )
+    add_junit(parser, "JUnit XML here too")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
+    outputs.check(arguments, {os.path.realpath(journal_of(run)) for run in arguments.runs})
     events = merge([_shard(run) for run in arguments.runs])
     folder = _folder(arguments.output)
     start = started_of(events)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes
-from runner.cases.model import Variant
+from runner.cli.arguments import add_variant
+from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnostics import shown_path
@@ -66,12 +67,23 @@ class Attempt:
         return text if self.tolerance in (None, TOLERANCES[0]) else f"{text}, tolerance {self.tolerance:g}"
 
 
-def run(arguments: argparse.Namespace, variant: Variant) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner minify`` takes."""
+    parser.description = "Drives torch's minifier and runs its repro.py again."
+    add_variant(parser)
+    parser.add_argument("--after", choices=("dynamo", "aot"), default="aot", help="which graph it cuts (default: aot)")
+    parser.add_argument("--accuracy", action="store_true", help="minify a wrong answer instead of an error (level 4)")
+    parser.add_argument("--level", type=int, choices=(2, 3), default=2, help="as TORCHDYNAMO_REPRO_LEVEL (default: 2)")
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="where repro.py and the checkpoints are kept")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Minify; 0 when a script was made and fails again alike, else 1.
 
     Raises:
         UsageError: the variant does not fail, or not in a way that the minifier can see.
     """
+    variant = first_variant(arguments)
     refuse_kernels(variant, "minify")
     progress = Progress()
     with Lab.of(arguments, variant) as lab:

@@ -17,6 +17,8 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cases.suites import SPEC
+from runner.cli.arguments import add_variant, seconds
+from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
@@ -31,12 +33,28 @@ from runner.verdict.signature import Signature
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
 
 
-def run(arguments: argparse.Namespace, variant: Variant) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner reduce`` takes."""
+    parser.description = (
+        "Drops steps, inputs, sizes and settings as long as stage, oracle and exception stay. "
+        "Prints the smallest case; writes it, its script and the log of the steps into a folder."
+    )
+    add_variant(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="default: reduced/ in the run folder, which is printed"
+    )
+    parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME",
+                        help="stop after this long with the best so far (default: 2m)")  # fmt: skip
+    parser.add_argument("--resume", action="store_true", help="go on from what --output holds")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Reduce the variant, write the folder, print the case and one line about it.
 
     Raises:
         UsageError: the variant does not fail, or the folder cannot be used.
     """
+    variant = first_variant(arguments)
     folder = _folder(arguments)
     progress = Progress()
     try:

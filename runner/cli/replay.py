@@ -6,12 +6,20 @@ import argparse
 from pathlib import Path
 
 from runner import console, exit_codes
+from runner.cli.arguments import add_environment
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.session.environments import find_environments, worker_paths
 from runner.session.plan import TIMEOUT
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner replay`` takes."""
+    parser.description = "Run Dynamo again over a recorded frame."
+    parser.add_argument("file", metavar="FILE", help="a .rec file")
+    add_environment(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,9 +14,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
-from runner import __version__, console, exit_codes, interrupts, outputs
+from runner import __version__, console, exit_codes, interrupts
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
+from runner.cli import outputs
+from runner.cli.run_arguments import add as add
+from runner.cli.variants import run_valid
 from runner.exit_codes import UsageError
 from runner.ledger.review import stale_notices
 from runner.record import lock as writer
@@ -53,6 +56,13 @@ class Past:
 
     folder: Path
     events: list[Event]
+
+
+def run(arguments: argparse.Namespace, only: frozenset[history.Key] | None = None, past: Past | None = None) -> int:
+    """``runner run``, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
+    return run_valid(
+        arguments, lambda loaded, variants: run_variants(arguments, arguments.words, loaded, variants, only, past)
+    )
 
 
 class _Closable(Engine, Protocol):

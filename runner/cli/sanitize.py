@@ -9,19 +9,37 @@ from collections.abc import Sequence
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
+from runner.cli.arguments import add_paths, add_selection
+from runner.cli.variants import matching_variants
 from runner.diagnose.repro import script
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
 from runner.session.environments import find_environments
 
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-"""Accesses out of bounds, races within shared memory, reads of what nobody wrote, wrong barriers."""
-
 _FOUND = 99
 """Exit code that compute-sanitizer is asked for when it finds something."""
 
 
-def run(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner sanitize`` takes."""
+    parser.description = "The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache."
+    add_paths(parser, many=False)
+    add_selection(parser)
+    parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch")
+    parser.add_argument(
+        "--tool",
+        choices=("memcheck", "racecheck", "initcheck", "synccheck"),
+        default="memcheck",
+        help="what to look for: accesses out of bounds, races within shared memory, reads of what nobody wrote, wrong barriers",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the first variant on CUDA that CASE names."""
+    return sanitize(arguments, matching_variants(arguments))
+
+
+def sanitize(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     """Run the first of ``variants`` that is on CUDA; FAILED when the tool or the script finds something.
 
     Raises UsageError when there is no compute-sanitizer here, or no variant on CUDA.

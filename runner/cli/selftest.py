@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from runner import console, exit_codes
+from runner.cli.arguments import add_environment
 from runner.engine.local import LocalEngine
 from runner.record.events import Event, VariantFinished
 from runner.selftest import SPEC, judge, table, variants
@@ -12,6 +13,14 @@ from runner.session.environments import find_environments
 from runner.session.options import Options
 from runner.session.plan import plan, warmth
 from runner.session.session import Session
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner selftest`` takes."""
+    parser.description = (
+        "Plants every bug that torch offers to testers and the project's own broken backends; prints a mutation score."
+    )
+    add_environment(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

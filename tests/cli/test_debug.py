@@ -121,9 +121,10 @@ def test_recording_is_another_commands_work(monkeypatch: pytest.MonkeyPatch):
     import sys
     import types
 
-    from runner.cli.debug import run
+    from runner.cli import debug
 
+    monkeypatch.setattr(debug, "first_variant", lambda arguments: None)
     module = types.ModuleType("runner.cli.record")
     module.record = lambda arguments, variant: 7  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "runner.cli.record", module)
-    assert run(argparse.Namespace(record=True), None) == 7  # type: ignore[arg-type]
+    assert debug.run(argparse.Namespace(record=True)) == 7

@@ -46,7 +46,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_script_runs_under_the_tool(tool: Path, tmp_path: Path) -> None:
-    assert sanitize.run(arguments(), variants(tmp_path)) == OK
+    assert sanitize.sanitize(arguments(), variants(tmp_path)) == OK
     words = (tool.parent / "said").read_text().split()
     assert words[:6] == ["1", "--tool", "racecheck", "--error-exitcode", "99", "python-of-mine"]
     assert words[6].endswith("case.py")
@@ -59,16 +59,16 @@ def test_what_it_finds_fails(
     tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, said: str
 ) -> None:
     tool.write_text(TOOL.format(code=code), encoding="utf-8")
-    assert sanitize.run(arguments(), variants(tmp_path)) == FAILED
+    assert sanitize.sanitize(arguments(), variants(tmp_path)) == FAILED
     assert said in capsys.readouterr().out
 
 
 def test_without_the_tool_it_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="no compute-sanitizer on the PATH"):
-        sanitize.run(arguments(), variants(tmp_path))
+        sanitize.sanitize(arguments(), variants(tmp_path))
 
 
 def test_a_case_on_the_cpu_is_none_for_it(tool: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs CUDA: add --device cuda"):
-        sanitize.run(arguments(), variants(tmp_path)[:1])
+        sanitize.sanitize(arguments(), variants(tmp_path)[:1])

@@ -49,15 +49,15 @@ def print_much() -> None:
 
 
 def end_with_internal() -> None:
-    from runner.cli import commands
+    from runner.cli import validate
 
-    commands.validate = lambda *_: 3  # type: ignore[assignment]
+    validate.run = lambda *_: 3  # type: ignore[assignment]
 
 
 def end_without_word() -> None:
-    from runner.cli import commands
+    from runner.cli import validate
 
-    commands.validate = lambda *_: 4  # type: ignore[assignment]
+    validate.run = lambda *_: 4  # type: ignore[assignment]
 
 
 def kill_itself() -> None:
@@ -78,25 +78,25 @@ def hold_memory() -> None:
 
 
 def run_program() -> None:
-    from runner.cli import commands
+    from runner.cli import show
 
-    def show(*_: Any) -> int:
+    def run(*_: Any) -> int:
         subprocess.run(["true"], check=True)
         print("import torch")
         return 0
 
-    commands.show = show  # type: ignore[assignment]
+    show.run = run  # type: ignore[assignment]
 
 
 def write_file() -> None:
-    from runner.cli import commands
+    from runner.cli import show
 
-    def show(*_: Any) -> int:
+    def run(*_: Any) -> int:
         Path("left_behind.txt").write_text("x")
         print("import torch")
         return 0
 
-    commands.show = show  # type: ignore[assignment]
+    show.run = run  # type: ignore[assignment]
 
 
 def run_payload() -> None:
@@ -105,13 +105,13 @@ def run_payload() -> None:
 
 def go_on() -> None:
     """Whatever is refused, ``show`` prints something."""
-    from runner.cli import commands
+    from runner.cli import show
 
-    def show(*_: Any) -> int:
+    def run(*_: Any) -> int:
         print("import torch")
         return 0
 
-    commands.show = show  # type: ignore[assignment]
+    show.run = run  # type: ignore[assignment]
 
 
 def answer_by_the_clock() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import outputs
+from runner.cli import outputs
 from runner.exit_codes import UsageError
 
 

@@ -1,0 +1,34 @@
+"""``runner rerun``: repeats an earlier run, by the command line that began it."""
+
+from __future__ import annotations
+
+import argparse
+
+from runner import console, exit_codes
+from runner.cli.past_run import add_run, command_line, state_of
+from runner.cli.run import run as run_again
+from runner.record.events import RED
+from runner.record.store import read_log
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner rerun`` takes."""
+    parser.description = "A new run by the command line of an earlier one. Options after -- are added to it."
+    parser.usage = "runner rerun [-h] [--yes] [--failed] [RUN] [-- OPTION ...]"
+    add_run(parser, "example: runner rerun --failed -- --stress 20 -j 1")
+    parser.add_argument("--failed", action="store_true", help="only what has no good verdict in it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """A new run by the same command line; with ``--failed`` of what had no good verdict."""
+    log = read_log(arguments.run)
+    log.demand_whole()
+    planned, finished = state_of(log)
+    only = None
+    if arguments.failed:
+        only = frozenset(key for key in planned if key not in finished or finished[key].verdict in RED)
+        if not only:
+            console.message(f"runner: nothing failed in run {log.started.run}")
+            return exit_codes.NOTHING
+    parsed = command_line(arguments, log.started, arguments.more, "pass them after -- to have them")
+    return run_again(parsed, only)

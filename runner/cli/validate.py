@@ -1,0 +1,44 @@
+"""``runner validate``: every error of every file; with ``--build`` torch's refusals too, at the line that holds them."""
+
+from __future__ import annotations
+
+import argparse
+
+from runner import console, exit_codes
+from runner.cli.arguments import add_environment, add_paths
+from runner.cli.variants import load_variants
+from runner.exit_codes import UsageError
+from runner.text import plural
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner validate`` takes."""
+    parser.description = "Every error of every file, at its line and column. Needs no torch; --build does."
+    add_paths(parser)
+    add_environment(parser)
+    parser.add_argument(
+        "--build",
+        action="store_true",
+        help="also make every model and its inputs and call it, on the meta device where that can be",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print every error and warning, and how much is valid."""
+    loaded = load_variants(arguments, everything=True)
+    diagnostics = [*loaded.diagnostics]
+    if not loaded.suites and not diagnostics:
+        raise UsageError(
+            f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exit_codes.NOTHING
+        )
+    if arguments.build:
+        from runner.cli.build import try_out  # late: an engine is needed here alone
+
+        diagnostics += try_out(arguments, loaded)
+    for diagnostic in diagnostics:
+        console.message(diagnostic.render())
+    errors = sum(d.severity == "error" for d in diagnostics)
+    cases = len({id(v.case) for v in loaded.variants})
+    console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "
+          f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
+    return exit_codes.USAGE if errors else exit_codes.OK

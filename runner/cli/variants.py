@@ -1,0 +1,133 @@
+"""The variants that a command line names: loaded, selected, and refused where their files are wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from runner import console, exit_codes
+from runner.cases.limits import Limits
+from runner.cases.model import DEVICES, Variant
+from runner.cases.select import SelectError
+from runner.cases.select import parse as parse_selection
+from runner.cases.suites import PathError
+from runner.cli import outputs
+from runner.diagnostics import Diagnostic, InputError, nearest
+from runner.exit_codes import UsageError
+from runner.session.collect import Loaded, load
+from runner.text import in_line, plural
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """Return the limits of the environment with those of ``--limit``. Raise UsageError for one that is none."""
+    try:
+        return Limits.from_environment(os.environ).with_overrides(arguments.limit)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
+    """Return what the paths hold, its errors included, after a look at the files that are to be written.
+
+    Args:
+        arguments: of any command with ``paths`` or ``case``.
+        everything: cases that no suite selects, too.
+
+    Raises:
+        UsageError: a path, device, limit or output that cannot be.
+    """
+    limits = limits_of(arguments)
+    for device in getattr(arguments, "device", ()):
+        match = re.fullmatch(r"(\w+)(:[0-9]{1,2})?", device, re.ASCII)
+        if match is None:
+            raise UsageError(f"--device {device!r}: expected a device as torch names it, such as cpu, cuda or cuda:1")
+        # A typo must not turn every variant into a green SKIP; what an imported module adds is not known here.
+        if match[1] not in DEVICES and not getattr(arguments, "imports", ()):
+            raise UsageError(
+                f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
+            )
+    paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
+    try:
+        loaded = load(
+            paths,
+            backends=getattr(arguments, "backend", ()),
+            devices=getattr(arguments, "device", ()),
+            allow_python=arguments.allow_python,
+            limits=limits,
+            everything=everything,
+            any_device=bool(getattr(arguments, "imports", ())),
+        )
+    except PathError as error:
+        raise UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
+    except SelectError as error:
+        raise UsageError(str(error)) from None
+    outputs.check(arguments, {suite.file for suite in loaded.suites} | {v.case.file for v in loaded.variants})
+    return loaded
+
+
+def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False) -> Sequence[Variant]:
+    """Return the variants that ``-k`` keeps. Raise UsageError when none is left, unless ``empty`` is fine."""
+    variants: Sequence[Variant] = loaded.variants
+    if getattr(arguments, "select", None):
+        try:
+            predicate = parse_selection(arguments.select)
+        except SelectError as error:
+            raise UsageError(f"-k {error}") from None
+        variants = [v for v in variants if predicate(v)]
+    if not variants and not empty:
+        total = len(loaded.variants)
+        raise UsageError(
+            f"nothing selected: none of {total} variants is left" if total else "nothing selected: no case here",
+            exit_codes.NOTHING,
+        )
+    return variants
+
+
+def matching_variants(arguments: argparse.Namespace) -> Sequence[Variant]:
+    """Return the variants that CASE names, at least one. The case alone must be sound, not its file.
+
+    Raises:
+        InputError: the case is wrong.
+        UsageError: as of ``load_variants`` and ``select_variants``.
+    """
+    loaded = load_variants(arguments)
+    if not loaded.variants and loaded.errors:
+        raise InputError(loaded.diagnostics)
+    return select_variants(arguments, loaded)
+
+
+def first_variant(arguments: argparse.Namespace) -> Variant:
+    """Return the variant that CASE names; where several match the first, and say so. Raises as ``matching_variants``."""
+    variants = matching_variants(arguments)
+    if len(variants) > 1:
+        console.message(f"runner: {len(variants)} variants match; this is {in_line(variants[0].id)}")
+    return variants[0]
+
+
+def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded, Sequence[Variant]], int]) -> int:
+    """Do something with the selected variants, and return the exit code.
+
+    Broken cases beside valid ones do not keep these from running. They are said last, where they are read, and decide the
+    exit code.
+    """
+    loaded = load_variants(arguments)
+    if loaded.errors and not loaded.variants:
+        return refuse(loaded.diagnostics)
+    code = action(loaded, select_variants(arguments, loaded))
+    if not loaded.errors:
+        return code
+    refuse(loaded.errors)
+    return code if code in (exit_codes.INTERRUPTED, exit_codes.INTERNAL) else exit_codes.USAGE
+
+
+def refuse(diagnostics: Iterable[Diagnostic]) -> int:
+    """Print what is wrong, and return the exit code for it."""
+    shown = [*diagnostics]
+    for diagnostic in shown:
+        console.message(diagnostic.render())
+    errors = sum(d.severity == "error" for d in shown)
+    files = len({d.span.file for d in shown if d.severity == "error"})
+    console.message(f"{plural(errors, 'error')} in {plural(files, 'file')}: these cases cannot run")
+    return exit_codes.USAGE

@@ -1,0 +1,42 @@
+"""The commands: each is a module, and one imports nothing of the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from runner.cli.main import COMMANDS, build_parser, main
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_its_own_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"usage: runner {command}" in capsys.readouterr().out
+
+
+def test_the_help_of_all_names_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f" {name} {summary}" in text for name, summary in COMMANDS.items())
+
+
+def test_one_parser_parses_twice() -> None:
+    parser = build_parser()
+    assert [parser.parse_args(["list", path]).paths for path in "ab"] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize(("words", "expected"), [(["--help"], set()), (["list", "--help"], {"list"})], ids=str)
+def test_a_command_imports_no_other(words: list[str], expected: set[str]) -> None:
+    code = f"import sys; from runner.cli import main; main.main({words})\nprint(*sys.modules, sep='\\n')"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    imported = {name.removeprefix("runner.cli.") for name in output.split() if name.startswith("runner.cli.")}
+    assert imported & COMMANDS.keys() == expected
+
+
+def test_whether_jobs_were_given_is_known() -> None:
+    parser = build_parser()
+    given, default = (parser.parse_args(["run", "a", *words]) for words in (["-j", "3"], []))
+    assert (given.jobs, given.jobs_given) == (3, True)
+    assert default.jobs >= 1 and not default.jobs_given
