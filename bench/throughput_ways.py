@@ -19,8 +19,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from runner.builder.source import build
-from runner.cases.model import Variant
-from runner.session.plan import THREADS
+from runner.cases.model import THREADS, Variant
 
 WAYS = ("scripts", "pytest", "xdist", "runner", "runner-ray")
 NEEDS = {"pytest": "pytest", "xdist": "xdist", "runner-ray": "ray"}

@@ -25,6 +25,9 @@ LAUNCH, COMPILED_LAUNCH = "triton", "triton-compiled"
 KERNEL_BACKENDS = (LAUNCH, COMPILED_LAUNCH)
 """Backends of cases that launch Triton kernels: a plain launch, and one inside a graph that Inductor compiles."""
 
+THREADS = 2
+"""Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
+
 # --- values in arguments -------------------------------------------------------------------
 
 

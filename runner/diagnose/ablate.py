@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.cases.model import LAUNCH, Grad, Variant
+from runner.cases.model import LAUNCH, THREADS, Grad, Variant
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.harness import Answer, Lab
 from runner.engine.messages import Job
-from runner.session.plan import THREADS, Planned, skip_reason
+from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import Signature, shows

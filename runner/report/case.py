@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from runner.builder.source import build, placed
-from runner.cases.model import Known, Variant
+from runner.cases.model import THREADS, Known, Variant
 from runner.diagnostics import shown_path
 from runner.quote import comment, decimal
-from runner.session.plan import THREADS, TIMEOUT
+from runner.session.plan import TIMEOUT
 
 
 def describe(variant: Variant, others: Sequence[Variant] = ()) -> str:

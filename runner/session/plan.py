@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.builder.source import Source
 from runner.cases.flags import PRECISION
-from runner.cases.model import KERNEL_BACKENDS, LAUNCH, Backend, Variant
+from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Variant
 from runner.cases.select import Predicate
 from runner.cases.versions import matches
 from runner.engine.messages import Job
@@ -19,9 +19,6 @@ from runner.verdict.stages import stage_of
 
 INTERPRET = {"TRITON_INTERPRET": "1"}
 """What makes Triton run kernels in its interpreter. It is read while Triton is imported, and so is set before."""
-
-THREADS = 2
-"""Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
 
 TIMEOUT = 120.0
 """Seconds that one process may take unless the case says otherwise."""

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.cases.model import Known, Variant
+from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
 from runner.diagnostics import Span
 from runner.record.events import Finding
-from runner.session.plan import THREADS
 from runner.verdict.stages import contains
 
 CRASHES = frozenset({"compile-error", "runtime-error", "signal", "timeout", "memory"})

@@ -50,7 +50,7 @@ def test_a_case_that_the_runner_refuses_is_no_case(
 
 def test_scripts_and_tests_hold_the_builders_source(bench: SimpleNamespace, tmp_path: Path) -> None:
     from runner.builder.source import build
-    from runner.session.plan import THREADS
+    from runner.cases.model import THREADS
 
     _, variants = bench.cases.write_cases(tmp_path, 10)
     bench.ways.write_by_hand(tmp_path, variants, "aot_eager")

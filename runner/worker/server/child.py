@@ -25,13 +25,11 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from runner.worker.server.entry import load_entry
 from runner.worker.server.persistent import Base, has_children, resident
-
-ENTRY = "runner.worker.job:run_job"
-"""``module:function`` that runs a job; RUNNER_WORKER_ENTRY names another (for tests: control passes on no other)."""
 
 EXIT_BROKEN = 70
 """Exit status of a child whose harness failed (EX_SOFTWARE)."""
@@ -244,16 +242,6 @@ def _limit(memory: int | None) -> None:
     wanted = max(used + memory + memory // 4, _COMPILER) + _THREAD_STACKS
     if soft == resource.RLIM_INFINITY or wanted < soft:
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
-
-
-def load_entry() -> Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]:
-    """The function that runs a job.
-
-    Raises:
-        Exception: its module cannot be imported; whatever that raises.
-    """
-    module, _, function = os.environ.get("RUNNER_WORKER_ENTRY", ENTRY).partition(":")
-    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

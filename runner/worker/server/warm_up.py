@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import prepare
 
 LEVELS = ("none", "import", "aot", "inductor")
@@ -78,8 +79,6 @@ def warm_up(level: str) -> None:
     """
     if level == "none":
         return
-    from runner.worker.server.child import load_entry  # it imports this module
-
     importlib.import_module("torch._dynamo")
     importlib.import_module("torch._inductor.compile_fx")
     run_job = load_entry()

@@ -19,7 +19,7 @@ SCRIPT = """
 import gc, json, os, random, sys, threading
 import torch
 torch.set_num_threads(1)
-from runner.worker import warm_up
+from runner.worker.server import warm_up
 torch.manual_seed(5)
 numbers, threads = torch.get_rng_state(), len(os.listdir("/proc/self/task"))
 cold = "torch._dynamo" not in sys.modules
@@ -77,7 +77,7 @@ def test_a_warm_server_has_no_trace_of_its_rehearsal(level: str) -> None:
 DEVICES = """
 import json, os, sys
 import torch
-from runner.worker import warm_up
+from runner.worker.server import warm_up
 warm_up.warm_up("import")
 threads = len(os.listdir("/proc/self/task"))
 warm_up.load_for_devices()
@@ -164,7 +164,7 @@ def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None
     program.write_text(
         "import sys, threading, time\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from runner.worker import job, server\n"
+        "from runner.worker import job\nfrom runner.worker.server import server\n"
         "def leave(job, send):\n"
         "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         "    return {}\n"
