@@ -31,8 +31,8 @@ TASKS = {
     "explain": "runner.worker.tasks.explain:run_explain",
     "minify": "runner.worker.tasks.minify:run_minify",
     "picture": "runner.worker.tasks.heatmap:run_picture",
-    "record": "runner.worker.tasks.dynamo_replay:run_record",
-    "replay": "runner.worker.tasks.dynamo_replay:run_replay",
+    "record": "runner.worker.tasks.dynamo_replay:run_dynamo_record",
+    "replay": "runner.worker.tasks.dynamo_replay:run_dynamo_replay",
     "shapes": "runner.worker.tasks.shapes:run_shapes",
 }
 """What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its own."""
@@ -187,17 +187,17 @@ class _Run:
 
             self.phases.begin("eager-again")
             loaded = self._load()
-            again = observe(loaded, loaded.model, self.settings)
+            second_eager = observe(loaded, loaded.model, self.settings)
             agree = Agreement(self.settings.device, self.job.get("tolerance"))
-            place = unsteady(eager, again, "value" not in (self.job.get("ignore") or ()), agree)
-            del again  # so that its tensors are gone before the backend's run
+            place = unsteady(eager, second_eager, "value" not in (self.job.get("ignore") or ()), agree)
+            del second_eager  # so that its tensors are gone before the backend's run
 
             self.phases.begin("backend")
             start_counting()
             loaded = self.source.load(self.settings.seed, launching=True)
             validate_distributions(False)
             target = compile_module(loaded.model)
-            with replays.counted() as replayed:
+            with replays.count_replays() as counted:
                 compiled = observe(loaded, target, self.settings)
             validate_distributions(True)
             read_counts(compiled)
@@ -205,9 +205,9 @@ class _Run:
             for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
                 self.record[key] = getattr(compiled, key)
             if self.job["backend"]["backend"] == "inductor":
-                self.record.update(kernels=compiled.kernels, vectorized=compiled.vectorized, replays=replayed.count)
-                if not replayed.count and replays.wanted(self.job["backend"], self.settings.device):
-                    compiled.notes.append(replays.missing(self.job["backend"]["mode"], len(compiled.calls)))
+                self.record.update(kernels=compiled.kernels, vectorized=compiled.vectorized, replays=counted.count)
+                if not counted.count and replays.makes_graphs(self.job["backend"], self.settings.device):
+                    compiled.notes.append(replays.missing_note(self.job["backend"]["mode"], len(compiled.calls)))
 
             self.phases.begin("judge")
             self._judge(eager, compiled, place)
@@ -225,15 +225,15 @@ class _Run:
         Raises:
             InvalidCase: it did otherwise.
         """
-        wanted = (self.job.get("expect") or {}).get("raises")
+        expected = (self.job.get("expect") or {}).get("raises")
         error = eager.error
         if error is not None:
             self.record["eager_error"] = error.info
-        if wanted is None:
+        if expected is None:
             if error is not None:
                 raise InvalidCase(f"eager raised {error.summary}", error)
             return
-        name, pattern = wanted["type"], wanted.get("match")
+        name, pattern = expected["type"], expected.get("match")
         if error is None:
             raise InvalidCase(f"eager was to raise {name}, and returned")
         if not is_class(error, name):
@@ -247,7 +247,7 @@ class _Run:
             self.source,
             self.settings,
             eager,
-            wanted=bool(self.job.get("float64", True)),
+            enabled=bool(self.job.get("float64", True)),
             begin=lambda: self.phases.begin("float64"),
             end=lambda: self.phases.begin("judge"),
         )

@@ -25,9 +25,9 @@ WITH_MESSAGE = frozenset({"compile-error", "runtime-error", "error-type", "graph
 
 def mark_of(oracle: str, error: Mapping[str, Any] | None) -> tuple[str, str, str]:
     """Oracle, class of the exception, and pattern of its message: what a finding's signature holds besides its stage."""
-    told = error or {}
-    pattern = pattern_of(str(told.get("message", ""))) if oracle in WITH_MESSAGE else ""
-    return oracle, str(told.get("type", "")), pattern
+    facts = error or {}
+    pattern = pattern_of(str(facts.get("message", ""))) if oracle in WITH_MESSAGE else ""
+    return oracle, str(facts.get("type", "")), pattern
 
 
 def pattern_of(message: str) -> str:
@@ -38,6 +38,6 @@ def pattern_of(message: str) -> str:
     line = lines[0]
     if line.endswith("raised:") and len(lines) > 1:  # "backend='inductor' raised:" says nothing by itself
         line = lines[1]
-    for what, instead in _VARYING:
-        line = what.sub(instead, line)
+    for regex, replacement in _VARYING:
+        line = regex.sub(replacement, line)
     return line[:200]

@@ -7,10 +7,19 @@ from typing import Any
 
 import torch
 
-from runner.worker.planted import (
+from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``planted:...``
     Function,
     Graph,
     after,
+    clean,
+    dropped_mutation,
+    nan_to_zero,
+    no_gradient,
+    scaled_gradient,
+    swapped,
+    to_double,
+    unsigned_zero,
+    wrong_element,
 )
 
 off_by_one = after(lambda out: out + 1)

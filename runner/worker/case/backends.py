@@ -109,13 +109,13 @@ def known_backends() -> list[str]:
 def _imported(name: str) -> Callable[..., Any]:
     package, _, function = name.partition(":")
     try:
-        found: Any = importlib.import_module(package)
+        target: Any = importlib.import_module(package)
     except Exception as error:  # whatever the package does while it is imported
         raise BackendNotFound(f"no backend {name}: cannot import {package}: {type(error).__name__}: {error}") from error
     for part in function.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise BackendNotFound(f"no backend {name}: {package} has no {function}")
-        found = getattr(found, part)
-    if not callable(found):
+        target = getattr(target, part)
+    if not callable(target):
         raise BackendNotFound(f"no backend {name}: {function} cannot be called")
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]

@@ -119,12 +119,12 @@ def is_class(raised: Raised, name: str) -> bool:
 
     ``torch.linalg.LinAlgError`` is looked up in torch (its class calls itself ``torch._C._LinAlgError``).
     """
-    found: Any = torch if name.startswith("torch.") else None
-    if found is not None:
+    resolved: Any = torch if name.startswith("torch.") else None
+    if resolved is not None:
         for part in name.split(".")[1:]:
-            found = getattr(found, part, None)
-    if isinstance(found, type):
-        return f"{found.__module__}.{found.__qualname__}" in raised.bases
+            resolved = getattr(resolved, part, None)
+    if isinstance(resolved, type):
+        return f"{resolved.__module__}.{resolved.__qualname__}" in raised.bases
     last = name.rpartition(".")[2]
     return any(base == name or base.rpartition(".")[2] == last for base in raised.bases)
 
@@ -140,10 +140,10 @@ def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseExceptio
     The inner exception of BackendCompilerFailed and of InductorError is followed before causes, since torch
     raises those ``from None``. Suppressed contexts count, for the same reason.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     link: BaseException | None = error
-    while link is not None and id(link) not in seen and len(seen) < CHAIN_LIMIT:
-        seen.add(id(link))
+    while link is not None and id(link) not in visited and len(visited) < CHAIN_LIMIT:
+        visited.add(id(link))
         yield link
         inner = getattr(link, "inner_exception", None)
         link = inner if isinstance(inner, BaseException) else link.__cause__ or (link.__context__ if contexts else None)

@@ -41,13 +41,13 @@ class Loaded:
         """
         seed_all(seed)
         try:
-            made = self.makers[call]()
+            inputs = self.makers[call]()
         except (Exception, SystemExit) as error:
             raised = describe(error, self.path, self.module.__name__)
             raise InvalidCase(f"making the inputs of call {call} raised {raised.summary}", raised) from error
-        if not isinstance(made, (list, tuple)):
-            raise InvalidCase(f"the inputs of call {call} are a {type(made).__name__}, not a list")
-        return list(made)
+        if not isinstance(inputs, (list, tuple)):
+            raise InvalidCase(f"the inputs of call {call} are a {type(inputs).__name__}, not a list")
+        return list(inputs)
 
 
 class Source:
@@ -159,16 +159,16 @@ def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
     try:
         for name, value in flags:
             holder, attribute = _find_flag(name)
-            before = getattr(holder, attribute)
+            original = getattr(holder, attribute)
             try:
                 setattr(holder, attribute, value)
             except Exception as error:
                 raise InvalidCase(f"config: {name} refuses {value!r}: {type(error).__name__}: {error}") from error
-            restore.append((holder, attribute, before))
+            restore.append((holder, attribute, original))
         yield
     finally:
-        for holder, attribute, before in reversed(restore):
-            setattr(holder, attribute, before)
+        for holder, attribute, original in reversed(restore):
+            setattr(holder, attribute, original)
 
 
 def _find_flag(name: str) -> tuple[Any, str]:

@@ -96,13 +96,13 @@ def observe(
     Raises:
         InvalidCase: making the inputs raised.
     """
-    seen = Observation()
+    observation = Observation()
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         if change_inputs is not None:
             args = change_inputs(args)
         record = CallRecord()
-        seen.calls.append(record)
+        observation.calls.append(record)
         during = ["forward"]
         seed_all(settings.seed + call)
         try:
@@ -110,7 +110,7 @@ def observe(
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
             break
-    return seen
+    return observation
 
 
 def start_counting() -> None:
@@ -123,29 +123,29 @@ def start_counting() -> None:
         metrics.reset()
 
 
-def read_counts(seen: Observation) -> None:
-    """Write into ``seen`` what torch counted since ``start_counting``.
+def read_counts(observation: Observation) -> None:
+    """Write into ``observation`` what torch counted since ``start_counting``.
 
     A recompile is a compilation of a frame that had been compiled: its id is ``frame/n`` with n > 0, on 2.6 as on
     2.13. torch keeps the last 64 compilations, so that a count above 63 is a lower bound.
     """
-    seen.graphs = int(counters["stats"]["unique_graphs"])
+    observation.graphs = int(counters["stats"]["unique_graphs"])
     breaks = counters["graph_break"]
-    seen.graph_breaks = int(sum(breaks.values()))
-    seen.break_reasons = [str(reason).strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks]
+    observation.graph_breaks = int(sum(breaks.values()))
+    observation.break_reasons = [str(reason).strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks]
     frames = set()
     for metrics in get_compilation_metrics():
         frame, _, attempt = str(metrics.compile_id or "").partition("/")
         number = attempt.partition("_")[0]
         if number.isdigit() and int(number) > 0:
             frames.add((frame, number))
-    seen.recompiles = len(frames)
+    observation.recompiles = len(frames)
     metrics = sys.modules.get("torch._inductor.metrics")
     if metrics is not None:  # a graph from a cache counts as when it was compiled
-        seen.kernels = int(metrics.generated_kernel_count)
-        seen.vectorized = int(metrics.generated_cpp_vec_kernel_count)
+        observation.kernels = int(metrics.generated_kernel_count)
+        observation.vectorized = int(metrics.generated_cpp_vec_kernel_count)
     if any(RECOMPILE_LIMIT.search(str(reason)) for reason in counters["unimplemented"]):
-        seen.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
+        observation.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
 
 
 def _run_call(
@@ -161,16 +161,16 @@ def _run_call(
     module = loaded.module.__name__
     names = _argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
-    held = inputs + _tensors(_state(loaded.model, module)[1])
+    tensors = inputs + _tensors(_state(loaded.model, module)[1])
     sources = []
     if settings.grad == "backward":
-        sources = [(path, held_one) for path, held_one in held if held_one.requires_grad and "attribute " not in path]
+        sources = [(path, tensor) for path, tensor in tensors if tensor.requires_grad and "attribute " not in path]
         for _, tensor in sources:
             tensor.grad = None
             if not tensor.is_leaf:
                 tensor.retain_grad()
-    versions = [_version(tensor) for _, tensor in held]
-    before, elsewhere = torch.get_rng_state(), _device_generator(settings.device)
+    versions = [_version(tensor) for _, tensor in tensors]
+    generator, device_generator = torch.get_rng_state(), _device_generator(settings.device)
 
     with modes(settings):
         result = target(*args)
@@ -178,18 +178,18 @@ def _run_call(
 
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]
-    record.aliases = _aliases(outputs, held)
+    record.aliases = _aliases(outputs, tensors)
     if settings.grad == "backward":
         during[0] = "backward"
         record.gradients = _backward(_tensors(outputs), sources, settings, seed)
         _synchronize(settings.device)
     record.generator = torch.get_rng_state()
-    drew = [(before, record.generator), (elsewhere, _device_generator(settings.device))]
-    record.drew_random = not all(torch.equal(*states) for states in drew)
-    record.mutated = versions != [_version(tensor) for _, tensor in held]
+    generators = [(generator, record.generator), (device_generator, _device_generator(settings.device))]
+    record.drew_random = not all(torch.equal(*states) for states in generators)
+    record.mutated = versions != [_version(tensor) for _, tensor in tensors]
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
-    record.aliases = _with_writes(record.aliases, _tensors(outputs), held)
+    record.aliases = _with_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     structure, state = _state(loaded.model, module)
     record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
@@ -199,9 +199,9 @@ def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]
     return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _join(trees: Iterable[Tree]) -> Tree:
-    made = list(trees)
-    return Tree("; ".join(tree.structure for tree in made), tuple(leaf for tree in made for leaf in tree.leaves))
+def _join(parts: Iterable[Tree]) -> Tree:
+    trees = list(parts)
+    return Tree("; ".join(tree.structure for tree in trees), tuple(leaf for tree in trees for leaf in tree.leaves))
 
 
 def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -222,9 +222,9 @@ def _state(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, An
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
     parts, leaves = [], []
     for name, value in state.items():
-        structure, found = flatten(value, name, module)
+        structure, value_leaves = flatten(value, name, module)
         parts.append(f"{name}: {structure}")
-        leaves += found
+        leaves += value_leaves
     return "; ".join(parts), leaves
 
 
@@ -240,34 +240,36 @@ def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
     return (tensor._version if not tensor.is_inference() else 0, storage_key(tensor))
 
 
-def _aliases(outputs: list[tuple[str, Any]], held: list[tuple[str, torch.Tensor]]) -> dict[str, frozenset[str]]:
+def _aliases(outputs: list[tuple[str, Any]], tensors: list[tuple[str, torch.Tensor]]) -> dict[str, frozenset[str]]:
     """For every tensor output what it *is* and what it shares storage with, among inputs, state and earlier outputs."""
-    known = [(path, tensor, storage_key(tensor)) for path, tensor in held]
+    known = [(path, tensor, storage_key(tensor)) for path, tensor in tensors]
     relations: dict[str, frozenset[str]] = {}
     for path, output in outputs:
         if not isinstance(output, torch.Tensor):
             continue
         key = storage_key(output)
-        found = set()
-        for other, tensor, its_key in known:
+        shared = set()
+        for known_path, tensor, known_key in known:
             if tensor is output and output.numel():
-                found.add(f"is {other}")
-            elif key is not None and key == its_key:
-                found.add(f"shares memory with {other}")
-        relations[path] = frozenset(found)
+                shared.add(f"is {known_path}")
+            elif key is not None and key == known_key:
+                shared.add(f"shares memory with {known_path}")
+        relations[path] = frozenset(shared)
         known.append((path, output, key))
     return relations
 
 
 def _with_writes(
-    relations: dict[str, frozenset[str]], outputs: list[tuple[str, torch.Tensor]], held: list[tuple[str, torch.Tensor]]
+    relations: dict[str, frozenset[str]],
+    outputs: list[tuple[str, torch.Tensor]],
+    tensors: list[tuple[str, torch.Tensor]],
 ) -> dict[str, frozenset[str]]:
     """The relations and those that only a write shows: to a user it is the same whether a storage or memory is shared."""
-    found = dict(relations)
-    for (path, _), paths in zip(outputs, reached([tensor for _, tensor in outputs], held)):  # noqa: B905
-        more = {f"shares memory with {other}" for other in paths if f"is {other}" not in relations[path]}
-        found[path] = relations[path] | more
-    return found
+    extended = dict(relations)
+    for (path, _), paths in zip(outputs, reached([tensor for _, tensor in outputs], tensors)):  # noqa: B905
+        by_write = {f"shares memory with {target}" for target in paths if f"is {target}" not in relations[path]}
+        extended[path] = relations[path] | by_write
+    return extended
 
 
 def _backward(
@@ -307,16 +309,16 @@ def _heads(
     if cotangent == "sum":
         sums = [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots]
         return sums, [None] * len(roots)
-    given: list[torch.Tensor | None] = []
+    cotangents: list[torch.Tensor | None] = []
     for index, root in roots:
         if cotangent == "ones" or root.layout != torch.strided or root.is_nested:
-            given.append(torch.ones_like(root))
+            cotangents.append(torch.ones_like(root))
             continue
         generator = torch.Generator().manual_seed(seed + index)
         planes = [torch.randint(1, 129, root.shape, generator=generator) / 128 for _ in range(1 + root.is_complex())]
-        drawn = torch.complex(*planes) if root.is_complex() else planes[0]
-        given.append(drawn.to(device=root.device, dtype=root.dtype))
-    return [root for _, root in roots], given
+        values = torch.complex(*planes) if root.is_complex() else planes[0]
+        cotangents.append(values.to(device=root.device, dtype=root.dtype))
+    return [root for _, root in roots], cotangents
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ def with_source(
 @contextlib.contextmanager
 def variable(name: str, value: str | None) -> Iterator[None]:
     """An environment variable for as long as it lasts; None leaves it as it is."""
-    before = os.environ.get(name)
+    original = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
     try:
@@ -45,8 +45,8 @@ def variable(name: str, value: str | None) -> Iterator[None]:
     finally:
         if value is not None:
             os.environ.pop(name, None)  # the case may have
-            if before is not None:
-                os.environ[name] = before
+            if original is not None:
+                os.environ[name] = original
 
 
 @contextlib.contextmanager

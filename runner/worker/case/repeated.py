@@ -35,8 +35,8 @@ class Repeated:
         args = loaded.make_inputs(0, settings.seed)
         # Only a leaf can be differentiated twice without the graph of what made it.
         self._args = pytree.tree_map(_leaf, args) if self._backward else args
-        self._held = [*_tensors(self._args), *loaded.model.parameters(), *loaded.model.buffers()]
-        self._sources = [one for one in self._held if one.requires_grad and one.is_leaf]
+        self._state = [*_tensors(self._args), *loaded.model.parameters(), *loaded.model.buffers()]
+        self._sources = [tensor for tensor in self._state if tensor.requires_grad and tensor.is_leaf]
         if len(loaded.makers) > 1:
             self.notes.append(f"of its {len(loaded.makers)} calls the first is timed")
         if self._backward and settings.order > 1:
@@ -45,25 +45,25 @@ class Repeated:
     def first(self) -> None:
         """The first call, which says how the others go."""
         seed_all(self._settings.seed)
-        versions = [_version(one) for one in self._held]
+        versions = [_version(tensor) for tensor in self._state]
         result = self._forward()
         outputs = _tensors(result)
-        self.bytes = _bytes([*self._held, *outputs])
+        self.bytes = _bytes([*self._state, *outputs])
         if self._backward:
-            heads = [one for one in outputs if one.requires_grad]
-            self._cotangents = [torch.ones_like(one) for one in heads]
+            heads = [tensor for tensor in outputs if tensor.requires_grad]
+            self._cotangents = [torch.ones_like(tensor) for tensor in heads]
             if heads:
                 self._differentiate(heads)
             else:
                 self.notes.append("no output takes a gradient: the forward alone is timed")
-        if versions != [_version(one) for one in self._held]:
+        if versions != [_version(tensor) for tensor in self._state]:
             self.notes.append("a call writes to its inputs or its state: each goes on from what the last one left")
 
     def __call__(self) -> None:
         """One call as a user makes it, its result dropped."""
         result = self._forward()
         if self._cotangents:
-            self._differentiate([one for one in _tensors(result) if one.requires_grad])
+            self._differentiate([tensor for tensor in _tensors(result) if tensor.requires_grad])
 
     def _forward(self) -> Any:
         autocast: Any = contextlib.nullcontext()
@@ -74,8 +74,8 @@ class Repeated:
 
     def _differentiate(self, heads: list[torch.Tensor]) -> None:
         torch.autograd.backward(heads, self._cotangents)
-        for one in self._sources:
-            one.grad = None
+        for tensor in self._sources:
+            tensor.grad = None
 
 
 def _leaf(value: Any) -> Any:
@@ -95,12 +95,12 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the tensors' elements; a storage that several share, or that one repeats, counts once."""
-    wanted: dict[int, int] = {}
-    whole: dict[int, int] = {}
-    for tensor in {id(one): one for one in tensors}.values():
+    element_bytes: dict[int, int] = {}
+    storage_bytes: dict[int, int] = {}
+    for tensor in {id(tensor): tensor for tensor in tensors}.values():
         key = storage_key(tensor)
         if key is None:
             continue
-        wanted[key] = wanted.get(key, 0) + tensor.numel() * tensor.element_size()
-        whole[key] = int(tensor.untyped_storage().nbytes())
-    return sum(min(size, whole[key]) for key, size in wanted.items())
+        element_bytes[key] = element_bytes.get(key, 0) + tensor.numel() * tensor.element_size()
+        storage_bytes[key] = int(tensor.untyped_storage().nbytes())
+    return sum(min(size, storage_bytes[key]) for key, size in element_bytes.items())

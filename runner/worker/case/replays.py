@@ -13,40 +13,40 @@ GRAPH_MODES = ("reduce-overhead", "max-autotune")
 
 
 class Replays:
-    """What ``counted`` counts."""
+    """What ``count_replays`` counts."""
 
     count = 0
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[Replays]:
+def count_replays() -> Iterator[Replays]:
     """Count while the context is open. A graph is replayed once right after it was recorded, and at each later call.
 
     Inductor replays through ``torch.cuda.CUDAGraph.replay`` alone (``torch/_inductor/cudagraph_trees.py``); it counts the
     graphs that it skips, but not those that it replays.
     """
-    seen = Replays()
+    replays = Replays()
     graph = torch.cuda.CUDAGraph
-    before = graph.replay
+    original = graph.replay
 
     def replay(self: torch.cuda.CUDAGraph) -> None:
-        seen.count += 1
-        before(self)
+        replays.count += 1
+        original(self)
 
     graph.replay = replay  # type: ignore[method-assign, unused-ignore]
     try:
-        yield seen
+        yield replays
     finally:
-        graph.replay = before  # type: ignore[method-assign, unused-ignore]
+        graph.replay = original  # type: ignore[method-assign, unused-ignore]
 
 
-def missing(mode: str, calls: int) -> str:
+def missing_note(mode: str, calls: int) -> str:
     """What to say where a mode was to replay graphs and none was, after ``calls`` calls."""
-    told = f"mode {mode} replayed no CUDA graph"
-    return told if calls > 1 else f"{told}: the second call would record one, and there is one call"
+    message = f"mode {mode} replayed no CUDA graph"
+    return message if calls > 1 else f"{message}: the second call would record one, and there is one call"
 
 
-def wanted(backend: Mapping[str, Any], device: str) -> bool:
+def makes_graphs(backend: Mapping[str, Any], device: str) -> bool:
     """Whether a backend is to make CUDA graphs of what it compiles for ``device``."""
     return (
         backend["backend"] == "inductor" and backend.get("mode") in GRAPH_MODES and device.partition(":")[0] == "cuda"

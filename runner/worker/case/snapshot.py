@@ -15,7 +15,7 @@ PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 @dataclass(frozen=True)
-class Facts:
+class TensorMetadata:
     """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
     the layout has none."""
 
@@ -39,7 +39,7 @@ class Leaf:
     kind: str
     type: str
     value: Any
-    facts: Facts | None = None
+    metadata: TensorMetadata | None = None
     problem: str | None = None
 
 
@@ -53,7 +53,7 @@ class Tree:
 
 def elements(leaf: Leaf) -> torch.Tensor | None:
     """A tensor's copy; a Python float or complex number in float64 or complex128, without dimensions; None of anything else."""
-    if leaf.facts is not None:
+    if leaf.metadata is not None:
         return leaf.value
     if not isinstance(leaf.value, (float, complex)):
         return None
@@ -69,8 +69,8 @@ def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree
         module: the name that the case's source was loaded under; taken out of class names, since it differs every run.
         copy: False where nothing will write to the tensors any more: then large ones need not be held twice.
     """
-    structure, found = flatten(value, root, module)
-    return Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in found))
+    structure, leaves = flatten(value, root, module)
+    return Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in leaves))
 
 
 def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[str, Any]]]:
@@ -96,17 +96,17 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
     """Copy one leaf. A tensor's copy is detached, dense, on the CPU, with lazy conjugation and negation carried out."""
     kind = class_name(type(leaf), module)
     if isinstance(leaf, torch.Tensor):
-        facts = facts_of(leaf)
-        if facts.device.startswith("meta"):
-            return Leaf(path, "tensor", kind, None, facts, "a meta tensor has no elements")
+        metadata = metadata_of(leaf)
+        if metadata.device.startswith("meta"):
+            return Leaf(path, "tensor", kind, None, metadata, "a meta tensor has no elements")
         try:
-            return Leaf(path, "tensor", kind, _elements(leaf, copy), facts)
+            return Leaf(path, "tensor", kind, _elements(leaf, copy), metadata)
         except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it
             problem = f"its elements cannot be had: {type(error).__name__}: {error}"
-            return Leaf(path, "tensor", kind, None, facts, problem)
+            return Leaf(path, "tensor", kind, None, metadata, problem)
     if kind == "numpy.ndarray":
         array = torch.as_tensor(leaf.copy())
-        return Leaf(path, "tensor", kind, array, facts_of(array))
+        return Leaf(path, "tensor", kind, array, metadata_of(array))
     if isinstance(leaf, PLAIN):
         return Leaf(path, "python", kind, leaf)
     if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)}:
@@ -114,10 +114,10 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
     return Leaf(path, "python", kind, leaf)
 
 
-def facts_of(tensor: torch.Tensor) -> Facts:
+def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
     """The metadata of a tensor."""
     strided = tensor.layout == torch.strided and not tensor.is_nested
-    return Facts(
+    return TensorMetadata(
         shape=() if tensor.is_nested else tuple(int(size) for size in tensor.shape),
         dtype=tensor.dtype,
         device=str(tensor.device),

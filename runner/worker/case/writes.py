@@ -14,34 +14,34 @@ LARGEST = 1 << 20
 """Elements of inputs and state together beyond which nothing is tried: each write compares them all."""
 
 
-def reached(outputs: Sequence[torch.Tensor], held: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
-    """For each output the paths of ``held`` in which a write into its first element shows. Everything is put back.
+def reached(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
+    """For each output the paths of ``tensors`` in which a write into its first element shows. Everything is put back.
 
     An output into which nobody can safely write (empty, not strided, overlapping itself, a grad-less view of inference
     mode, on the meta device) reaches nothing.
     """
-    watched = [(path, tensor) for path, tensor in held if _is_plain(tensor)]
+    watched = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
     if sum(tensor.numel() for _, tensor in watched) > LARGEST:
         return [frozenset() for _ in outputs]
-    return [_one(output, watched) for output in outputs]
+    return [_paths_changed(output, watched) for output in outputs]
 
 
-def _one(output: torch.Tensor, watched: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
+def _paths_changed(output: torch.Tensor, watched: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
     if not _is_plain(output) or _overlaps(output):
         return frozenset()
     first = output.detach()[(0,) * output.dim()]
-    before = [tensor.detach().clone() for _, tensor in watched]
-    kept = first.clone()
+    snapshots = [tensor.detach().clone() for _, tensor in watched]
+    original = first.clone()
     try:
-        first.copy_(_other(kept))
+        first.copy_(_different_value(original))
     except RuntimeError:  # memory that may not be written to, such as an expanded or read-only one
         return frozenset()
     changed = [
         path
-        for (path, tensor), was in zip(watched, before, strict=True)
-        if not torch.equal(_bits(tensor.detach()), _bits(was))
+        for (path, tensor), snapshot in zip(watched, snapshots, strict=True)
+        if not torch.equal(_bits(tensor.detach()), _bits(snapshot))
     ]
-    first.copy_(kept)
+    first.copy_(original)
     return frozenset(changed)
 
 
@@ -62,7 +62,7 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _other(value: torch.Tensor) -> torch.Tensor:
+def _different_value(value: torch.Tensor) -> torch.Tensor:
     """A value of the same dtype that is certainly another."""
     if value.dtype == torch.bool:
         return ~value

@@ -64,21 +64,21 @@ class Comparison:
     label: str | None = None
 
 
-def tolerance_for(dtype: torch.dtype, wanted: Mapping[str, Any] | None = None) -> Tolerance:
-    """The tolerance of a dtype: where ``wanted`` says nothing, the default of ``torch.testing.assert_close``.
+def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None) -> Tolerance:
+    """The tolerance of a dtype: where ``overrides`` says nothing, the default of ``torch.testing.assert_close``.
 
     Args:
         wanted: ``{"by_dtype": {"": [rtol, atol], "float16": [rtol, atol]}, "exact": bool}``; None in place of a
             number keeps the default; ``""`` holds for every dtype that has no entry of its own.
     """
     rtol, atol = default_tolerances(dtype)
-    wanted = wanted or {}
-    table = wanted.get("by_dtype") or {}
-    asked = table.get(str(dtype).removeprefix("torch."), table.get("", (None, None)))
+    overrides = overrides or {}
+    table = overrides.get("by_dtype") or {}
+    override = table.get(str(dtype).removeprefix("torch."), table.get("", (None, None)))
     return Tolerance(
-        rtol=rtol if asked[0] is None else float(asked[0]),
-        atol=atol if asked[1] is None else float(asked[1]),
-        exact=bool(wanted.get("exact")),
+        rtol=rtol if override[0] is None else float(override[0]),
+        atol=atol if override[1] is None else float(override[1]),
+        exact=bool(overrides.get("exact")),
     )
 
 
@@ -87,7 +87,7 @@ def compare_values(
     compiled: torch.Tensor,
     tolerance: Tolerance,
     reference: Callable[[], torch.Tensor | None] = lambda: None,
-    moved: Callable[[], torch.Tensor | None] = lambda: None,
+    measure_sensitivity: Callable[[], torch.Tensor | None] = lambda: None,
 ) -> Comparison:
     """Compare two dense CPU tensors of one shape and dtype.
 
@@ -97,8 +97,8 @@ def compare_values(
 
     Args:
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
-        moved: gives how far a rounding of the inputs moves each of its elements, or None, as for what is no result of float32
-            (``rounding.DTYPES``). As rarely called.
+        measure_sensitivity: gives how far a rounding of the inputs moves each of its elements, or None, as for what is no result of float32
+            (``sensitivity.DTYPES``). As rarely called.
     """
     if eager.numel() == 0:
         return Comparison()
@@ -106,32 +106,36 @@ def compare_values(
         return _compare_exactly(eager, compiled)
     if identical(eager, compiled):
         return Comparison()
-    found = _scan(eager, compiled, tolerance)
-    if not found.other_class and not found.mismatched:
+    scan = _scan(eager, compiled, tolerance)
+    if not scan.other_class and not scan.mismatched:
         return Comparison()
     exact = reference()
     numbers: dict[str, Any] = {"elements": eager.numel()}
-    excuse = None if exact is None else _weigh(eager, compiled, exact, tolerance)
+    adjudication = None if exact is None else _adjudicate(eager, compiled, exact, tolerance)
     differences = []
     labels = []
-    if found.other_class:
-        if excuse is not None and excuse.classes_right:
+    if scan.other_class:
+        if adjudication is not None and adjudication.classes_right:
             labels.append(NEARER)
         else:
-            place = _at(eager, compiled, exact, found.first_other_class)
-            shown = {**numbers, "mismatched": found.other_class, **place, "same": ask_same(eager, compiled, exact)}
-            differences.append(Difference("nonfinite", _sentence(shown, "have another NaN or infinity"), shown))
-    if found.mismatched:
-        if excuse is not None and excuse.passed:
-            labels.append(excuse.label)
-        elif excuse is not None and excuse.numbers and _is_rounding(eager, compiled, exact, moved, tolerance):
+            place = _at(eager, compiled, exact, scan.first_other_class)
+            details = {**numbers, "mismatched": scan.other_class, **place, "same": ask_same(eager, compiled, exact)}
+            differences.append(Difference("nonfinite", _sentence(details, "have another NaN or infinity"), details))
+    if scan.mismatched:
+        if adjudication is not None and adjudication.passed:
+            labels.append(adjudication.label)
+        elif (
+            adjudication is not None
+            and adjudication.numbers
+            and _is_rounding(eager, compiled, exact, measure_sensitivity, tolerance)
+        ):
             labels.append(ROUNDING)
         else:
-            place = _at(eager, compiled, exact, found.worst)
-            shown = {**numbers, "mismatched": found.mismatched, **place, **_gap(found), **_tolerance_numbers(tolerance)}
-            shown.update(excuse.numbers if excuse is not None else {})
-            shown["same"] = ask_same(eager, compiled, exact)
-            differences.append(Difference("value", _sentence(shown, "differ"), shown))
+            place = _at(eager, compiled, exact, scan.worst)
+            details = {**numbers, "mismatched": scan.mismatched, **place, **_gap(scan), **_tolerance_numbers(tolerance)}
+            details.update(adjudication.numbers if adjudication is not None else {})
+            details["same"] = ask_same(eager, compiled, exact)
+            differences.append(Difference("value", _sentence(details, "differ"), details))
     if differences:
         return Comparison(tuple(differences))
     return Comparison(label=next(label for label in (ROUNDING, NOISE, NEARER) if label in labels))
@@ -179,27 +183,27 @@ class _Scan:
 
 
 def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> _Scan:
-    found = _Scan()
-    for start, ours, theirs in pieces(eager, compiled):
-        same_class = (classes(ours) == classes(theirs)).all(dim=1)
-        size = norm(finite_part(ours, theirs))
+    scan = _Scan()
+    for start, eager_planes, compiled_planes in pieces(eager, compiled):
+        same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
+        size = norm(finite_part(eager_planes, compiled_planes))
         limit = tolerance.atol + tolerance.rtol * size
-        error = norm(finite_difference(ours, theirs))
+        error = norm(finite_difference(eager_planes, compiled_planes))
         mismatched = same_class & (error > limit)
-        found.scale = max(found.scale, float(size.max()))
+        scan.scale = max(scan.scale, float(size.max()))
         if not bool(same_class.all()):
-            if not found.other_class:
-                found.first_other_class = start + int((~same_class).nonzero()[0])
-            found.other_class += int((~same_class).sum())
+            if not scan.other_class:
+                scan.first_other_class = start + int((~same_class).nonzero()[0])
+            scan.other_class += int((~same_class).sum())
         if bool(mismatched.any()):
-            found.mismatched += int(mismatched.sum())
-            found.largest_error = max(found.largest_error, float(error[mismatched].max()))
+            scan.mismatched += int(mismatched.sum())
+            scan.largest_error = max(scan.largest_error, float(error[mismatched].max()))
             ratio = torch.where(mismatched, error / limit.clamp_min(TINY), 0.0)
             worst = int(ratio.argmax())
-            if float(ratio[worst]) > found.worst_ratio:
-                found.worst, found.worst_ratio = start + worst, float(ratio[worst])
-                found.error, found.size = float(error[worst]), float(size[worst])
-    return found
+            if float(ratio[worst]) > scan.worst_ratio:
+                scan.worst, scan.worst_ratio = start + worst, float(ratio[worst])
+                scan.error, scan.size = float(error[worst]), float(size[worst])
+    return scan
 
 
 @dataclass
@@ -226,7 +230,7 @@ class _Errors:
 
 
 @dataclass(frozen=True)
-class _Excuse:
+class _Adjudication:
     """What the float64 reference says: of misplaced NaN and infinities, and of finite mismatches."""
 
     classes_right: bool
@@ -235,7 +239,9 @@ class _Excuse:
     numbers: dict[str, Any]
 
 
-def _weigh(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance) -> _Excuse:
+def _adjudicate(
+    eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance
+) -> _Adjudication:
     """Let the float64 reference judge.
 
     A misplaced NaN or infinity is forgiven where the compiled element has the class of the reference rounded to the
@@ -247,65 +253,71 @@ def _weigh(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor,
     narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
     multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
     classes_right = measured = within = True
-    ours_off, theirs_off = _Errors(), _Errors()
+    eager_errors, compiled_errors = _Errors(), _Errors()
     rounded_reference = reference.to(eager.dtype)
-    for _, ours, theirs, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
-        same_class = (classes(ours) == classes(theirs)).all(dim=1)
-        allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, theirs))
-        right = (classes(rounded) == classes(theirs)).all(dim=1)
-        near = norm(finite_difference(exact, theirs)) <= multiplier * allowed
+    for _, eager_planes, compiled_planes, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
+        same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
+        allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, compiled_planes))
+        right = (classes(rounded) == classes(compiled_planes)).all(dim=1)
+        near = norm(finite_difference(exact, compiled_planes)) <= multiplier * allowed
         classes_right &= bool((same_class | right & near).all())
 
-        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (ours, theirs, exact)]).all(dim=0)
-        limit = tolerance.atol + tolerance.rtol * norm(finite_part(ours, theirs))
-        mismatched = same_class & (norm(finite_difference(ours, theirs)) > limit)
+        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (eager_planes, compiled_planes, exact)]).all(
+            dim=0
+        )
+        limit = tolerance.atol + tolerance.rtol * norm(finite_part(eager_planes, compiled_planes))
+        mismatched = same_class & (norm(finite_difference(eager_planes, compiled_planes)) > limit)
         measured &= not bool((mismatched & ~finite).any())
         if not bool(finite.any()):
             continue
-        eager_error, compiled_error = norm((ours - exact)[finite]), norm((theirs - exact)[finite])
+        eager_error, compiled_error = norm((eager_planes - exact)[finite]), norm((compiled_planes - exact)[finite])
         within &= bool((compiled_error <= allowed[finite]).all())
         unit = allowed[finite].clamp_min(TINY)
         if tolerance.rtol == 0 and tolerance.atol == 0:
             unit = torch.ones_like(unit)  # no tolerance, no unit: errors as they are
-        ours_off.add(eager_error, unit)
-        theirs_off.add(compiled_error, unit)
+        eager_errors.add(eager_error, unit)
+        compiled_errors.add(compiled_error, unit)
     if not measured:
-        return _Excuse(classes_right, False, "", {})
-    needed = max(_ratio(theirs_off.rmse, ours_off.rmse), _ratio(theirs_off.worst, ours_off.worst))
+        return _Adjudication(classes_right, False, "", {})
+    needed = max(_ratio(compiled_errors.rmse, eager_errors.rmse), _ratio(compiled_errors.worst, eager_errors.worst))
     numbers = {
-        "eager_error_max": number(ours_off.largest),
-        "eager_error_rmse": number(ours_off.rmse),
-        "compiled_error_max": number(theirs_off.largest),
-        "compiled_error_rmse": number(theirs_off.rmse),
+        "eager_error_max": number(eager_errors.largest),
+        "eager_error_rmse": number(eager_errors.rmse),
+        "compiled_error_max": number(compiled_errors.largest),
+        "compiled_error_rmse": number(compiled_errors.rmse),
         "multiplier": number(needed),
     }
-    finite_sums = all(math.isfinite(side) for off in (ours_off, theirs_off) for side in (off.rmse, off.worst))
-    nearer = theirs_off.rmse <= ours_off.rmse and theirs_off.worst <= ours_off.worst
+    finite_sums = all(
+        math.isfinite(side) for errors in (eager_errors, compiled_errors) for side in (errors.rmse, errors.worst)
+    )
+    nearer = compiled_errors.rmse <= eager_errors.rmse and compiled_errors.worst <= eager_errors.worst
     passed = within or (finite_sums and needed <= multiplier)
-    return _Excuse(classes_right, passed, NEARER if nearer else NOISE, numbers)
+    return _Adjudication(classes_right, passed, NEARER if nearer else NOISE, numbers)
 
 
 def _is_rounding(
     eager: torch.Tensor,
     compiled: torch.Tensor,
     reference: torch.Tensor | None,
-    moved: Callable[[], torch.Tensor | None],
+    measure_sensitivity: Callable[[], torch.Tensor | None],
     tolerance: Tolerance,
 ) -> bool:
     """Whether rounding explains it, as far as the inputs do; asked last, since it takes a dozen runs."""
     if reference is None or not sensitivity.is_small(eager, compiled, reference):
         return False
-    by = moved()
-    return by is not None and sensitivity.explains(eager, compiled, reference, by, tolerance.rtol, tolerance.atol)
+    response = measure_sensitivity()
+    return response is not None and sensitivity.explains(
+        eager, compiled, reference, response, tolerance.rtol, tolerance.atol
+    )
 
 
-def _gap(found: _Scan) -> dict[str, Any]:
-    relative = found.error / found.size if found.size else math.inf
+def _gap(scan: _Scan) -> dict[str, Any]:
+    relative = scan.error / scan.size if scan.size else math.inf
     return {
-        "abs_error": number(found.error),
+        "abs_error": number(scan.error),
         "rel_error": number(relative),
-        "abs_error_max": number(found.largest_error),
-        "scale": number(found.scale),
+        "abs_error_max": number(scan.largest_error),
+        "scale": number(scan.scale),
     }
 
 
@@ -320,9 +332,9 @@ def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
     different = different_bits(eager, compiled)
     kinds = {"value": different}
     if eager.is_floating_point() or eager.is_complex():
-        ours, theirs = planes(eager), planes(compiled)
-        other_class = (classes(ours) != classes(theirs)).any(dim=1)
-        zeros = ~other_class & (finite_difference(ours, theirs) == 0).all(dim=1)
+        eager_planes, compiled_planes = planes(eager), planes(compiled)
+        other_class = (classes(eager_planes) != classes(compiled_planes)).any(dim=1)
+        zeros = ~other_class & (finite_difference(eager_planes, compiled_planes) == 0).all(dim=1)
         kinds = {
             "nonfinite": different & other_class,
             "value": different & ~other_class & ~zeros,
@@ -337,20 +349,24 @@ def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
 
 def _exact_difference(oracle: str, eager: torch.Tensor, compiled: torch.Tensor, wrong: torch.Tensor) -> Difference:
     first = int(wrong.nonzero()[0])
-    ours, theirs = _item(eager, first), _item(compiled, first)
+    eager_value, compiled_value = _item(eager, first), _item(compiled, first)
     numbers: dict[str, Any] = {
         "elements": eager.numel(),
         "mismatched": int(wrong.sum()),
         "worst_index": _unravel(first, eager.shape),
-        "eager": number(ours),
-        "compiled": number(theirs),
+        "eager": number(eager_value),
+        "compiled": number(compiled_value),
         "rtol": 0.0,
         "atol": 0.0,
     }
     if oracle == "value":
-        gap = abs(int(ours) - int(theirs)) if isinstance(ours, (bool, int)) else abs(ours - theirs)
+        gap = (
+            abs(int(eager_value) - int(compiled_value))
+            if isinstance(eager_value, (bool, int))
+            else abs(eager_value - compiled_value)
+        )
         numbers["abs_error"] = number(gap)
-        numbers["rel_error"] = number(gap / abs(ours) if ours else math.inf)
+        numbers["rel_error"] = number(gap / abs(eager_value) if eager_value else math.inf)
     numbers["same"] = ask_same(eager, compiled, None)
     return Difference(oracle, _sentence(numbers, "differ"), numbers)
 

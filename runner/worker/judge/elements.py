@@ -72,7 +72,7 @@ def different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """bool [elements]: where the bits differ; any NaN equals any other."""
     if first.is_floating_point() or first.is_complex():
         # Through float64, since float8 dtypes have no isnan of their own.
-        ours, theirs = planes(first), planes(second)
-        unequal = (ours != theirs) | (torch.signbit(ours) != torch.signbit(theirs))
-        return (unequal & ~(ours.isnan() & theirs.isnan())).any(dim=1)
+        first_planes, second_planes = planes(first), planes(second)
+        unequal = (first_planes != second_planes) | (torch.signbit(first_planes) != torch.signbit(second_planes))
+        return (unequal & ~(first_planes.isnan() & second_planes.isnan())).any(dim=1)
     return as_integers(first).reshape(-1) != as_integers(second).reshape(-1)

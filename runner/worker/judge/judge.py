@@ -46,9 +46,9 @@ class Evidence:
 
     def pairs(self) -> Iterator[tuple[int, CallRecord, CallRecord]]:
         """(call, eager's record, compiled record) of every call in which both returned."""
-        for call, (ours, theirs) in enumerate(zip(self.eager.calls, self.compiled.calls)):  # noqa: B905  either may have raised
-            if ours.error is None and theirs.error is None:
-                yield call, ours, theirs
+        for call, (eager, compiled) in enumerate(zip(self.eager.calls, self.compiled.calls)):  # noqa: B905  either may have raised
+            if eager.error is None and compiled.error is None:
+                yield call, eager, compiled
 
     def where(self, call: int, path: str = "") -> str:
         """The path, with the call's number if there are several."""
@@ -75,17 +75,17 @@ def judge(evidence: Evidence) -> list[Finding]:
 
 def behaviour(evidence: Evidence) -> Iterator[Finding]:
     """Who raised, and what. Within a call only one side's error, or two unlike ones, are findings."""
-    for call, (ours, theirs) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
+    for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
         where = evidence.where(call)
         evidence.comparisons += 1
-        if theirs.error is None and ours.error is not None:
-            yield Finding("missing-error", f"eager raised {ours.error.summary}; compiled returned", where)
-        elif theirs.error is not None and ours.error is None:
-            oracle, message = _classify(theirs.error, evidence.compiled.launches is not None)
-            yield Finding(oracle, f"{message}: {theirs.error.summary}", where, error=theirs.error.info)
-        elif theirs.error is not None and ours.error is not None and not counts_as(theirs.error, ours.error):
-            message = f"eager raised {ours.error.summary}; compiled raised {theirs.error.summary}"
-            yield Finding("error-type", message, where, error=theirs.error.info)
+        if compiled.error is None and eager.error is not None:
+            yield Finding("missing-error", f"eager raised {eager.error.summary}; compiled returned", where)
+        elif compiled.error is not None and eager.error is None:
+            oracle, message = _classify(compiled.error, evidence.compiled.launches is not None)
+            yield Finding(oracle, f"{message}: {compiled.error.summary}", where, error=compiled.error.info)
+        elif compiled.error is not None and eager.error is not None and not counts_as(compiled.error, eager.error):
+            message = f"eager raised {eager.error.summary}; compiled raised {compiled.error.summary}"
+            yield Finding("error-type", message, where, error=compiled.error.info)
 
 
 def _classify(error: Raised, launched: bool = False) -> tuple[str, str]:
@@ -106,10 +106,10 @@ def _classify(error: Raised, launched: bool = False) -> tuple[str, str]:
 
 def launches(evidence: Evidence) -> Iterator[Finding]:
     """What launched kernels did to memory beyond what they were given, or did not do to what they were to write."""
-    seen = evidence.compiled.launches
-    evidence.comparisons += seen.count if seen is not None else 0
-    for one in seen.found if seen is not None else ():
-        yield Finding(one.oracle, one.message, one.path, one.numbers, line=one.line)
+    report = evidence.compiled.launches
+    evidence.comparisons += report.count if report is not None else 0
+    for trespass in report.trespasses if report is not None else ():
+        yield Finding(trespass.oracle, trespass.message, trespass.path, trespass.numbers, line=trespass.line)
 
 
 # --- gate 2: structure and metadata ---------------------------------------------------------
@@ -117,55 +117,55 @@ def launches(evidence: Evidence) -> Iterator[Finding]:
 
 def structure(evidence: Evidence) -> Iterator[Finding]:
     """The containers of the outputs, and the class of each leaf."""
-    for call, ours, theirs in evidence.pairs():
+    for call, eager, compiled in evidence.pairs():
         evidence.comparisons += 1
-        if ours.outputs.structure != theirs.outputs.structure:
-            message = f"eager returns {ours.outputs.structure}, compiled {theirs.outputs.structure}"
+        if eager.outputs.structure != compiled.outputs.structure:
+            message = f"eager returns {eager.outputs.structure}, compiled {compiled.outputs.structure}"
             yield Finding("structure", message, evidence.where(call, "output"))
             continue
-        for mine, other in zip(ours.outputs.leaves, theirs.outputs.leaves, strict=True):
-            if mine.type != other.type:
-                message = f"eager returns a {mine.type}, compiled a {other.type}"
-                yield Finding("structure", message, evidence.where(call, mine.path))
+        for eager_leaf, compiled_leaf in zip(eager.outputs.leaves, compiled.outputs.leaves, strict=True):
+            if eager_leaf.type != compiled_leaf.type:
+                message = f"eager returns a {eager_leaf.type}, compiled a {compiled_leaf.type}"
+                yield Finding("structure", message, evidence.where(call, eager_leaf.path))
 
 
 def metadata(evidence: Evidence) -> Iterator[Finding]:
     """Shape, dtype, device, layout, strides, offset and requires_grad of the outputs."""
-    for call, mine, other in _output_leaves(evidence):
-        if mine.facts is None or other.facts is None:
+    for call, eager, compiled in _output_leaves(evidence):
+        if eager.metadata is None or compiled.metadata is None:
             continue
-        for oracle, message in _facts(evidence, mine, other):
-            yield Finding(oracle, message, evidence.where(call, mine.path))
-        both_alias = any("input" in text for text in evidence.eager.calls[call].aliases.get(mine.path, ())) and any(
-            "input" in text for text in evidence.compiled.calls[call].aliases.get(mine.path, ())
+        for oracle, message in _metadata_differences(evidence, eager, compiled):
+            yield Finding(oracle, message, evidence.where(call, eager.path))
+        both_alias = any("input" in text for text in evidence.eager.calls[call].aliases.get(eager.path, ())) and any(
+            "input" in text for text in evidence.compiled.calls[call].aliases.get(eager.path, ())
         )
-        if both_alias and mine.facts.offset != other.facts.offset:
-            message = f"eager starts at element {mine.facts.offset} of the storage, compiled at {other.facts.offset}"
-            yield Finding("offset", message, evidence.where(call, mine.path))
+        if both_alias and eager.metadata.offset != compiled.metadata.offset:
+            message = f"eager starts at element {eager.metadata.offset} of the storage, compiled at {compiled.metadata.offset}"
+            yield Finding("offset", message, evidence.where(call, eager.path))
 
 
-def _facts(evidence: Evidence, mine: Leaf, other: Leaf) -> Iterator[tuple[str, str]]:
+def _metadata_differences(evidence: Evidence, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
     """(oracle, message) of every piece of metadata that differs."""
-    ours, theirs = mine.facts, other.facts
-    assert ours is not None and theirs is not None
+    expected, actual = eager.metadata, compiled.metadata
+    assert expected is not None and actual is not None
     evidence.comparisons += 1
     for oracle, name in (("shape", "shape"), ("dtype", "dtype"), ("device", "device"), ("layout", "layout")):
-        if getattr(ours, name) != getattr(theirs, name):
-            more = "; its values are not compared" if oracle in ("shape", "dtype") else ""
-            yield oracle, f"eager {_plain(getattr(ours, name))}, compiled {_plain(getattr(theirs, name))}{more}"
-    if ours.shape == theirs.shape and _strides(mine) != _strides(other) and ours.layout == theirs.layout:
-        steps = f"eager {list(ours.stride or ())}, compiled {list(theirs.stride or ())}"
-        yield "stride", f"{steps} for shape {list(ours.shape)}"
-    if ours.requires_grad != theirs.requires_grad:
-        yield "requires-grad", f"eager {ours.requires_grad}, compiled {theirs.requires_grad}"
+        if getattr(expected, name) != getattr(actual, name):
+            remark = "; its values are not compared" if oracle in ("shape", "dtype") else ""
+            yield oracle, f"eager {_plain(getattr(expected, name))}, compiled {_plain(getattr(actual, name))}{remark}"
+    if expected.shape == actual.shape and _strides(eager) != _strides(compiled) and expected.layout == actual.layout:
+        steps = f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())}"
+        yield "stride", f"{steps} for shape {list(expected.shape)}"
+    if expected.requires_grad != actual.requires_grad:
+        yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
 
 
 def _strides(leaf: Leaf) -> tuple[int, ...]:
     """Strides of the dimensions in which there is somewhere to step to."""
-    facts = leaf.facts
-    if facts is None or facts.stride is None or 0 in facts.shape:
+    metadata = leaf.metadata
+    if metadata is None or metadata.stride is None or 0 in metadata.shape:
         return ()
-    return tuple(step for step, size in zip(facts.stride, facts.shape, strict=True) if size > 1)
+    return tuple(step for step, size in zip(metadata.stride, metadata.shape, strict=True) if size > 1)
 
 
 # --- gate 3: side effects --------------------------------------------------------------------
@@ -173,39 +173,42 @@ def _strides(leaf: Leaf) -> tuple[int, ...]:
 
 def aliases(evidence: Evidence) -> Iterator[Finding]:
     """Which inputs, state and earlier outputs each output is, or shares storage with."""
-    for call, ours, theirs in evidence.pairs():
-        if ours.outputs.structure != theirs.outputs.structure:
+    for call, eager, compiled in evidence.pairs():
+        if eager.outputs.structure != compiled.outputs.structure:
             continue
-        for path, relations in ours.aliases.items():
-            found = theirs.aliases.get(path, frozenset())
+        for path, relations in eager.aliases.items():
+            compiled_relations = compiled.aliases.get(path, frozenset())
             evidence.comparisons += 1
-            if relations != found:
-                message = f"eager: {_relations(relations)}; compiled: {_relations(found)}"
+            if relations != compiled_relations:
+                message = f"eager: {_relations(relations)}; compiled: {_relations(compiled_relations)}"
                 yield Finding("alias", message, evidence.where(call, path))
 
 
 def mutation(evidence: Evidence) -> Iterator[Finding]:
     """Inputs, parameters, buffers and attributes after the call."""
-    for call, ours, theirs in evidence.pairs():
-        for what, mine, other in (("inputs", ours.inputs, theirs.inputs), ("state", ours.state, theirs.state)):
-            if mine.structure != other.structure:
-                message = f"{what} after the call: eager {mine.structure}, compiled {other.structure}"
-                yield Finding("mutation", message, evidence.where(call, what))
+    for call, eager, compiled in evidence.pairs():
+        for part, eager_tree, compiled_tree in (
+            ("inputs", eager.inputs, compiled.inputs),
+            ("state", eager.state, compiled.state),
+        ):
+            if eager_tree.structure != compiled_tree.structure:
+                message = f"{part} after the call: eager {eager_tree.structure}, compiled {compiled_tree.structure}"
+                yield Finding("mutation", message, evidence.where(call, part))
                 continue
-            for before, after in zip(mine.leaves, other.leaves, strict=True):
-                yield from _leaf_findings(evidence, call, before, after, "mutation")
+            for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
+                yield from _leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation")
 
 
 def generator(evidence: Evidence) -> Iterator[Finding]:
     """The state of the CPU generator after the call: what the next random number would be."""
-    for call, ours, theirs in evidence.pairs():
-        if not ours.drew_random and not theirs.drew_random:
+    for call, eager, compiled in evidence.pairs():
+        if not eager.drew_random and not compiled.drew_random:
             continue
         evidence.comparisons += 1
-        if ours.generator is None or theirs.generator is None or torch.equal(ours.generator, theirs.generator):
+        if eager.generator is None or compiled.generator is None or torch.equal(eager.generator, compiled.generator):
             continue
-        eager, compiled = ("drew" if record.drew_random else "drew none" for record in (ours, theirs))
-        message = f"the generator's state after the call differs (eager {eager}, compiled {compiled})"
+        eager_text, compiled_text = ("drew" if record.drew_random else "drew none" for record in (eager, compiled))
+        message = f"the generator's state after the call differs (eager {eager_text}, compiled {compiled_text})"
         yield Finding("rng", message, evidence.where(call))
 
 
@@ -214,111 +217,123 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
 
 def values(evidence: Evidence) -> Iterator[Finding]:
     """Elements of the outputs, and Python values among them."""
-    for call, mine, other in _output_leaves(evidence):
-        yield from _value_findings(evidence, call, mine, other)
+    for call, eager, compiled in _output_leaves(evidence):
+        yield from _value_findings(evidence, call, eager, compiled)
 
 
 def gradients(evidence: Evidence) -> Iterator[Finding]:
     """Gradients of inputs and parameters: there or not, dtype, shape, strides, values."""
-    for call, ours, theirs in evidence.pairs():
-        for path in dict.fromkeys([*ours.gradients, *theirs.gradients]):
-            mine, other = ours.gradients.get(path), theirs.gradients.get(path)
+    for call, eager, compiled in evidence.pairs():
+        for path in dict.fromkeys([*eager.gradients, *compiled.gradients]):
+            eager_leaf, compiled_leaf = eager.gradients.get(path), compiled.gradients.get(path)
             evidence.comparisons += 1
-            if mine is None or other is None:
-                if mine is not other:
-                    eager, compiled = ("no gradient" if leaf is None else "a gradient" for leaf in (mine, other))
-                    yield Finding("grad", f"eager gives {eager}, compiled {compiled}", evidence.where(call, path))
+            if eager_leaf is None or compiled_leaf is None:
+                if eager_leaf is not compiled_leaf:
+                    eager_text, compiled_text = (
+                        "no gradient" if leaf is None else "a gradient" for leaf in (eager_leaf, compiled_leaf)
+                    )
+                    yield Finding(
+                        "grad", f"eager gives {eager_text}, compiled {compiled_text}", evidence.where(call, path)
+                    )
                 continue
-            yield from _leaf_findings(evidence, call, mine, other, "grad")
+            yield from _leaf_findings(evidence, call, eager_leaf, compiled_leaf, "grad")
 
 
 def _output_leaves(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
     """Leaves that stand for one another; ``structure`` reports those that do not."""
-    for call, ours, theirs in evidence.pairs():
-        if ours.outputs.structure == theirs.outputs.structure:
-            for mine, other in zip(ours.outputs.leaves, theirs.outputs.leaves, strict=True):
-                if mine.kind == other.kind:
-                    yield call, mine, other
+    for call, eager, compiled in evidence.pairs():
+        if eager.outputs.structure == compiled.outputs.structure:
+            for eager_leaf, compiled_leaf in zip(eager.outputs.leaves, compiled.outputs.leaves, strict=True):
+                if eager_leaf.kind == compiled_leaf.kind:
+                    yield call, eager_leaf, compiled_leaf
 
 
-def _leaf_findings(evidence: Evidence, call: int, mine: Leaf, other: Leaf, oracle: str) -> Iterator[Finding]:
+def _leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, oracle: str) -> Iterator[Finding]:
     """Metadata and value of a leaf that is no output, all under one oracle."""
-    if mine.kind != other.kind or mine.type != other.type:
-        yield Finding(oracle, f"eager a {mine.type}, compiled a {other.type}", evidence.where(call, mine.path))
+    if eager.kind != compiled.kind or eager.type != compiled.type:
+        yield Finding(oracle, f"eager a {eager.type}, compiled a {compiled.type}", evidence.where(call, eager.path))
         return
-    if mine.facts is not None and other.facts is not None:
-        for name, message in _facts(evidence, mine, other):
-            yield Finding(oracle, f"{name}: {message}", evidence.where(call, mine.path))
-    for finding in _value_findings(evidence, call, mine, other):
+    if eager.metadata is not None and compiled.metadata is not None:
+        for name, message in _metadata_differences(evidence, eager, compiled):
+            yield Finding(oracle, f"{name}: {message}", evidence.where(call, eager.path))
+    for finding in _value_findings(evidence, call, eager, compiled):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
 
 
-def _value_findings(evidence: Evidence, call: int, mine: Leaf, other: Leaf) -> Iterator[Finding]:
-    where = evidence.where(call, mine.path)
-    if mine.problem is not None or other.problem is not None:
-        evidence.note(f"{where}: {mine.problem or other.problem}; not compared")
+def _value_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
+    where = evidence.where(call, eager.path)
+    if eager.problem is not None or compiled.problem is not None:
+        evidence.note(f"{where}: {eager.problem or compiled.problem}; not compared")
         return
-    if mine.facts is None or other.facts is None:
-        yield from _python_findings(evidence, call, mine, other)
+    if eager.metadata is None or compiled.metadata is None:
+        yield from _python_findings(evidence, call, eager, compiled)
         return
-    if mine.facts.shape != other.facts.shape or mine.facts.dtype != other.facts.dtype:
+    if eager.metadata.shape != compiled.metadata.shape or eager.metadata.dtype != compiled.metadata.dtype:
         return
-    if mine.value.shape != other.value.shape:  # the parts of a nested tensor
-        yield Finding("shape", f"eager {list(mine.value.shape)}, compiled {list(other.value.shape)}", where)
+    if eager.value.shape != compiled.value.shape:  # the parts of a nested tensor
+        yield Finding("shape", f"eager {list(eager.value.shape)}, compiled {list(compiled.value.shape)}", where)
         return
-    yield from _element_findings(evidence, call, mine, other, mine.facts.dtype)
+    yield from _element_findings(evidence, call, eager, compiled, eager.metadata.dtype)
 
 
 def _element_findings(
-    evidence: Evidence, call: int, leaf: Leaf, compiled: Leaf, dtype: torch.dtype
+    evidence: Evidence, call: int, eager_leaf: Leaf, compiled_leaf: Leaf, dtype: torch.dtype
 ) -> Iterator[Finding]:
     """What differs beyond what is allowed to numbers of that dtype. A Python number's is the one of the tensor it came from."""
-    mine, other = elements(leaf), elements(compiled)
-    assert mine is not None and other is not None
-    evidence.comparisons += int(mine.numel() > 0)
-    asked = evidence.job.get("tolerance")
-    kind = mine.shape, mine.is_complex()
+    eager, compiled = elements(eager_leaf), elements(compiled_leaf)
+    assert eager is not None and compiled is not None
+    evidence.comparisons += int(eager.numel() > 0)
+    tolerance = evidence.job.get("tolerance")
+    kind = eager.shape, eager.is_complex()
 
     def reference() -> torch.Tensor | None:
-        found = evidence.reference.tensor(call, leaf.path)
-        return found if found is not None and (found.shape, found.is_complex()) == kind else None
+        tensor = evidence.reference.tensor(call, eager_leaf.path)
+        return tensor if tensor is not None and (tensor.shape, tensor.is_complex()) == kind else None
 
-    def moved() -> torch.Tensor | None:
+    def measure_sensitivity() -> torch.Tensor | None:
         # Who names a tolerance has said how much may be rounded away.
-        named = (asked or {}).get("by_dtype")
-        return None if named or dtype not in sensitivity.DTYPES else evidence.reference.moved(call, leaf.path)
+        by_dtype = (tolerance or {}).get("by_dtype")
+        return (
+            None
+            if by_dtype or dtype not in sensitivity.DTYPES
+            else evidence.reference.measure_sensitivity(call, eager_leaf.path)
+        )
 
-    result = compare_values(mine, other, tolerance_for(dtype, asked), reference, moved)
+    result = compare_values(eager, compiled, tolerance_for(dtype, tolerance), reference, measure_sensitivity)
     if result.label is not None and result.label not in evidence.labels:
         evidence.labels.append(result.label)
     for difference in result.differences:
-        path = evidence.where(call, leaf.path)
+        path = evidence.where(call, eager_leaf.path)
         yield Finding(difference.oracle, difference.message, path, difference.numbers)
 
 
-def _python_findings(evidence: Evidence, call: int, mine: Leaf, other: Leaf) -> Iterator[Finding]:
+def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
     """Python values: equal, NaN to NaN. A float may be off by the tolerance of the job's dtype, since it usually comes
     out of a tensor of that dtype (``x.sum().item()``)."""
     evidence.comparisons += 1
-    if mine.type != other.type or same_python(mine.value, other.value):
+    if eager.type != compiled.type or same_python(eager.value, compiled.value):
         return
-    message = f"eager {str(mine.value)[:200]}, compiled {str(other.value)[:200]}"
-    if not isinstance(mine.value, (float, complex)):
-        numbers: dict[str, Any] = {"eager": str(mine.value)[:200], "compiled": str(other.value)[:200]}
-        if type(mine.value) is int:
-            numbers = {"eager": mine.value, "compiled": other.value, "abs_error": number(abs(mine.value - other.value))}
-        yield Finding("value", message, evidence.where(call, mine.path), numbers)
+    message = f"eager {str(eager.value)[:200]}, compiled {str(compiled.value)[:200]}"
+    if not isinstance(eager.value, (float, complex)):
+        numbers: dict[str, Any] = {"eager": str(eager.value)[:200], "compiled": str(compiled.value)[:200]}
+        if type(eager.value) is int:
+            numbers = {
+                "eager": eager.value,
+                "compiled": compiled.value,
+                "abs_error": number(abs(eager.value - compiled.value)),
+            }
+        yield Finding("value", message, evidence.where(call, eager.path), numbers)
         return
     dtype = getattr(torch, str(evidence.job.get("dtype", "float32")).removeprefix("torch."))
-    yield from _element_findings(evidence, call, mine, other, dtype if dtype.is_floating_point else torch.float32)
+    yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
 
 
-def same_python(mine: Any, other: Any) -> bool:
+def same_python(first: Any, second: Any) -> bool:
     """Whether two Python values are equal; NaN equals NaN."""
-    if mine is other:
+    if first is second:
         return True
     try:
-        return bool(mine == other) or bool(mine != mine and other != other)
+        return bool(first == second) or bool(first != first and second != second)
     except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
         return False
 
@@ -331,7 +346,7 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
     if evidence.compiled.error is not None:
         return
     expect = evidence.job.get("expect") or {}
-    for oracle, key, what in (
+    for oracle, key, noun in (
         ("graphs", "graphs", "graphs"),
         ("graph-break", "graph_breaks", "graph breaks"),
         ("recompile", "recompiles", "recompiles"),
@@ -343,8 +358,8 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
         count = getattr(evidence.compiled, key)
         if count > bound:
             reasons = "; ".join(reason.split("\n")[0] for reason in evidence.compiled.break_reasons)
-            more = f": {reasons}" if reasons and key == "graph_breaks" else ""
-            message = f"{count} {what}, at most {bound} allowed{more}"
+            cause = f": {reasons}" if reasons and key == "graph_breaks" else ""
+            message = f"{count} {noun}, at most {bound} allowed{cause}"
             yield Finding(oracle, message, numbers={"count": count, "bound": bound})
 
 

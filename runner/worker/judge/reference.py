@@ -51,8 +51,8 @@ class Dropped(Exception):
 
 
 @dataclass(frozen=True)
-class Nudge:
-    """Moves what goes into a float64 run by a rounding of float32 (see ``rounding.nudge``); without a sign by nothing."""
+class Perturbation:
+    """Moves what goes into a float64 run by a rounding of float32 (see ``sensitivity.perturb``); without a sign by nothing."""
 
     draw: int = 0
     sign: int = 0
@@ -63,13 +63,13 @@ class Nudge:
             plain = [
                 value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")
             ]
-            sensitivity.nudge([*model.parameters(), *model.buffers(), *_tensors(plain)], self.draw, self.sign)
+            sensitivity.perturb([*model.parameters(), *model.buffers(), *_tensors(plain)], self.draw, self.sign)
 
     def inputs(self, args: Sequence[Any]) -> list[Any]:
         """The inputs of a call in float64, moved. Raises Dropped as ``cast_inputs``."""
         cast = cast_inputs(args)
         if self.sign:
-            sensitivity.nudge(_tensors(cast), self.draw + sensitivity.PAIRS, self.sign)
+            sensitivity.perturb(_tensors(cast), self.draw + sensitivity.PAIRS, self.sign)
         return cast
 
 
@@ -84,23 +84,23 @@ class Reference:
         source: Source,
         settings: Settings,
         eager: Observation,
-        wanted: bool = True,
+        enabled: bool = True,
         begin: Callable[[], None] = lambda: None,
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        """``eager`` is the run that it is a reference for; without ``wanted`` there is none."""
+        """``eager`` is the run that it is a reference for; without ``enabled`` there is none."""
         self.notes: list[str] = []
         self._source, self._settings, self._eager = source, settings, eager
         self._begin, self._end = begin, end
-        self._leaves: list[dict[str, Leaf]] | None = None if wanted else []
-        self._nudged: list[list[list[dict[str, Leaf]]]] | None = None  # pairs of runs, calls, leaves by path
+        self._leaves: list[dict[str, Leaf]] | None = None if enabled else []
+        self._perturbed: list[list[list[dict[str, Leaf]]]] | None = None  # pairs of runs, calls, leaves by path
 
     def leaf(self, call: int, path: str) -> Leaf | None:
         """The reference's leaf of that path (of an output, an input or state after the call, or a gradient)."""
         if self._leaves is None:
             self._leaves = []
             try:
-                self._leaves = self._run()
+                self._leaves = self._run_exactly()
             except Dropped as reason:
                 self.notes.append(f"no float64 reference: {reason}")
         return _leaf_at(self._leaves, call, path)
@@ -108,53 +108,55 @@ class Reference:
     def tensor(self, call: int, path: str) -> torch.Tensor | None:
         """Its elements, float64 or complex128, a Python number's too; None where the run did not compute in float64."""
         leaf = self.leaf(call, path)
-        found = elements(leaf) if leaf is not None else None
-        if found is None:
+        tensor = elements(leaf) if leaf is not None else None
+        if tensor is None:
             return None
-        if found.dtype not in (torch.float64, torch.complex128):
-            dtype = str(found.dtype).removeprefix("torch.")
+        if tensor.dtype not in (torch.float64, torch.complex128):
+            dtype = str(tensor.dtype).removeprefix("torch.")
             note = f"no float64 reference for {path}: the float64 run gives {dtype}"
             if note not in self.notes:
                 self.notes.append(note)
             return None
-        return found
+        return tensor
 
-    def moved(self, call: int, path: str) -> torch.Tensor | None:
+    def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
         """How far each element moves when all inputs and parameters do by a rounding of float32; None where there is no reference."""
         exact = self.tensor(call, path)
         if exact is None:
             return None
-        if self._nudged is None:
-            self._nudged = []
+        if self._perturbed is None:
+            self._perturbed = []
             try:
-                self._nudged = [[self._observed(Nudge(n, sign)) for sign in (1, -1)] for n in range(sensitivity.PAIRS)]
+                self._perturbed = [
+                    [self._run_perturbed(Perturbation(n, sign)) for sign in (1, -1)] for n in range(sensitivity.PAIRS)
+                ]
             except Dropped as reason:
                 self.notes.append(f"rounding was not measured: {reason}")
-        found = [[_leaf_at(run, call, path) for run in pair] for pair in self._nudged]
-        pairs = [tuple(elements(leaf) if leaf is not None else None for leaf in pair) for pair in found]
+        leaves = [[_leaf_at(run, call, path) for run in pair] for pair in self._perturbed]
+        pairs = [tuple(elements(leaf) if leaf is not None else None for leaf in pair) for pair in leaves]
         kind = exact.shape, exact.dtype
         if not pairs or any(value is None or (value.shape, value.dtype) != kind for pair in pairs for value in pair):
             return None
-        return sensitivity.movement(exact, pairs)  # type: ignore[arg-type]
+        return sensitivity.element_sensitivity(exact, pairs)  # type: ignore[arg-type]
 
-    def _run(self) -> list[dict[str, Leaf]]:
+    def _run_exactly(self) -> list[dict[str, Leaf]]:
         if self._settings.autocast is not None:
             raise Dropped("autocast chooses the dtypes")
         if any(call.drew_random for call in self._eager.calls):
             raise Dropped("random numbers are drawn, and in float64 they would be others")
         if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
             raise Dropped("nothing that is compared is floating")
-        return self._observed(Nudge())
+        return self._run_perturbed(Perturbation())
 
-    def _observed(self, nudge: Nudge) -> list[dict[str, Leaf]]:
+    def _run_perturbed(self, perturbation: Perturbation) -> list[dict[str, Leaf]]:
         self._begin()
         try:
             loaded = self._source.load(self._settings.seed)
             loaded = replace(loaded, makers=tuple(_as_eager(maker) for maker in loaded.makers))
             cast_model(loaded.model)
-            nudge.model(loaded.model)
+            perturbation.model(loaded.model)
             with Wide():
-                seen = observe(loaded, loaded.model, self._settings, change_inputs=nudge.inputs)
+                observation = observe(loaded, loaded.model, self._settings, change_inputs=perturbation.inputs)
         except Dropped:
             raise
         except InvalidCase as error:
@@ -163,29 +165,29 @@ class Reference:
             raise Dropped(f"the cast raised {type(error).__name__}: {error}") from error
         finally:
             self._end()
-        if seen.error is not None and self._eager.error is None:
-            raise Dropped(f"the float64 run raised {seen.error.summary}")
-        return [self._matched(ours, theirs) for ours, theirs in zip(self._eager.calls, seen.calls)]  # noqa: B905
+        if observation.error is not None and self._eager.error is None:
+            raise Dropped(f"the float64 run raised {observation.error.summary}")
+        return [self._matched(eager, wide) for eager, wide in zip(self._eager.calls, observation.calls)]  # noqa: B905
 
-    def _matched(self, ours: CallRecord, theirs: CallRecord) -> dict[str, Leaf]:
+    def _matched(self, eager: CallRecord, wide: CallRecord) -> dict[str, Leaf]:
         """The leaves of one call, once it is sure that they stand for eager's."""
-        if ours.error is not None or theirs.error is not None:
+        if eager.error is not None or wide.error is not None:
             return {}
-        if ours.outputs.structure != theirs.outputs.structure:
+        if eager.outputs.structure != wide.outputs.structure:
             raise Dropped("the float64 run returns another structure")
-        mine, wide = call_leaves(ours), call_leaves(theirs)
-        for path, leaf in mine.items():
-            facts = wide[path].facts if path in wide else None
-            if leaf.facts is not None and (facts is None or facts.shape != leaf.facts.shape):
+        eager_leaves, wide_leaves = call_leaves(eager), call_leaves(wide)
+        for path, leaf in eager_leaves.items():
+            metadata = wide_leaves[path].metadata if path in wide_leaves else None
+            if leaf.metadata is not None and (metadata is None or metadata.shape != leaf.metadata.shape):
                 raise Dropped(f"the float64 run gives {path} another shape")
-        return wide
+        return wide_leaves
 
 
 def call_leaves(record: CallRecord) -> dict[str, Leaf]:
     """Every leaf of a call by its path; paths of outputs, inputs, state and gradients never collide."""
-    found = {leaf.path: leaf for tree in (record.outputs, record.inputs, record.state) for leaf in tree.leaves}
-    found.update((path, leaf) for path, leaf in record.gradients.items() if leaf is not None)
-    return found
+    leaves = {leaf.path: leaf for tree in (record.outputs, record.inputs, record.state) for leaf in tree.leaves}
+    leaves.update((path, leaf) for path, leaf in record.gradients.items() if leaf is not None)
+    return leaves
 
 
 def cast_model(model: torch.nn.Module) -> None:
@@ -245,6 +247,6 @@ def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
 
 
 def _is_floating(leaf: Leaf) -> bool:
-    if leaf.facts is None:
+    if leaf.metadata is None:
         return isinstance(leaf.value, (float, complex)) and not isinstance(leaf.value, bool)
-    return bool(leaf.facts.dtype.is_floating_point or leaf.facts.dtype.is_complex)
+    return bool(leaf.metadata.dtype.is_floating_point or leaf.metadata.dtype.is_complex)

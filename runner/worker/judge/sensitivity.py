@@ -30,17 +30,17 @@ DTYPES = (torch.float32, torch.complex64)
 """Narrower results round more when they are stored than when they are summed; wider ones have no wider reference."""
 
 
-def nudge(tensors: Iterable[torch.Tensor], draw: int, sign: int) -> None:
+def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int) -> None:
     """Move every element of floating or complex tensors by one unit roundoff of itself, in place.
 
     ``draw`` chooses which go up; the other ``sign`` (1 or -1) has those go down. What overlaps with itself stays.
     """
     generator = torch.Generator().manual_seed(draw)
-    seen: set[int] = set()
+    visited: set[int] = set()
     for tensor in tensors:
-        if id(tensor) in seen or not (tensor.is_floating_point() or tensor.is_complex()):
+        if id(tensor) in visited or not (tensor.is_floating_point() or tensor.is_complex()):
             continue
-        seen.add(id(tensor))
+        visited.add(id(tensor))
         up = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.int8).to(torch.float64) * 2 - 1
         try:
             tensor.detach().mul_((1 + sign * UNIT * up).to(tensor.device))
@@ -48,7 +48,7 @@ def nudge(tensors: Iterable[torch.Tensor], draw: int, sign: int) -> None:
             continue
 
 
-def movement(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """How far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
 
     What does not move up as it moves down has crossed a step (a comparison, a floor), and what is not finite has no
@@ -70,9 +70,9 @@ def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor) -
 
 
 def explains(
-    eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor, rtol: float, atol: float
+    eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, response: torch.Tensor, rtol: float, atol: float
 ) -> bool:
     """Whether both results lie within the tolerance and ``FACTOR`` times the movement of the float64 result, everywhere."""
     finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
-    allowed = (atol + rtol * exact.abs() + FACTOR * moved)[finite]
+    allowed = (atol + rtol * exact.abs() + FACTOR * response)[finite]
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))

@@ -34,18 +34,18 @@ class Agreement:
     there it may be off by the tolerance that the backend is allowed, unless that is none.
     """
 
-    def __init__(self, device: str, wanted: Mapping[str, Any] | None) -> None:
-        """``wanted`` is the job's tolerance, see ``tolerance_for``."""
+    def __init__(self, device: str, tolerance: Mapping[str, Any] | None) -> None:
+        """``tolerance`` is the job's tolerance, see ``tolerance_for``."""
         self.varied = False
         """Whether it was off anywhere by no more than that."""
         self._strict = device in ("cpu", "meta")
-        self._wanted = wanted
+        self._tolerance = tolerance
 
-    def __call__(self, one: torch.Tensor, two: torch.Tensor) -> bool:
+    def __call__(self, first: torch.Tensor, second: torch.Tensor) -> bool:
         """Two dense CPU tensors of one shape and dtype."""
-        if equal_bits(one, two):
+        if equal_bits(first, second):
             return True
-        if self._strict or compare_values(one, two, tolerance_for(one.dtype, self._wanted)).differences:
+        if self._strict or compare_values(first, second, tolerance_for(first.dtype, self._tolerance)).differences:
             return False
         self.varied = True
         return True
@@ -65,18 +65,22 @@ def unsteady(
     if len(first.calls) != len(second.calls):
         return "the number of calls before the first error"
     several = len(first.calls) > 1
-    for call, (one, two) in enumerate(zip(first.calls, second.calls, strict=True)):
+    for call, (first_call, second_call) in enumerate(zip(first.calls, second.calls, strict=True)):
         where = f"call {call}, " if several else ""
-        if (one.error is None) != (two.error is None):
+        if (first_call.error is None) != (second_call.error is None):
             return f"{where}whether it raises"
-        if one.error is not None and two.error is not None:
-            if one.error.bases[0] != two.error.bases[0]:
+        if first_call.error is not None and second_call.error is not None:
+            if first_call.error.bases[0] != second_call.error.bases[0]:
                 return f"{where}what it raises"
             continue
-        trees = ((one.outputs, two.outputs), (one.inputs, two.inputs), (one.state, two.state))
-        graded = _gradient_tree(one), _gradient_tree(two)
-        for mine, other in (*trees, graded):
-            place = _unsteady_tree(mine, other, compare_elements, agree)
+        trees = (
+            (first_call.outputs, second_call.outputs),
+            (first_call.inputs, second_call.inputs),
+            (first_call.state, second_call.state),
+        )
+        graded = _gradient_tree(first_call), _gradient_tree(second_call)
+        for first_tree, second_tree in (*trees, graded):
+            place = _unsteady_tree(first_tree, second_tree, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
@@ -88,20 +92,20 @@ def _gradient_tree(record: CallRecord) -> Tree:
 
 
 def _unsteady_tree(
-    mine: Tree, other: Tree, compare_elements: bool, agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits
+    first: Tree, second: Tree, compare_elements: bool, agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits
 ) -> str | None:
-    if mine.structure != other.structure:
+    if first.structure != second.structure:
         return "the structure of what it gives"
-    for one, two in zip(mine.leaves, other.leaves, strict=True):
-        if one.type != two.type or one.facts != two.facts:
-            return f"{one.path}, type or metadata"
-        if not compare_elements or one.problem is not None:
+    for first_leaf, second_leaf in zip(first.leaves, second.leaves, strict=True):
+        if first_leaf.type != second_leaf.type or first_leaf.metadata != second_leaf.metadata:
+            return f"{first_leaf.path}, type or metadata"
+        if not compare_elements or first_leaf.problem is not None:
             continue
-        if one.kind == "tensor":
-            if not agree(one.value, two.value):
-                return one.path
-        elif not same_python(one.value, two.value):
-            return one.path
+        if first_leaf.kind == "tensor":
+            if not agree(first_leaf.value, second_leaf.value):
+                return first_leaf.path
+        elif not same_python(first_leaf.value, second_leaf.value):
+            return first_leaf.path
     return None
 
 
@@ -126,15 +130,15 @@ def vacuous(evidence: Evidence, source: Source, settings: Settings) -> str | Non
     return None
 
 
-def _looks_saturated(seen: Observation) -> bool:
+def _looks_saturated(observation: Observation) -> bool:
     """Every output is a tensor of two or more equal elements, and neither mutation nor gradient was compared."""
-    for call in seen.calls:
+    for call in observation.calls:
         if call.mutated or any(leaf is not None for leaf in call.gradients.values()) or not call.outputs.leaves:
             return False
         for leaf in call.outputs.leaves:
             if leaf.kind != "tensor" or leaf.value is None or leaf.value.numel() < 2 or not _is_constant(leaf.value):
                 return False
-    return bool(seen.calls)
+    return bool(observation.calls)
 
 
 def _is_saturated(first: Observation, source: Source, settings: Settings) -> bool:
@@ -150,13 +154,13 @@ def _is_saturated(first: Observation, source: Source, settings: Settings) -> boo
     return any(_outputs_differ(first, _run(source, settings, fill)) for fill in FILLS)
 
 
-def _has_random_input(source: Source, settings: Settings, other: Settings) -> bool:
-    loaded, again = (source.load(each.seed) for each in (settings, other))
+def _has_random_input(source: Source, settings: Settings, other_settings: Settings) -> bool:
+    loaded, reseeded = source.load(settings.seed), source.load(other_settings.seed)
     for call in range(len(loaded.makers)):
-        ours = _floating(loaded.make_inputs(call, settings.seed + call))
-        theirs = _floating(again.make_inputs(call, other.seed + call))
-        for one, two in zip(ours, theirs):  # noqa: B905  a maker may make other inputs from another seed
-            if one.numel() >= 2 and not _is_constant(one) and not equal_bits(one, two):
+        inputs = _floating(loaded.make_inputs(call, settings.seed + call))
+        other_inputs = _floating(reseeded.make_inputs(call, other_settings.seed + call))
+        for first, second in zip(inputs, other_inputs):  # noqa: B905  a maker may make other inputs from another seed
+            if first.numel() >= 2 and not _is_constant(first) and not equal_bits(first, second):
                 return True
     return False
 
@@ -178,8 +182,8 @@ def _outputs_differ(first: Observation, second: Observation) -> bool:
     if second.error is not None or len(first.calls) != len(second.calls):
         return False
     return any(
-        _unsteady_tree(one.outputs, two.outputs, compare_elements=True) is not None
-        for one, two in zip(first.calls, second.calls, strict=True)
+        _unsteady_tree(first_call.outputs, second_call.outputs, compare_elements=True) is not None
+        for first_call, second_call in zip(first.calls, second.calls, strict=True)
     )
 
 

@@ -10,7 +10,7 @@ watched,
 * an element that one program writes and another writes otherwise, or reads, is a race, since nothing orders programs. A
   launch with atomic compare-and-swap or exchange may order them itself and is not judged so.
 
-Only the interpreter's builder is touched, for as long as ``watch`` lasts: its methods for masked loads and stores and for
+Only the interpreter's builder is touched, for as long as ``check_accesses`` lasts: its methods for masked loads and stores and for
 atomic operations, through which all memory goes (3.2 to 3.7). Where a Triton has no such builder nothing is watched, and
 the guards of ``launches.py`` say less.
 """
@@ -63,7 +63,7 @@ class _Memory:
 
 
 @dataclass
-class Watched:
+class AccessLog:
     """What was seen of a launch."""
 
     outside: dict[tuple[str, str], _Outside] = field(default_factory=dict)
@@ -73,15 +73,20 @@ class Watched:
 
     def accesses(self) -> list[Access]:
         """Everything that should not have been done."""
-        found = []
-        for (kind, name), one in self.outside.items():
+        accesses = []
+        for (kind, name), access in self.outside.items():
             message = (
-                f"{one.count} {kind}{'s' if one.count > 1 else ''} outside all arguments, the first at element {one.element}"
-                f" of {name}, which has elements 0 to {one.last}, in program {one.program}"
+                f"{access.count} {kind}{'s' if access.count > 1 else ''} outside all arguments, the first at element {access.element}"
+                f" of {name}, which has elements 0 to {access.last}, in program {access.program}"
             )
-            numbers = {"count": one.count, "element": one.element, "program": list(one.program), "access": kind}
-            found.append(Access("out-of-bounds", message, name, numbers, one.line))
-        return found + ([] if self.synchronized else list(self.races.values()))
+            numbers = {
+                "count": access.count,
+                "element": access.element,
+                "program": list(access.program),
+                "access": kind,
+            }
+            accesses.append(Access("out-of-bounds", message, name, numbers, access.line))
+        return accesses + ([] if self.synchronized else list(self.races.values()))
 
 
 def interprets(kernel: Any) -> bool:
@@ -97,35 +102,35 @@ def interprets(kernel: Any) -> bool:
 
 
 @contextlib.contextmanager
-def watch(regions: Sequence[Region], path: str) -> Iterator[Watched]:
+def check_accesses(regions: Sequence[Region], path: str) -> Iterator[AccessLog]:
     """Watch what runs in the interpreter. ``path`` is the case's source, for the lines of what is found."""
-    watched = Watched()
+    log = AccessLog()
     builder = getattr(sys.modules.get("triton.runtime.interpreter"), "interpreter_builder", None)
     names = ("create_masked_load", "create_masked_store", "create_atomic_rmw", "create_atomic_cas")
     if builder is None or not all(hasattr(builder, name) for name in names):
-        watched.note = "this Triton's interpreter cannot be watched: reads out of bounds and races are not looked for"
-        yield watched
+        log.note = "this Triton's interpreter cannot be watched: reads out of bounds and races are not looked for"
+        yield log
         return
-    watcher = _Watcher(builder, watched, regions, path)
+    checker = _AccessChecker(builder, log, regions, path)
     import numpy
 
     try:
         for name in names:
-            setattr(builder, name, getattr(watcher, name.removeprefix("create_")))
+            setattr(builder, name, getattr(checker, name.removeprefix("create_")))
         with numpy.errstate(all="ignore"):  # poison overflows, as it should
-            yield watched
+            yield log
     finally:
         for name in names:
             vars(builder).pop(name, None)
 
 
-class _Watcher:
+class _AccessChecker:
     """The builder's methods, with a look at the addresses first."""
 
-    def __init__(self, builder: Any, watched: Watched, regions: Sequence[Region], path: str) -> None:
+    def __init__(self, builder: Any, log: AccessLog, regions: Sequence[Region], path: str) -> None:
         import numpy
 
-        self._np, self._builder, self._watched, self._path = numpy, builder, watched, path
+        self._np, self._builder, self._log, self._path = numpy, builder, log, path
         self._memories = []
         for region in regions:
             elements = None if region.elements is None else region.elements.cpu().numpy()
@@ -137,30 +142,30 @@ class _Watcher:
         self._load, self._store = builder.create_masked_load, builder.create_masked_store
         self._rmw, self._cas = builder.create_atomic_rmw, builder.create_atomic_cas
 
-    def masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **more: Any) -> Any:
-        """A load; whatever is not an element of an argument reads as poison, unless ``other`` says otherwise."""
+    def masked_load(self, ptrs: Any, mask: Any, fill: Any, *args: Any, **kwargs: Any) -> Any:
+        """A load; whatever is not an element of an argument reads as poison, unless ``fill`` says otherwise."""
         inside, size = self._check("load", ptrs, mask)
         self._touch(ptrs, inside, size, "load")
-        wanted = _plain(mask)
-        if other is None or not bool((inside == wanted).all()):
-            other = self._poisoned(ptrs, other, wanted)
-        return self._load(ptrs, self._masked(mask, inside), other, *rest, **more)
+        lanes = _plain(mask)
+        if fill is None or not bool((inside == lanes).all()):
+            fill = self._poisoned(ptrs, fill, lanes)
+        return self._load(ptrs, self._masked(mask, inside), fill, *args, **kwargs)
 
-    def masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **more: Any) -> Any:
+    def masked_store(self, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
         """A store, where it hits an element."""
         inside, size = self._check("store", ptrs, mask)
         self._touch(ptrs, inside, size, "store", value)
-        return self._store(ptrs, value, self._masked(mask, inside), *rest, **more)
+        return self._store(ptrs, value, self._masked(mask, inside), *args, **kwargs)
 
-    def atomic_rmw(self, operation: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **more: Any) -> Any:
+    def atomic_rmw(self, operation: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
         """An atomic operation, where it hits an element."""
         inside, size = self._check("atomic operation", ptrs, mask)
         if "XCHG" in str(operation):
-            self._watched.synchronized = True
+            self._log.synchronized = True
         self._touch(ptrs, inside, size, "atomic")
-        return self._rmw(operation, ptrs, value, self._masked(mask, inside), *rest, **more)
+        return self._rmw(operation, ptrs, value, self._masked(mask, inside), *args, **kwargs)
 
-    def atomic_cas(self, ptrs: Any, compared: Any, value: Any, *rest: Any, **more: Any) -> Any:
+    def atomic_cas(self, ptrs: Any, compared: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         """An atomic compare-and-swap. Outside of all arguments it cannot be left out, so it raises.
 
         Raises:
@@ -168,17 +173,17 @@ class _Watcher:
         """
         everywhere = self._np.ones_like(ptrs.data, dtype=bool)
         inside, _ = self._check("atomic operation", ptrs, everywhere)
-        self._watched.synchronized = True
+        self._log.synchronized = True
         if not bool(inside.all()):
             raise IndexError("an atomic compare-and-swap outside all arguments")
-        return self._cas(ptrs, compared, value, *rest, **more)
+        return self._cas(ptrs, compared, value, *args, **kwargs)
 
     # --- looking ---
 
     def _check(self, kind: str, ptrs: Any, mask: Any) -> tuple[Any, int]:
         """Which of the wanted lanes hit an element, and the bytes of one. The others are noted."""
         np = self._np
-        wanted = np.broadcast_to(np.asarray(_plain(mask), dtype=bool), ptrs.data.shape)
+        lanes = np.broadcast_to(np.asarray(_plain(mask), dtype=bool), ptrs.data.shape)
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
         address = ptrs.data.astype(np.int64)
         inside = np.zeros(ptrs.data.shape, dtype=bool)
@@ -188,10 +193,10 @@ class _Watcher:
             if memory.elements is not None and hit.any():
                 hit[hit] = memory.elements[offset[hit]]
             inside |= hit
-        lost = wanted & ~inside
-        if lost.any():
-            self._note(kind, address[lost])
-        return wanted & inside, size
+        stray = lanes & ~inside
+        if stray.any():
+            self._note(kind, address[stray])
+        return lanes & inside, size
 
     def _note(self, kind: str, addresses: Any) -> None:
         """Book accesses that hit nothing, under the argument that is nearest to the first."""
@@ -203,7 +208,7 @@ class _Watcher:
 
         nearest = min(self._memories, key=distance, default=None)
         name = nearest.region.name if nearest else "no argument"
-        known = self._watched.outside.get((kind, name))
+        known = self._log.outside.get((kind, name))
         if known is not None:
             known.count += addresses.size
             return
@@ -211,14 +216,14 @@ class _Watcher:
             (nearest.region.itemsize, nearest.region.start, nearest.region.size) if nearest else (1, 0, 0)
         )
         element, last = (first - start) // width, size // width - 1
-        self._watched.outside[kind, name] = _Outside(addresses.size, element, last, self._program(), self._line())
+        self._log.outside[kind, name] = _Outside(addresses.size, element, last, self._program(), self._line())
 
-    def _touch(self, ptrs: Any, inside: Any, size: int, what: str, value: Any = None) -> None:
+    def _touch(self, ptrs: Any, inside: Any, size: int, kind: str, value: Any = None) -> None:
         """Book plain reads and writes by their program, and see whether another one's are in conflict with them."""
         np = self._np
-        if self._watched.synchronized or not inside.any():
+        if self._log.synchronized or not inside.any():
             return
-        me = self._number()
+        program = self._number()
         address = ptrs.data.astype(np.int64)
         for memory in self._memories:
             if memory.wrote is None:
@@ -227,56 +232,56 @@ class _Watcher:
             hit = inside & (offset >= 0) & (offset <= memory.region.size - size)
             if not hit.any():
                 continue
-            at = offset[hit]
-            if what == "store":
-                changes = self._changes(value, hit, at, memory, size)
-                others = _others(memory.wrote[at], me) | _others(memory.read[at], me)
-                self._race(memory, at, others & changes, "write what another has written or read")
-                memory.wrote[at] = me
+            places = offset[hit]
+            if kind == "store":
+                changes = self._changes(value, hit, places, memory, size)
+                conflict = _of_another(memory.wrote[places], program) | _of_another(memory.read[places], program)
+                self._race(memory, places, conflict & changes, "write what another has written or read")
+                memory.wrote[places] = program
             else:
-                self._race(memory, at, _others(memory.wrote[at], me), "read what another has written")
-                if what == "load":
-                    seen = memory.read[at]
-                    memory.read[at] = np.where((seen == NOBODY) | (seen == me), me, SEVERAL)
+                self._race(memory, places, _of_another(memory.wrote[places], program), "read what another has written")
+                if kind == "load":
+                    readers = memory.read[places]
+                    memory.read[places] = np.where((readers == NOBODY) | (readers == program), program, SEVERAL)
 
-    def _changes(self, value: Any, hit: Any, at: Any, memory: _Memory, size: int) -> Any:
+    def _changes(self, value: Any, hit: Any, places: Any, memory: _Memory, size: int) -> Any:
         """Where a store would change what is there: writing the same once more harms nobody."""
         import ctypes
 
         np = self._np
         stored = np.ascontiguousarray(np.broadcast_to(value.data, hit.shape)[hit])
         if stored.dtype.itemsize != size:
-            return np.ones(at.shape, dtype=bool)
-        held = np.ctypeslib.as_array((ctypes.c_uint8 * memory.region.size).from_address(memory.region.start))
-        now = held[at[:, None] + np.arange(size)]
-        return (now != stored.view(np.uint8).reshape(-1, size)).any(axis=1)
+            return np.ones(places.shape, dtype=bool)
+        memory_bytes = np.ctypeslib.as_array((ctypes.c_uint8 * memory.region.size).from_address(memory.region.start))
+        current = memory_bytes[places[:, None] + np.arange(size)]
+        return (current != stored.view(np.uint8).reshape(-1, size)).any(axis=1)
 
-    def _race(self, memory: _Memory, at: Any, conflict: Any, what: str) -> None:
+    def _race(self, memory: _Memory, places: Any, conflict: Any, deed: str) -> None:
         name = memory.region.name
-        if name in self._watched.races or not conflict.any():
+        if name in self._log.races or not conflict.any():
             return
-        byte = int(at[conflict][0])
-        message = f"programs {what}, without an atomic operation: first at byte {byte} of {name}, in program {self._program()}"
+        byte = int(places[conflict][0])
+        message = f"programs {deed}, without an atomic operation: first at byte {byte} of {name}, in program {self._program()}"
         numbers = {"byte": byte, "program": list(self._program())}
-        self._watched.races[name] = Access("race", message, name, numbers, self._line())
+        self._log.races[name] = Access("race", message, name, numbers, self._line())
 
     # --- the interpreter's values ---
 
-    def _poisoned(self, ptrs: Any, other: Any, wanted: Any) -> Any:
-        """What lanes read that hit nothing: ``other`` where the mask leaves them out and it is given, else poison."""
+    def _poisoned(self, ptrs: Any, fill: Any, lanes: Any) -> Any:
+        """What lanes read that hit nothing: ``fill`` where the mask leaves them out and it is given, else poison."""
         import torch
 
         np = self._np
         element = ptrs.get_element_ty()
         dtype = np.dtype(self._dtype(element))
         name = {"fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-        held = bytes(pattern(name.get(str(element), torch.uint8), INPUT))
-        one = np.frombuffer((held * dtype.itemsize)[: dtype.itemsize], dtype=np.uint8).copy()
-        value = one.view(dtype)[0] if dtype != np.bool_ else np.True_
+        poison = bytes(pattern(name.get(str(element), torch.uint8), INPUT))
+        poison_bytes = np.frombuffer((poison * dtype.itemsize)[: dtype.itemsize], dtype=np.uint8).copy()
+        value = poison_bytes.view(dtype)[0] if dtype != np.bool_ else np.True_
         data = np.full(ptrs.data.shape, value, dtype=dtype)
-        if other is not None:
-            lanes = np.broadcast_to(np.asarray(wanted, dtype=bool), data.shape)
-            data = np.where(lanes, data, np.broadcast_to(other.data, data.shape)).astype(dtype)
+        if fill is not None:
+            active = np.broadcast_to(np.asarray(lanes, dtype=bool), data.shape)
+            data = np.where(active, data, np.broadcast_to(fill.data, data.shape)).astype(dtype)
         return _handle(data, element)
 
     def _dtype(self, element: Any) -> Any:
@@ -290,11 +295,11 @@ class _Watcher:
         )
 
     def _program(self) -> tuple[int, ...]:
-        return tuple(int(one) for one in getattr(self._builder, "grid_idx", None) or ())
+        return tuple(int(index) for index in getattr(self._builder, "grid_idx", None) or ())
 
     def _number(self) -> int:
         x, y, z = self._program()
-        _, ny, nz = (int(one) for one in self._builder.grid_dim)
+        _, ny, nz = (int(size) for size in self._builder.grid_dim)
         return (x * ny + y) * nz + z
 
     def _line(self) -> int | None:
@@ -310,8 +315,8 @@ def _plain(mask: Any) -> Any:
     return mask.data if not isinstance(mask, bool) and hasattr(mask, "get_element_ty") else mask
 
 
-def _others(programs: Any, me: int) -> Any:
-    return (programs != NOBODY) & (programs != me)
+def _of_another(programs: Any, program: int) -> Any:
+    return (programs != NOBODY) & (programs != program)
 
 
 def _handle(data: Any, dtype: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from runner.worker.kernels import interpreter
-from runner.worker.kernels.redzones import Guarded, guard_all
+from runner.worker.kernels.redzones import RedZoneCopies, copy_with_red_zones
 
 _numbers = itertools.count()
 
@@ -54,7 +54,7 @@ class Launches:
     """What was seen of a run's launches."""
 
     count: int = 0
-    found: list[Trespass] = field(default_factory=list)
+    trespasses: list[Trespass] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unable: str = ""
     """Why the interpreter could not run a kernel; then the run says nothing about it."""
@@ -66,9 +66,9 @@ class Unable(Exception):
 
 def launch_plainly(module: ModuleType) -> Launches:
     """Make every launch of a case's module a guarded one. What they do is in the result."""
-    seen = Launches()
-    setattr(module, "launch", _Launcher(seen, module.__file__ or ""))  # noqa: B010  not the module's own for mypy
-    return seen
+    launches = Launches()
+    setattr(module, "launch", _Launcher(launches, module.__file__ or ""))  # noqa: B010  not the module's own for mypy
+    return launches
 
 
 def launch_as_operators(module: ModuleType) -> None:
@@ -87,23 +87,24 @@ def launch_as_operators(module: ModuleType) -> None:
 class _Launcher:
     """Stands in for the source's ``launch``."""
 
-    def __init__(self, seen: Launches, path: str) -> None:
-        self._seen, self._path = seen, path
+    def __init__(self, launches: Launches, path: str) -> None:
+        self._launches, self._path = launches, path
 
     def __call__(self, kernel: Any, grid: tuple[int, ...], arguments: Mapping[str, Any], new: Sequence[str]) -> None:
         """Launch on guarded copies; once more, with other poison, where it looks as if elements were not written."""
-        self._seen.count += 1
+        self._launches.count += 1
         name = str(getattr(kernel, "__name__", "kernel"))
         tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
         interpreted = interpreter.interprets(kernel)
         if interpreted:
             self._refuse(tensors)
-        guarded = self._run(kernel, grid, arguments, tensors, new, interpreted, 0)
-        left = {key: guarded.unwritten(key) for key in new if key in tensors and tensors[key].numel()}
-        if any(bool(mask.any()) for mask in left.values()):
-            again = self._run(kernel, grid, arguments, tensors, new, interpreted, 1, quiet=True)
-            left = {key: mask & again.unwritten(key) for key, mask in left.items()}  # else it is a value by chance
-        for key, mask in left.items():
+        copies = self._run(kernel, grid, arguments, tensors, new, interpreted, 0)
+        unwritten = {key: copies.unwritten(key) for key in new if key in tensors and tensors[key].numel()}
+        if any(bool(mask.any()) for mask in unwritten.values()):
+            second_run = self._run(kernel, grid, arguments, tensors, new, interpreted, 1, quiet=True)
+            # Poison that is left only once is a value by chance.
+            unwritten = {key: mask & second_run.unwritten(key) for key, mask in unwritten.items()}
+        for key, mask in unwritten.items():
             places = mask.nonzero()
             if len(places):
                 first = [int(place) for place in places[0]]
@@ -113,12 +114,15 @@ class _Launcher:
                 self._tell(
                     "unwritten", message, name, key, {"elements": len(places), "of": mask.numel(), "first": first}
                 )
-        for band in guarded.changed_bands():
+        for write in copies.writes_outside():
             if not any(
-                f.oracle == "out-of-bounds" and f.numbers.get("argument") == band.name for f in self._seen.found
+                trespass.oracle == "out-of-bounds" and trespass.numbers.get("argument") == write.name
+                for trespass in self._launches.trespasses
             ):
-                self._tell("out-of-bounds", band.message, name, band.name, {"first": band.first, "bytes": band.count})
-        guarded.put_back()
+                self._tell(
+                    "out-of-bounds", write.message, name, write.name, {"first": write.first, "bytes": write.count}
+                )
+        copies.put_back()
 
     def _run(
         self,
@@ -130,15 +134,15 @@ class _Launcher:
         interpreted: bool,
         poison: int,
         quiet: bool = False,
-    ) -> Guarded:
-        guarded = guard_all(tensors, new, poison)
-        given = {**arguments, **guarded.views}
+    ) -> RedZoneCopies:
+        copies = copy_with_red_zones(tensors, new, poison)
+        given = {**arguments, **copies.views}
         if not interpreted or any(tensor.device.type != "cpu" for tensor in tensors.values()):
             kernel[grid](**given)
             for device in {tensor.device for tensor in tensors.values() if tensor.device.type != "cpu"}:
                 getattr(torch, device.type).synchronize(device)
-            return guarded
-        with interpreter.watch(guarded.regions(), self._path) as watched:
+            return copies
+        with interpreter.check_accesses(copies.regions(), self._path) as log:
             try:
                 kernel[grid](**given)
             except Exception as error:
@@ -147,11 +151,11 @@ class _Launcher:
                     self._give_up(f"Triton's interpreter cannot run {kernel.__name__}: {cause}")
                 raise
             finally:
-                for access in watched.accesses() if not quiet else ():
+                for access in log.accesses() if not quiet else ():
                     self._tell(access.oracle, access.message, kernel.__name__, access.name, access.numbers, access.line)
-                if watched.note and watched.note not in self._seen.notes:
-                    self._seen.notes.append(watched.note)
-        return guarded
+                if log.note and log.note not in self._launches.notes:
+                    self._launches.notes.append(log.note)
+        return copies
 
     def _refuse(self, tensors: Mapping[str, torch.Tensor]) -> None:
         for name, tensor in tensors.items():
@@ -160,7 +164,7 @@ class _Launcher:
                 self._give_up(f"Triton's interpreter does not calculate in {dtype} ({name})")
 
     def _give_up(self, reason: str) -> None:
-        self._seen.unable = self._seen.unable or reason
+        self._launches.unable = self._launches.unable or reason
         raise Unable(reason)
 
     def _tell(
@@ -173,7 +177,7 @@ class _Launcher:
         line: int | None = None,
     ) -> None:
         path = f"{kernel}, {argument}" if argument else kernel
-        more = {**numbers, "argument": argument, "kernel": kernel}
-        found = Trespass(oracle, message, path, more, line)
-        if not any((one.oracle, one.path) == (oracle, path) for one in self._seen.found):
-            self._seen.found.append(found)
+        details = {**numbers, "argument": argument, "kernel": kernel}
+        trespass = Trespass(oracle, message, path, details, line)
+        if not any((known.oracle, known.path) == (oracle, path) for known in self._launches.trespasses):
+            self._launches.trespasses.append(trespass)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
-BAND = 1 << 16
+RED_ZONE = 1 << 16
 """Bytes before and after a storage, at least: more than a block of any usual kernel writes."""
-LARGEST_BAND = 1 << 20
+LARGEST_RED_ZONE = 1 << 20
 ALIGNMENT = 256
 """A copy begins at the same place modulo this as the original: Triton compiles for what pointers are divisible by."""
 FILLED = 1 << 28
@@ -43,7 +43,7 @@ def pattern(dtype: torch.dtype, poison: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Band:
+class ZoneWrite:
     """A band that was written to. ``first`` counts bytes from the tensor's beginning, negative before it."""
 
     name: str
@@ -72,10 +72,10 @@ class _Storage:
         self.low, self.high = min(low for low, _ in reached), max(high for _, high in reached)
         first = next(iter(tensors.values()))
         self.size = self.high - self.low
-        self.band = min(max(BAND, -(-self.size // ALIGNMENT) * ALIGNMENT), LARGEST_BAND)
-        self.buffer = torch.empty(self.band * 2 + self.size + ALIGNMENT, dtype=torch.uint8, device=first.device)
-        wanted = (first.untyped_storage().data_ptr() + self.low) % ALIGNMENT
-        self.begin = self.band + (wanted - self.buffer.data_ptr() - self.band) % ALIGNMENT
+        self.zone_size = min(max(RED_ZONE, -(-self.size // ALIGNMENT) * ALIGNMENT), LARGEST_RED_ZONE)
+        self.buffer = torch.empty(self.zone_size * 2 + self.size + ALIGNMENT, dtype=torch.uint8, device=first.device)
+        remainder = (first.untyped_storage().data_ptr() + self.low) % ALIGNMENT
+        self.begin = self.zone_size + (remainder - self.buffer.data_ptr() - self.zone_size) % ALIGNMENT
         self.begin -= (self.begin - self.low) % first.element_size()  # for storages at odd places
         is_new = all(name in new for name in tensors)
         self.pattern = pattern(first.dtype, 1 + poison if is_new else INPUT)
@@ -84,8 +84,8 @@ class _Storage:
         for name, tensor in tensors.items():
             if not (is_new and name in new) and tensor.numel():
                 self.bytes_of(tensor).copy_(_bytes(tensor.detach()))
-        kept = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
-        self.before: dict[str, torch.Tensor] = kept
+        originals = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
+        self.originals: dict[str, torch.Tensor] = originals
 
     def _fill(self) -> None:
         end = self.begin + self.size
@@ -112,10 +112,10 @@ class _Storage:
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """The copy of ``tensor``: the same shape, strides and dtype."""
         offset = self.begin - self.low + tensor.storage_offset() * tensor.element_size()
-        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return made.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
+        copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return copy.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
 
-    def changed_bands(self) -> Iterator[Band]:
+    def writes_outside(self) -> Iterator[ZoneWrite]:
         """Where something was written that is no element."""
         end, last = self.begin + self.size, self.buffer.numel()
         name = " and ".join(self.tensors)
@@ -124,67 +124,69 @@ class _Storage:
             if self.covered is not None:
                 wrong[self.begin : end] &= ~self.covered
             if bool(wrong.any()):
-                yield self._band(name, wrong.nonzero()[:, 0] + start - self.begin)
+                yield self._zone_write(name, wrong.nonzero()[:, 0] + start - self.begin)
 
-    def _band(self, name: str, places: torch.Tensor) -> Band:
+    def _zone_write(self, name: str, places: torch.Tensor) -> ZoneWrite:
         width = len(self.pattern)
         elements = torch.unique(torch.div(places, width, rounding_mode="floor"))
-        before, after = int((places < 0).sum()), int((places >= self.size).sum())
-        where = [f"{count} {word} it" for count, word in ((before, "before"), (after, "after")) if count]
-        where += [f"{len(places) - before - after} between its elements"] * (before + after < len(places))
+        below, above = int((places < 0).sum()), int((places >= self.size).sum())
+        where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
+        where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))
         first = int(places[0])
         message = f"{len(elements)} elements were written that are none of {name}: bytes {', '.join(where)}, the first at byte {first}"
-        return Band(name, message, first, len(places))
+        return ZoneWrite(name, message, first, len(places))
 
     def put_back(self) -> None:
         """Write what the kernel has made of the copies into the case's own tensors."""
         for name, tensor in self.tensors.items():
-            before = self.before.get(name)
-            if tensor.numel() and (before is None or not torch.equal(before, self.bytes_of(tensor))):
+            original = self.originals.get(name)
+            if tensor.numel() and (original is None or not torch.equal(original, self.bytes_of(tensor))):
                 _bytes(tensor).copy_(self.bytes_of(tensor))
-                if before is not None:
+                if original is not None:
                     torch.autograd.graph.increment_version(tensor)
 
 
-class Guarded:
+class RedZoneCopies:
     """The guarded copies of a launch's tensors; ``views`` are what the kernel gets."""
 
     def __init__(self, storages: Sequence[_Storage]) -> None:
         self._storages = storages
-        self.views = {name: one.view(tensor) for one in storages for name, tensor in one.tensors.items()}
+        self.views = {name: storage.view(tensor) for storage in storages for name, tensor in storage.tensors.items()}
 
     def regions(self) -> list[Region]:
         """The memory of the copies, for who watches accesses."""
-        found = []
-        for one in self._storages:
-            name = " and ".join(one.tensors)
-            covered = None if one.covered is None or bool(one.covered.all()) else one.covered
-            found.append(Region(name, one.buffer.data_ptr() + one.begin, one.size, len(one.pattern), covered))
-        return found
+        regions = []
+        for storage in self._storages:
+            name = " and ".join(storage.tensors)
+            covered = None if storage.covered is None or bool(storage.covered.all()) else storage.covered
+            regions.append(
+                Region(name, storage.buffer.data_ptr() + storage.begin, storage.size, len(storage.pattern), covered)
+            )
+        return regions
 
     def unwritten(self, name: str) -> torch.Tensor:
         """Which elements of a new output still hold its poison, on the CPU."""
-        one = next(one for one in self._storages if name in one.tensors)
-        poison = torch.tensor(one.pattern, dtype=torch.uint8, device=one.buffer.device)
-        return (one.bytes_of(one.tensors[name]) == poison).all(-1).cpu()
+        storage = next(storage for storage in self._storages if name in storage.tensors)
+        poison = torch.tensor(storage.pattern, dtype=torch.uint8, device=storage.buffer.device)
+        return (storage.bytes_of(storage.tensors[name]) == poison).all(-1).cpu()
 
-    def changed_bands(self) -> list[Band]:
+    def writes_outside(self) -> list[ZoneWrite]:
         """Every band that was written to."""
-        return [band for one in self._storages for band in one.changed_bands()]
+        return [write for storage in self._storages for write in storage.writes_outside()]
 
     def put_back(self) -> None:
         """Write the results into the case's own tensors."""
-        for one in self._storages:
-            one.put_back()
+        for storage in self._storages:
+            storage.put_back()
 
 
-def guard_all(tensors: Mapping[str, torch.Tensor], new: Sequence[str], poison: int = 0) -> Guarded:
+def copy_with_red_zones(tensors: Mapping[str, torch.Tensor], new: Sequence[str], poison: int = 0) -> RedZoneCopies:
     """Guarded copies of ``tensors``; those that share a storage share the copy's. ``poison`` 0 or 1 chooses what new ones hold."""
     groups: dict[object, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         address = tensor.untyped_storage().data_ptr()
         groups.setdefault(address if address and tensor.numel() else name, {})[name] = tensor
-    return Guarded([_Storage(group, new, poison) for group in groups.values()])
+    return RedZoneCopies([_Storage(group, new, poison) for group in groups.values()])
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
@@ -206,8 +208,8 @@ def _strided(holder: torch.Tensor, tensor: torch.Tensor, shift: int) -> torch.Te
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor's whole storage as bytes."""
-    made = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return made.set_(tensor.untyped_storage())
+    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return view.set_(tensor.untyped_storage())
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -138,10 +138,10 @@ class _Process:
     def _prepare(self, order: Mapping[str, Any]) -> None:
         """Output into the job's log, stacks at a crash, limits."""
         _redirect(order.get("log"))
-        before, self._stack = self._stack, _report_crashes(order.get("stack"))
-        if before >= 0:
+        previous, self._stack = self._stack, _report_crashes(order.get("stack"))
+        if previous >= 0:
             with contextlib.suppress(OSError):
-                os.close(before)
+                os.close(previous)
         _limit(order.get("limit") if order["job"].get("device", "cpu") == "cpu" else None)
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -239,9 +239,9 @@ def _limit(memory: int | None) -> None:
         return
     with open("/proc/self/status") as file:
         used = next((int(line.split()[1]) << 10 for line in file if line.startswith("VmData:")), 0)
-    wanted = max(used + memory + memory // 4, _COMPILER) + _THREAD_STACKS
-    if soft == resource.RLIM_INFINITY or wanted < soft:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    limit = max(used + memory + memory // 4, _COMPILER) + _THREAD_STACKS
+    if soft == resource.RLIM_INFINITY or limit < soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

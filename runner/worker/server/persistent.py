@@ -197,17 +197,17 @@ class _Torch:
         cuda.synchronize()
         cuda.empty_cache()
         for device in range(cuda.device_count()):
-            taken = cuda.memory_reserved(device)
-            if taken > cuda.get_device_properties(device).total_memory * self._share / 4:
-                return f"{taken >> 20} MiB of GPU memory stay taken"
+            reserved = cuda.memory_reserved(device)
+            if reserved > cuda.get_device_properties(device).total_memory * self._share / 4:
+                return f"{reserved >> 20} MiB of GPU memory stay taken"
         return ""
 
 
 def _attribute(torch: Any, path: str) -> Any:
-    found = torch
+    value = torch
     for part in path.split(".")[1:]:
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _config_modules() -> list[Any]:
@@ -216,8 +216,8 @@ def _config_modules() -> list[Any]:
     return [module for module in list(sys.modules.values()) if isinstance(module, kind)]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, second: Any) -> bool:
     try:
-        return one is other or bool(one == other)
+        return first is second or bool(first == second)
     except Exception:  # noqa: BLE001  a flag may hold anything, a tensor too
         return False

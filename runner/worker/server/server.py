@@ -213,7 +213,7 @@ class Server:
 
 
 def _children_of(parent: int) -> list[int]:
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -222,8 +222,8 @@ def _children_of(parent: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == parent and fields[0] != b"Z":
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def _end_own_group(*_: object) -> None:

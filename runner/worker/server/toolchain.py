@@ -27,11 +27,11 @@ def prepare() -> None:
     if not isas or (os.cpu_count() or 1) < 2:
         return
     with ThreadPoolExecutor(len(isas) + 1) as pool:
-        asked: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])]
-        asked += [pool.submit(bool, isa) for isa in isas]
-        for work in asked:
+        futures: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])]
+        futures += [pool.submit(bool, isa) for isa in isas]
+        for future in futures:
             try:
-                work.result()
+                future.result()
             except Exception as error:  # noqa: BLE001  torch meets it again, where a job can report it
                 _LOG.warning("preparing the C++ compiler: %s: %s", type(error).__name__, error)
 

@@ -104,7 +104,7 @@ def warm_up(level: str) -> None:
         prepare()
     try:
         for backend, mode in parts:
-            record = run_job(_rehearsal(backend, mode), lambda message: None)
+            record = run_job(_warm_up_job(backend, mode), lambda message: None)
             if record.get("findings") or record.get("trust"):
                 raise RuntimeError(f"the rehearsal of {backend}: {record['findings']} {record['trust']}")
     finally:
@@ -166,7 +166,7 @@ def stop_progress_bars() -> None:
         tqdm.tqdm.monitor_interval = 0
 
 
-def _rehearsal(backend: str, mode: str) -> dict[str, Any]:
+def _warm_up_job(backend: str, mode: str) -> dict[str, Any]:
     return {
         "key": "rehearsal",
         "id": "rehearsal",

@@ -61,13 +61,13 @@ def run_bench(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def _part(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
-    wanted, device = job["arguments"], str(job.get("device", "cpu"))
+    arguments, device = job["arguments"], str(job.get("device", "cpu"))
     stopwatch.select(device)
     facts = {"device": stopwatch.device_name(device), "threads": torch.get_num_threads()}
-    if wanted["part"] == "copy":
+    if arguments["part"] == "copy":
         send({"phase": "timing"})
-        return {**facts, **stopwatch.copy(device, int(wanted["bytes"]), int(wanted["repeat"]))}
-    folder = wanted["folder"]
+        return {**facts, **stopwatch.copy(device, int(arguments["bytes"]), int(arguments["repeat"]))}
+    folder = arguments["folder"]
     with variable(CACHES[0], folder), variable(CACHES[1], str(Path(folder) / "triton")):
         try:
             return {**facts, **_Bench(job, source, send).record()}
@@ -99,16 +99,16 @@ class _Bench:
             self._send({"phase": "backend"})
             compiled, record = self._compiled(cold)
             if cold:
-                return {**record, **_moved(eager)}
+                return {**record, **_memory_traffic(eager)}
             self._send({"phase": "timing"})
             with self._failing_as("timing", eager):
                 record.update(self._timed(eager, compiled))
         # Again, now that it has run often: a model that counts its calls is compiled again and again.
-        again = self._counts()
-        notes = dict.fromkeys([*record["notes"], *again["notes"], *eager.notes])
-        if again["recompiles"] > record["recompiles"]:
+        recount = self._counts()
+        notes = dict.fromkeys([*record["notes"], *recount["notes"], *eager.notes])
+        if recount["recompiles"] > record["recompiles"]:
             notes["it was compiled again while it was repeated, and the times hold that"] = None
-        return {**record, **again, "notes": list(notes)}
+        return {**record, **recount, "notes": list(notes)}
 
     def _eager(self) -> Repeated:
         """The model, having run once, so that what torch loads for a first call is in no time of the compiler's."""
@@ -139,23 +139,23 @@ class _Bench:
         return compiled, record
 
     def _counts(self) -> dict[str, Any]:
-        seen = Observation()
-        read_counts(seen)
+        observation = Observation()
+        read_counts(observation)
         return {
-            "graphs": seen.graphs,
-            "graph_breaks": seen.graph_breaks,
-            "recompiles": seen.recompiles,
-            "notes": list(seen.notes),
+            "graphs": observation.graphs,
+            "graph_breaks": observation.graph_breaks,
+            "recompiles": observation.recompiles,
+            "notes": list(observation.notes),
         }
 
     def _timed(self, eager: Repeated, compiled: Repeated) -> dict[str, Any]:
         sides = {"eager": eager, "compiled": compiled}
-        found: dict[str, dict[str, Any]] = {}
+        results: dict[str, dict[str, Any]] = {}
         for name, side in sides.items():
             validate_distributions(side is eager)  # torch.compile turns the checks off, eager has them
             for _ in range(WARM_UPS):
                 side()
-            found[name] = {"memory": stopwatch.memory(side, self._device)}
+            results[name] = {"memory": stopwatch.memory(side, self._device)}
         times: dict[str, list[float]] = {name: [] for name in sides}
         least = -(-int(self._job["arguments"]["repeat"]) // ROUNDS)
         for number in range(ROUNDS):
@@ -164,9 +164,9 @@ class _Bench:
                 times[name] += stopwatch.times(sides[name], self._device, least)
         for name, side in sides.items():
             validate_distributions(side is eager)
-            found[name]["seconds"] = stopwatch.spread(times[name])
-            found[name]["launches"] = stopwatch.launches(side, self._device)  # last: a profiler leaves traces
-        return found
+            results[name]["seconds"] = stopwatch.spread(times[name])
+            results[name]["launches"] = stopwatch.launches(side, self._device)  # last: a profiler leaves traces
+        return results
 
     @contextlib.contextmanager
     def _failing_as(self, during: str, side: Repeated) -> Iterator[None]:
@@ -178,7 +178,7 @@ class _Bench:
             raise Failed(during, raised) from error
 
 
-def _moved(eager: Repeated) -> dict[str, Any]:
+def _memory_traffic(eager: Repeated) -> dict[str, Any]:
     """How many bytes a compiled call moves: Inductor's own count, or else what goes in and comes out."""
     metrics: Any = importlib.import_module("torch._inductor.metrics")
     counted = int(metrics.num_bytes_accessed)
@@ -194,14 +194,14 @@ def _counting_bytes() -> Iterator[None]:
     if log is None:
         yield
         return
-    before = log.level, log.propagate
+    original = log.level, log.propagate
     log.setLevel("INFO")
     log.propagate = False
     try:
         yield
     finally:
-        log.setLevel(before[0])
-        log.propagate = before[1]
+        log.setLevel(original[0])
+        log.propagate = original[1]
 
 
 def _cache_counts() -> dict[str, int]:

@@ -58,20 +58,20 @@ def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     from torch._inductor import compiler_bisector
 
     send({"phase": "backend"})
-    wanted = [tuple(one) for one in job["arguments"]["wanted"]]
-    question = _Question(job, wanted, send)
+    marks = [tuple(mark) for mark in job["arguments"]["wanted"]]
+    question = _Question(job, marks, send)
     printed = io.StringIO()
-    found: Any = None
+    result: Any = None
     note = ""
     with own_cache():  # the bisector deletes folders in it
         try:
             with contextlib.redirect_stdout(printed):
-                found = compiler_bisector.CompilerBisector.do_bisect(question)
+                result = compiler_bisector.CompilerBisector.do_bisect(question)
         except _Stop as stop:
             note = str(stop)
         except (RuntimeError, AssertionError) as error:  # such as "succeeded with find_max_bounds"
             note = f"torch's bisector gave up: {type(error).__name__}: {error}"
-    culprit, remark = _culprit(question, found)
+    culprit, remark = _culprit(question, result)
     return {
         "culprit": culprit,
         "note": note or remark,
@@ -81,7 +81,7 @@ def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     }
 
 
-def _culprit(question: _Question, found: Any) -> tuple[dict[str, Any] | None, str]:
+def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, str]:
     """What was found as plain data, and why it is not more."""
     culprit: dict[str, Any] = {
         "backend": question.backend,
@@ -90,23 +90,23 @@ def _culprit(question: _Question, found: Any) -> tuple[dict[str, Any] | None, st
         "name": None,
         "operator": None,
     }
-    if found is None or found.subsystem is None:
-        if not question.shown:
+    if result is None or result.subsystem is None:
+        if not question.reproduced:
             return None, f"under the bisector the failure did not show in {_times(question.runs)}"
         if question.fixed_by is None:
-            return culprit, "it is there whichever subsystem the bisector switches off" if found else ""
+            return culprit, "it is there whichever subsystem the bisector switches off" if result else ""
         return {**culprit, "subsystem": question.fixed_by}, ""
     from torch._inductor.compiler_bisector import ConfigChange
 
-    part = _part(found.backend, found.subsystem)
+    part = _part(result.backend, result.subsystem)
     if isinstance(part, ConfigChange):
         setting = f"{part.config_field} = {part.config_value}"
-        return {**culprit, "subsystem": found.subsystem, "name": setting}, ""
-    name = _OVERLOAD.sub(r"\1.\2", found.debug_info or "") or None
+        return {**culprit, "subsystem": result.subsystem, "name": setting}, ""
+    name = _OVERLOAD.sub(r"\1.\2", result.debug_info or "") or None
     return {
         **culprit,
-        "subsystem": found.subsystem,
-        "number": found.bisect_number,
+        "subsystem": result.subsystem,
+        "number": result.bisect_number,
         "name": name,
         "operator": question.operators.get(name or ""),
     }, ""
@@ -120,15 +120,15 @@ class _Stop(Exception):
 class _Question:
     """What the bisector calls: True when the wanted failure does not show.
 
-    ``shown`` says that it has shown at least once, ``fixed_by`` is the subsystem without which it does not, ``operators`` are the
+    ``reproduced`` says that it has shown at least once, ``fixed_by`` is the subsystem without which it does not, ``operators`` are the
     operators of the graph's nodes by name.
     """
 
     job: Mapping[str, Any]
-    wanted: list[tuple[str, ...]]
+    marks: list[tuple[str, ...]]
     send: Send
     runs: int = 0
-    shown: bool = False
+    reproduced: bool = False
     fixed_by: str | None = None
     operators: dict[str, str] = field(default_factory=dict)
     _switched: dict[str, bool] = field(default_factory=dict)  # subsystem to the answer without it
@@ -160,16 +160,20 @@ class _Question:
         return self._switched[subsystem]
 
     def _ask(self, text: str) -> bool:
-        left = self._end - time.monotonic()
-        if left <= 0:
+        remaining = self._end - time.monotonic()
+        if remaining <= 0:
             raise _Stop(f"the time for bisecting was up after {_times(self.runs)}")
         self.runs += 1
         self.send({"phase": f"bisecting {self.backend}, run {self.runs}: {text}"})
-        answer = ask(self._judged, min(self._seconds, left + self._seconds / 2))
+        answer = ask(self._judged, min(self._seconds, remaining + self._seconds / 2))
         if answer.phase == "float64" and not answer.record:
             self._judged["float64"] = False  # it died of the reference
             answer = ask(self._judged, self._seconds)
-        if not answer.record and not answer.broken and answer.death()["oracle"] not in {one[0] for one in self.wanted}:
+        if (
+            not answer.record
+            and not answer.broken
+            and answer.death()["oracle"] not in {oracle for oracle, *_ in self.marks}
+        ):
             # A copy can hang on a lock that another thread held when it was made. One wrong answer ends a search, so it is asked twice.
             answer = ask(self._judged, self._seconds)
         self.operators.update(answer.operators)
@@ -177,9 +181,9 @@ class _Question:
         if answer.broken or doubt.get("verdict") in ("INVALID", "SKIP"):
             raise _Stop(f"under the bisector the case could not be judged: {answer.broken or doubt['reason']}")
         findings = answer.record.get("findings", ()) if answer.record else [answer.death()]
-        shown = any(mark_of(one["oracle"], one["error"]) in self.wanted for one in findings)
-        self.shown |= shown
-        return not shown
+        reproduced = any(mark_of(finding["oracle"], finding["error"]) in self.marks for finding in findings)
+        self.reproduced |= reproduced
+        return not reproduced
 
 
 def _changes_nothing(part: Any, config: Mapping[str, Any]) -> bool:
@@ -258,7 +262,7 @@ def _listen(pid: int, reading: int, end: float) -> Answer:
                 _take(answer, line)
         elif (status := _ended(pid)) is not None:  # something that it started holds the pipe
             break
-    answer.status = _see_off(pid, status)
+    answer.status = _end_copy(pid, status)
     return answer
 
 
@@ -271,24 +275,24 @@ def _take(answer: Answer, line: bytes) -> None:
     answer.broken = message.get("broken", answer.broken)
     answer.operators = message.get("operators", answer.operators)
     if "applied" in message:  # torch 2.6 keeps this in the process
-        kept = compiler_bisector.call_counter_debug_info
-        kept.update({int(number): name for number, name in message["applied"].items()})
+        names = compiler_bisector.call_counter_debug_info
+        names.update({int(number): name for number, name in message["applied"].items()})
 
 
 def _ended(pid: int) -> int | None:
-    done, status = os.waitpid(pid, os.WNOHANG)
-    return status if done else None
+    ended_pid, status = os.waitpid(pid, os.WNOHANG)
+    return status if ended_pid else None
 
 
-def _see_off(pid: int, status: int | None) -> int | None:
+def _end_copy(pid: int, status: int | None) -> int | None:
     """End a copy with all that it started. Its wait status; None if it did not end by itself."""
     status = _ended_within(pid, 0.5) if status is None else status
-    gone = status is not None
+    ended = status is not None
     for number, patience in ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)):
         # First politely: a compiler that is asked removes what it has written by halves.
         with contextlib.suppress(OSError):
             os.killpg(pid, number)
-        gone = gone or _ended_within(pid, patience) is not None
+        ended = ended or _ended_within(pid, patience) is not None
     with contextlib.suppress(ChildProcessError):  # what it had started came to us
         while os.waitpid(-pid, os.WNOHANG)[0]:
             pass

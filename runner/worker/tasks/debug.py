@@ -46,40 +46,40 @@ def run_debug(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
 
 
 def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    wanted = job["arguments"]
-    folder = Path(wanted["folder"])
+    arguments = job["arguments"]
+    folder = Path(arguments["folder"])
     settings = Settings.of(job)
     compile_module = backends.build(job["backend"])
     loaded = source.load(settings.seed, launching=True)
-    told: list[Event] = []
+    events: list[Event] = []
     graphs = _GraphFiles(folder / "graphs")
 
-    def hear(event: Event) -> None:
+    def sort(event: Event) -> None:
         if is_graph(event.name):
             graphs.write(event)
         else:
-            told.append(event)
+            events.append(event)
 
-    trace = Trace(lambda name: is_graph(name) or name in _KEPT, hear)
+    trace = Trace(lambda name: is_graph(name) or name in _KEPT, sort)
     with (
         own_cache(),
         configured(flags(folder).items()),
-        variable(FILTER, wanted.get("function")),  # Dynamo asks it at each frame
-        log_files(folder / "logs", wanted["artifacts"]) as missing,
+        variable(FILTER, arguments.get("function")),  # Dynamo asks it at each frame
+        log_files(folder / "logs", arguments["artifacts"]) as missing,
         tracing(trace, *_trace_file(folder / "trace")),
     ):
         start_counting()
         _reset_kernel_counts()
         send({"phase": "backend"})
-        seen = observe(loaded, compile_module(loaded.model), settings)
-        read_counts(seen)
+        observation = observe(loaded, compile_module(loaded.model), settings)
+        read_counts(observation)
         record = {
-            "raised": seen.error.info if seen.error else None,
-            "graphs": seen.graphs,
-            "frames": _frames(told),
+            "raised": observation.error.info if observation.error else None,
+            "graphs": observation.graphs,
+            "frames": _frames(events),
             "times": _times(),
-            "compilations": [_metrics(event) for event in told if event.name.endswith("compilation_metrics")],
-            "counters": {kind: {str(k): int(v) for k, v in found.items()} for kind, found in counters.items()},
+            "compilations": [_metrics(event) for event in events if event.name.endswith("compilation_metrics")],
+            "counters": {kind: {str(k): int(v) for k, v in counts.items()} for kind, counts in counters.items()},
             "kernels": _kernel_counts(),
             "missing": missing,
         }
@@ -89,7 +89,7 @@ def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any
 def flags(folder: Path) -> dict[str, Any]:
     """The flags of such a run, as far as this torch has them."""
     inductor = "torch._inductor.config."
-    wanted = {
+    values = {
         f"{inductor}force_disable_caches": True,
         f"{inductor}trace.enabled": True,
         f"{inductor}trace.debug_dir": str(folder),
@@ -98,7 +98,7 @@ def flags(folder: Path) -> dict[str, Any]:
         f"{inductor}trace.draw_orig_fx_graph": False,
         "torch._dynamo.config.debug_dir_root": str(folder),
     }
-    return {name: value for name, value in wanted.items() if _exists(name)}
+    return {name: value for name, value in values.items() if _exists(name)}
 
 
 def _exists(flag: str) -> bool:
@@ -122,14 +122,14 @@ class _GraphFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._taken: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
 
     def write(self, event: Event) -> None:
         """Write one. A full disk is no reason for a compilation to fail."""
         if not event.payload:
             return
         stem = f"{event.compile_id.replace('/', '_') or 'none'}.{re.sub(r'[^A-Za-z0-9_.-]', '_', event.name)}"
-        number = self._taken[stem] = self._taken.get(stem, 0) + 1
+        number = self._numbers[stem] = self._numbers.get(stem, 0) + 1
         suffix = _SUFFIX.get(str(event.facts.get("encoding", "string")), ".txt")
         path = self._folder / f"{stem}{f'.{number}' if number > 1 else ''}{suffix}"
         with contextlib.suppress(OSError):
@@ -160,11 +160,11 @@ def _metrics(event: Event) -> dict[str, Any]:
 def _times() -> list[dict[str, Any]]:
     """Seconds by phase, the longest first. Phases contain each other, so they do not add up."""
     names, values = compile_times(repr="csv", aggregate=False)
-    found = []
+    rows = []
     for name, value in zip(names, values):  # noqa: B905  both are of one dict
         seconds = [float(part) for part in str(value).split(",")]
-        found.append({"phase": str(name), "count": len(seconds), "seconds": round(sum(seconds), 6)})
-    return sorted(found, key=lambda row: -row["seconds"])
+        rows.append({"phase": str(name), "count": len(seconds), "seconds": round(sum(seconds), 6)})
+    return sorted(rows, key=lambda row: -row["seconds"])
 
 
 def _reset_kernel_counts() -> None:

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from runner.worker.tasks.structured_trace import Event, Trace, tracing
 
-WANTED = frozenset({"dynamo_graph_break_reason", "dynamo_cpp_guards_str", "recompile_reasons", "compilation_metrics"})
+CAPTURED = frozenset({"dynamo_graph_break_reason", "dynamo_cpp_guards_str", "recompile_reasons", "compilation_metrics"})
 REASON_LENGTH = 2000  # characters
 LIMIT_HIT = "torch._dynamo hit config."
 """How the warning begins that a frame has been compiled too often (``torch/_dynamo/convert_frame.py``, 2.6 to 2.13)."""
@@ -43,7 +43,7 @@ class Graph:
     runs: list[int] = field(default_factory=list)
 
 
-class Watch:
+class Capture:
     """Collects while ``watching()``. Set ``call`` before each call of the compiled object."""
 
     def __init__(self, path: str) -> None:
@@ -52,7 +52,7 @@ class Watch:
         self.graphs: list[Graph] = []
         self.events: list[Event] = []
         self.limits: list[dict[str, Any]] = []
-        self._trace = Trace(WANTED.__contains__, self.events.append)
+        self._trace = Trace(CAPTURED.__contains__, self.events.append)
 
     @property
     def call(self) -> int:
@@ -64,13 +64,13 @@ class Watch:
         self._trace.call = number
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def capturing(self) -> Iterator[None]:
         """Watch for as long as the block lasts."""
         warnings = logging.getLogger("torch._dynamo.convert_frame")
-        listener = _Listener(self._hear)
+        listener = _Listener(self._note_limit)
         warnings.addHandler(listener)
         try:
-            with tracing(self._trace), _breaks_told(), _compiler_watched(self):
+            with tracing(self._trace), _logging_breaks(), _capturing_graphs(self):
                 yield
         finally:
             warnings.removeHandler(listener)
@@ -80,19 +80,19 @@ class Watch:
         compile_id = graph.meta.get("dynamo_compile_id")
         counts = Counter(operator_name(node, graph) for node in graph.graph.nodes if node.op.startswith("call_"))
         frame = (code.co_name, code.co_filename, code.co_firstlineno)
-        made = Graph(len(self.graphs), self.call, str(compile_id or ""), frame, dict(counts))
-        self.graphs.append(made)
-        return made  # the graph itself is not kept: it holds the example inputs
+        entry = Graph(len(self.graphs), self.call, str(compile_id or ""), frame, dict(counts))
+        self.graphs.append(entry)
+        return entry  # the graph itself is not kept: it holds the example inputs
 
     def breaks(self) -> list[dict[str, Any]]:
         """Graph breaks in order, each once: torch tells some of them again when it gives up the frame."""
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        unique: dict[tuple[Any, ...], dict[str, Any]] = {}
         for event in self._of("dynamo_graph_break_reason"):
             reason, line = read_break(event.payload, self.path)
             reason = self._short(reason)
             key = (event.call, event.compile_id, line, reason)
-            found.setdefault(key, {"call": event.call, "compile_id": event.compile_id, "line": line, "reason": reason})
-        return list(found.values())
+            unique.setdefault(key, {"call": event.call, "compile_id": event.compile_id, "line": line, "reason": reason})
+        return list(unique.values())
 
     def guards(self) -> dict[str, list[str]]:
         """Guards by compile id, as their kind and a Python expression over the frame's locals ``L`` and globals ``G``."""
@@ -100,17 +100,17 @@ class Watch:
 
     def recompiles(self) -> list[dict[str, Any]]:
         """Every time a frame that had been compiled did not fit, with the guards that failed, the latest entry's first."""
-        found = []
+        rows = []
         for event in self._of("recompile_reasons"):
-            told = event.loaded()
-            reasons = [self._short(str(reason)) for reason in (told if isinstance(told, list) else [told])]
-            found.append({"call": event.call, "compile_id": event.compile_id, "reasons": reasons})
-        return found
+            payload = event.loaded()
+            reasons = [self._short(str(reason)) for reason in (payload if isinstance(payload, list) else [payload])]
+            rows.append({"call": event.call, "compile_id": event.compile_id, "reasons": reasons})
+        return rows
 
     def compilations(self) -> list[dict[str, Any]]:
         """What torch measured of each compilation: frame, seconds, guards, and why the frame was given up, if it was."""
-        found = []
-        broken = {one["compile_id"]: one["reason"] for one in self.breaks()}
+        rows = []
+        broken = {row["compile_id"]: row["reason"] for row in self.breaks()}
         for event in self._of("compilation_metrics"):
             facts = event.facts
             if facts.get("co_name") is None:
@@ -121,7 +121,7 @@ class Watch:
                 failed = self._short(f"{facts['fail_type']}: {facts.get('fail_reason') or ''}")
             elif facts.get("has_guarded_code") is False:  # skipped without an error, as 2.6 does with a break in a loop
                 failed = broken.get(compile_id)  # without a break there was nothing to compile
-            found.append(
+            rows.append(
                 {
                     "call": event.call,
                     "compile_id": compile_id,
@@ -134,7 +134,7 @@ class Watch:
                     "restarts": sorted(map(str, facts.get("restart_reasons") or ())),
                 }
             )
-        return found
+        return rows
 
     def eager_in(self, call: int) -> list[str]:
         """Frames past their recompile limit of which no graph ran in that call.
@@ -154,7 +154,7 @@ class Watch:
     def _of(self, name: str) -> list[Event]:
         return [event for event in self.events if event.name == name]
 
-    def _hear(self, record: logging.LogRecord) -> None:
+    def _note_limit(self, record: logging.LogRecord) -> None:
         if not str(record.msg).startswith(LIMIT_HIT) or not isinstance(record.args, tuple) or len(record.args) < 4:
             return
         limit, value, function, reason = record.args[:4]
@@ -181,18 +181,18 @@ class Watch:
 
 def read_break(text: str, path: str) -> tuple[str, int | None]:
     """Reason and line (of the file ``path``, where it names one) in torch's text of a graph break."""
-    told, _, trace = text.partition(_TRACEBACK)
-    found = _REASON.search(told) or _EXCEPTION.search(trace)
-    lines = re.findall(re.escape(f'File "{path}", line ') + r"(\d+)", told)
-    lines = lines or re.findall(re.escape(f"in user code at {path}:") + r"(\d+)", told)
-    reason = found[1] if found else told.strip().partition("\n")[0]
+    message, _, trace = text.partition(_TRACEBACK)
+    match = _REASON.search(message) or _EXCEPTION.search(trace)
+    lines = re.findall(re.escape(f'File "{path}", line ') + r"(\d+)", message)
+    lines = lines or re.findall(re.escape(f"in user code at {path}:") + r"(\d+)", message)
+    reason = match[1] if match else message.strip().partition("\n")[0]
     return reason.strip(), int(lines[-1]) if lines else None
 
 
 def read_guards(text: str) -> list[str]:
     """The guards in torch's print of a tree of them, each once, without the managers that hold them and where they are from."""
-    found = (match[1].split("  # ")[0].strip() for match in _GUARD.finditer(text))
-    return list(dict.fromkeys(found))
+    guards = (match[1].split("  # ")[0].strip() for match in _GUARD.finditer(text))
+    return list(dict.fromkeys(guards))
 
 
 def operator_name(node: Node, graph: GraphModule) -> str:
@@ -210,16 +210,16 @@ def operator_name(node: Node, graph: GraphModule) -> str:
 
 
 class _Listener(logging.Handler):
-    def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self, handle: Callable[[logging.LogRecord], None]) -> None:
         super().__init__(logging.WARNING)
-        self._hear = hear
+        self._handle = handle
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._hear(record)
+        self._handle(record)
 
 
 @contextlib.contextmanager
-def _breaks_told() -> Iterator[None]:
+def _logging_breaks() -> Iterator[None]:
     """Some breaks that make Dynamo give up a whole frame are in the trace only while the log of breaks is on (2.6)."""
     loggers = [logging.getLogger(f"torch._dynamo.{module}.__graph_breaks") for module in ("convert_frame", "exc")]
     levels = [(logger, logger.level) for logger in loggers]
@@ -233,7 +233,7 @@ def _breaks_told() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _compiler_watched(watch: Watch) -> Iterator[None]:
+def _capturing_graphs(capture: Capture) -> Iterator[None]:
     """Note each graph before the backend sees it (it may change it), and each time that what it made of it runs.
 
     A hook and not a backend of our own: whatever the backend is, and whatever mode and options torch.compile was given,
@@ -241,13 +241,13 @@ def _compiler_watched(watch: Watch) -> Iterator[None]:
     """
     original = OutputGraph.call_user_compiler
 
-    def call_user_compiler(self: Any, graph: GraphModule, *rest: Any, **named: Any) -> Callable[..., Any]:
-        noted = watch.note(graph, self.root_tx.f_code)
-        function = original(self, graph, *rest, **named)
-        noted.compiled = True
+    def call_user_compiler(self: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        entry = capture.note(graph, self.root_tx.f_code)
+        function = original(self, graph, *args, **kwargs)
+        entry.compiled = True
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            watch.ran(noted)
+            capture.ran(entry)
             return function(*args, **kwargs)
 
         return run

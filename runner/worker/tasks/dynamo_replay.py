@@ -25,7 +25,7 @@ LIMIT = 100_000
 """Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""
 
 
-def run_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_dynamo_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Run the case with recording on. The record: ``files``, absolute, and ``raised``, the facts of the error, or None.
 
     ``job["arguments"]["folder"]`` is where torch makes its folder for them.
@@ -49,7 +49,7 @@ def run_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     return {"files": files, "raised": error.info if error is not None else None}
 
 
-def run_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_dynamo_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Run Dynamo over the frame of ``job["arguments"]["file"]``. The record: ``raised``, the facts of the error, or None.
 
     The file is a pickle, and reading one runs what it says.
@@ -85,14 +85,14 @@ def _unreadable(file: str) -> dict[str, str] | None:
 
     try:
         with open(file, "rb") as stream:
-            found = ExecutionRecord.load(stream)
+            recording = ExecutionRecord.load(stream)
     except Exception as error:  # noqa: BLE001  a pickle may raise anything
         return {
             "type": type(error).__name__,
             "message": f"{file} is no recording that torch {torch.__version__} reads: {error}",
         }
-    if not isinstance(found, ExecutionRecord):
-        return {"type": type(found).__name__, "message": f"{file} is no recording of Dynamo's"}
+    if not isinstance(recording, ExecutionRecord):
+        return {"type": type(recording).__name__, "message": f"{file} is no recording of Dynamo's"}
     return None
 
 

@@ -17,7 +17,7 @@ from runner.worker.case.errors import describe
 from runner.worker.case.load import Source, seed_all
 from runner.worker.case.observe import Settings, modes, observe, start_counting
 from runner.worker.case.prepare import with_source
-from runner.worker.tasks.dynamo_capture import Graph, Watch
+from runner.worker.tasks.dynamo_capture import Capture, Graph
 
 
 def run_explain(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -37,46 +37,46 @@ def _explain(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, A
     compile_module = backends.build(job["backend"])
     loaded = source.load(settings.seed, launching=True)
     compiled = compile_module(loaded.model)
-    watch = Watch(source.path)
+    capture = Capture(source.path)
 
     def call(*args: Any) -> Any:
-        watch.call += 1
+        capture.call += 1
         return compiled(*args)
 
     start_counting()
     send({"phase": "backend"})
-    with watch.watching():
-        seen = observe(loaded, call, settings)
-    counted = {kind: {str(key): int(value) for key, value in found.items()} for kind, found in counters.items()}
+    with capture.capturing():
+        observation = observe(loaded, call, settings)
+    counted = {kind: {str(key): int(value) for key, value in counts.items()} for kind, counts in counters.items()}
     return {
-        "calls": [_of_call(watch, number) for number in range(len(seen.calls))],
-        "compilations": watch.compilations(),
-        "graphs": [_of_graph(graph) for graph in watch.graphs],
-        "graph_breaks": watch.breaks(),
-        "guards": watch.guards(),
-        "recompiles": _recompiles(watch),
-        "limits": [{key: value for key, value in hit.items() if key != "key"} for hit in watch.limits],
+        "calls": [_of_call(capture, number) for number in range(len(observation.calls))],
+        "compilations": capture.compilations(),
+        "graphs": [_of_graph(graph) for graph in capture.graphs],
+        "graph_breaks": capture.breaks(),
+        "guards": capture.guards(),
+        "recompiles": _recompiles(capture),
+        "limits": [{key: value for key, value in hit.items() if key != "key"} for hit in capture.limits],
         "counters": counted,
-        "raised": seen.error.info if seen.error else None,
+        "raised": observation.error.info if observation.error else None,
         "first_call": _first_call(source, settings),
     }
 
 
-def _of_call(watch: Watch, number: int) -> dict[str, Any]:
+def _of_call(capture: Capture, number: int) -> dict[str, Any]:
     return {
         "call": number,
-        "graphs_run": [graph.number for graph in watch.graphs if number in graph.runs],
-        "compiled": [one["compile_id"] for one in watch.compilations() if one["call"] == number],
-        "recompiled": [one["compile_id"] for one in _recompiles(watch) if one["call"] == number and one["compiled"]],
-        "graph_breaks": sum(one["call"] == number for one in watch.breaks()),
-        "eager": watch.eager_in(number),
+        "graphs_run": [graph.number for graph in capture.graphs if number in graph.runs],
+        "compiled": [row["compile_id"] for row in capture.compilations() if row["call"] == number],
+        "recompiled": [row["compile_id"] for row in _recompiles(capture) if row["call"] == number and row["compiled"]],
+        "graph_breaks": sum(row["call"] == number for row in capture.breaks()),
+        "eager": capture.eager_in(number),
     }
 
 
-def _recompiles(watch: Watch) -> list[dict[str, Any]]:
+def _recompiles(capture: Capture) -> list[dict[str, Any]]:
     """Recompiles, and whether anything was compiled: past the limit a frame is looked at and left alone."""
-    made = {one["compile_id"] for one in watch.compilations()}
-    return [{**one, "compiled": one["compile_id"] in made} for one in watch.recompiles()]
+    compiled_ids = {row["compile_id"] for row in capture.compilations()}
+    return [{**row, "compiled": row["compile_id"] in compiled_ids} for row in capture.recompiles()]
 
 
 def _of_graph(graph: Graph) -> dict[str, Any]:
@@ -102,15 +102,18 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
     seed_all(settings.seed)
     try:
         with modes(settings):
-            told = torch._dynamo.explain(loaded.model)(*args)
+            explanation = torch._dynamo.explain(loaded.model)(*args)
     except (Exception, SystemExit) as error:  # noqa: BLE001  it runs the model, which may raise anything
         return {"raised": describe(error, source.path, loaded.module.__name__).info}
-    breaks = [{"reason": str(one.reason), "line": _line(one.user_stack, source.path)} for one in told.break_reasons]
+    breaks = [
+        {"reason": str(entry.reason), "line": _line(entry.user_stack, source.path)}
+        for entry in explanation.break_reasons
+    ]
     return {
-        "graphs": int(told.graph_count),
+        "graphs": int(explanation.graph_count),
         "graph_breaks": breaks,
-        "operators": int(told.op_count),
-        "guards": len(told.out_guards or ()),
+        "operators": int(explanation.op_count),
+        "guards": len(explanation.out_guards or ()),
         "raised": None,
     }
 

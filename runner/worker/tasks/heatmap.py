@@ -84,10 +84,10 @@ def _go(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]],
         compiled = observe(loaded, target, settings)
         validate_distributions(True)
         note_launches(target, compiled)
-        for name, seen in (("eager_error", eager), ("compiled_error", compiled)):
-            record[name] = seen.error.info if seen.error is not None else None
+        for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
+            record[name] = observation.error.info if observation.error is not None else None
         reference = Reference(
-            source, settings, eager, wanted=bool(job.get("float64", True)), begin=lambda: send({"phase": "float64"}),
+            source, settings, eager, enabled=bool(job.get("float64", True)), begin=lambda: send({"phase": "float64"}),
             end=lambda: send({"phase": "judge"}),
         )  # fmt: skip
         evidence = Evidence(job, eager, compiled, reference)
@@ -95,11 +95,11 @@ def _go(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]],
         if chosen is None:
             record["reason"] = _why_not(eager, compiled)
             return
-        oracle, call, mine, other = chosen
+        oracle, call, eager_leaf, compiled_leaf = chosen
         cells = int((job.get("arguments") or {}).get("cells", CELLS))
-        tolerance = tolerance_for(mine.value.dtype, job.get("tolerance"))
-        drawn = draw(mine.value, other.value, reference.tensor(call, mine.path), tolerance, cells)
-        record["picture"] = {"path": evidence.where(call, mine.path), "oracle": oracle, **drawn}
+        tolerance = tolerance_for(eager_leaf.value.dtype, job.get("tolerance"))
+        picture = draw(eager_leaf.value, compiled_leaf.value, reference.tensor(call, eager_leaf.path), tolerance, cells)
+        record["picture"] = {"path": evidence.where(call, eager_leaf.path), "oracle": oracle, **picture}
     finally:
         source.close()
 
@@ -123,42 +123,42 @@ def _choose(findings: list[Finding], evidence: Evidence) -> Chosen | None:
         for finding in findings:
             if finding.oracle != oracle or "elements" not in finding.numbers:
                 continue
-            for call, mine, other in pairs:
-                if finding.path == evidence.where(call, mine.path):
-                    return oracle, call, mine, other
+            for call, eager, compiled in pairs:
+                if finding.path == evidence.where(call, eager.path):
+                    return oracle, call, eager, compiled
     worst: Chosen | None = None
     largest = 0.0
-    for call, mine, other in pairs:
-        for _, misplaced, error, _ in _errors(mine.value, other.value):
-            found = math.inf if bool(misplaced.any()) else float(error.max())
-            if found > largest:
-                worst, largest = ("", call, mine, other), found
+    for call, eager, compiled in pairs:
+        for _, misplaced, error, _ in _errors(eager.value, compiled.value):
+            magnitude = math.inf if bool(misplaced.any()) else float(error.max())
+            if magnitude > largest:
+                worst, largest = ("", call, eager, compiled), magnitude
     return worst
 
 
 def _pairs(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
     """Tensors of both sides that can be subtracted."""
-    for call, ours, theirs in evidence.pairs():
-        other = call_leaves(theirs)
-        for path, leaf in _leaves(ours).items():
-            if path in other and _comparable(leaf, other[path]):
-                yield call, leaf, other[path]
+    for call, eager, compiled in evidence.pairs():
+        compiled_leaves = call_leaves(compiled)
+        for path, leaf in _leaves(eager).items():
+            if path in compiled_leaves and _comparable(leaf, compiled_leaves[path]):
+                yield call, leaf, compiled_leaves[path]
 
 
 def _leaves(record: CallRecord) -> dict[str, Leaf]:
     return {path: leaf for path, leaf in call_leaves(record).items() if isinstance(leaf.value, torch.Tensor)}
 
 
-def _comparable(mine: Leaf, other: Leaf) -> bool:
-    ours, theirs = mine.value, other.value
-    if not isinstance(theirs, torch.Tensor) or ours.numel() == 0:
+def _comparable(eager: Leaf, compiled: Leaf) -> bool:
+    expected, actual = eager.value, compiled.value
+    if not isinstance(actual, torch.Tensor) or expected.numel() == 0:
         return False
-    return bool(ours.shape == theirs.shape and ours.dtype == theirs.dtype)
+    return bool(expected.shape == actual.shape and expected.dtype == actual.dtype)
 
 
 def measure(inputs: list[Any]) -> list[dict[str, Any]]:
     """What kind of numbers the floating inputs hold: count of non-finite ones and of denormals, the largest magnitude."""
-    found = []
+    measurements = []
     for index, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_nested:
             continue
@@ -167,7 +167,7 @@ def measure(inputs: list[Any]) -> list[dict[str, Any]]:
         flat = planes(value.detach().cpu())
         sizes = flat.abs()[flat.isfinite()]
         tiny = torch.finfo(value.dtype).tiny
-        found.append(
+        measurements.append(
             {
                 "index": index,
                 "dtype": _name(value.dtype),
@@ -176,7 +176,7 @@ def measure(inputs: list[Any]) -> list[dict[str, Any]]:
                 "largest": float(sizes.max()) if sizes.numel() else 0.0,
             }
         )
-    return found
+    return measurements
 
 
 def draw(
@@ -207,8 +207,8 @@ def draw(
         flat = torch.arange(start, start + error.numel())
         cell = (flat // width // row_span) * across + flat % width // column_span
         ratio = torch.where(error == 0, 0.0, error / size)  # inf where eager is 0
-        ours = planes(eager.reshape(-1)[start : start + error.numel()])
-        marks = torch.where(misplaced, MISPLACED, torch.where((classes(ours) != 0).any(dim=1), ALIKE, 0))
+        eager_planes = planes(eager.reshape(-1)[start : start + error.numel()])
+        marks = torch.where(misplaced, MISPLACED, torch.where((classes(eager_planes) != 0).any(dim=1), ALIKE, 0))
         absolute.scatter_reduce_(0, cell, error, "amax")
         relative.scatter_reduce_(0, cell, ratio, "amax")
         kind.scatter_reduce_(0, cell, marks, "amax")
@@ -216,8 +216,8 @@ def draw(
         badness = torch.where(misplaced, torch.inf, error / torch.where(limit == 0, 1.0, limit))
         wrong += int((misplaced | (error > limit)).sum())
         top = torch.topk(badness, min(WORST, badness.numel()))
-        found = zip(top.values.tolist(), (top.indices + start).tolist())  # noqa: B905  one topk's own
-        worst = sorted([*worst, *found], key=lambda item: (-item[0], item[1]))[:WORST]
+        candidates = zip(top.values.tolist(), (top.indices + start).tolist())  # noqa: B905  one topk's own
+        worst = sorted([*worst, *candidates], key=lambda item: (-item[0], item[1]))[:WORST]
     sides = {"eager": eager, "compiled": compiled, **({"float64": reference} if reference is not None else {})}
     return {
         "shape": shape,
@@ -252,13 +252,13 @@ def _errors(
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]]:
     """A piece at a time: start, where a NaN or infinity is misplaced, |compiled - eager| and |eager| (0 where not finite)."""
     exact = not (eager.is_floating_point() or eager.is_complex())
-    for start, ours, theirs in pieces(eager, compiled):
-        misplaced = (classes(ours) != classes(theirs)).any(dim=1)
-        error = norm(finite_difference(theirs, ours))
+    for start, eager_planes, compiled_planes in pieces(eager, compiled):
+        misplaced = (classes(eager_planes) != classes(compiled_planes)).any(dim=1)
+        error = norm(finite_difference(compiled_planes, eager_planes))
         if exact:  # neighbours of large integers are one float64
-            both = (side.reshape(-1)[start : start + error.numel()] for side in (eager, compiled))
-            error = torch.where(different_bits(*both), error.clamp_min(1.0), 0.0)
-        yield start, misplaced, error, norm(finite_part(ours, theirs))
+            both_sides = (side.reshape(-1)[start : start + error.numel()] for side in (eager, compiled))
+            error = torch.where(different_bits(*both_sides), error.clamp_min(1.0), 0.0)
+        yield start, misplaced, error, norm(finite_part(eager_planes, compiled_planes))
 
 
 def _matrix(flat: torch.Tensor, across: int) -> list[list[Any]]:
@@ -267,19 +267,19 @@ def _matrix(flat: torch.Tensor, across: int) -> list[list[Any]]:
 
 def _element(sides: Mapping[str, torch.Tensor], flat: int, shape: list[int]) -> dict[str, Any]:
     """One element of every side, with the difference of eager and compiled."""
-    index, rest = [], flat
+    index, remainder = [], flat
     for size in reversed(shape):
-        index.append(rest % size)
-        rest //= size
+        index.append(remainder % size)
+        remainder //= size
     values = {name: side.reshape(-1)[flat].item() for name, side in sides.items()}
-    ours, theirs = values["eager"], values["compiled"]
-    gap = abs(int(theirs) - int(ours)) if isinstance(ours, (bool, int)) else abs(theirs - ours)
-    shown = {name: number(value) for name, value in values.items()}
+    eager, compiled = values["eager"], values["compiled"]
+    gap = abs(int(compiled) - int(eager)) if isinstance(eager, (bool, int)) else abs(compiled - eager)
+    printable = {name: number(value) for name, value in values.items()}
     return {
         "index": index[::-1],
-        **shown,
+        **printable,
         "absolute": number(gap),
-        "relative": number(gap / abs(ours) if ours else math.inf if gap else 0.0),
+        "relative": number(gap / abs(eager) if eager else math.inf if gap else 0.0),
     }
 
 
@@ -292,11 +292,13 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
     sides = ("eager", "compiled")
     counts = {side: torch.zeros(LARGEST - SMALLEST + 1, dtype=torch.int64) for side in sides}
     exact, unscaled, left_out = dict.fromkeys(sides, 0), dict.fromkeys(sides, 0), 0
-    for _, ours, theirs, wide in pieces(eager, compiled, reference):
-        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (ours, theirs, wide)]).all(dim=0)
+    for _, eager_planes, compiled_planes, wide in pieces(eager, compiled, reference):
+        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (eager_planes, compiled_planes, wide)]).all(
+            dim=0
+        )
         left_out += int((~finite).sum())
         scale = norm(wide[finite])
-        for side, plane in zip(sides, (ours, theirs)):  # noqa: B905  two of each
+        for side, plane in zip(sides, (eager_planes, compiled_planes)):  # noqa: B905  two of each
             error = norm((plane - wide)[finite])
             exact[side] += int((error == 0).sum())
             unscaled[side] += int(((error > 0) & (scale == 0)).sum())
@@ -315,12 +317,12 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
 
 
 def _count(tensor: torch.Tensor) -> dict[str, int]:
-    found = {"nan": 0, "inf": 0, "-inf": 0}
+    counts = {"nan": 0, "inf": 0, "-inf": 0}
     for _, plane in pieces(tensor):
-        found["nan"] += int(plane.isnan().any(dim=1).sum())
-        found["inf"] += int(plane.isposinf().any(dim=1).sum())
-        found["-inf"] += int(plane.isneginf().any(dim=1).sum())
-    return found
+        counts["nan"] += int(plane.isnan().any(dim=1).sum())
+        counts["inf"] += int(plane.isposinf().any(dim=1).sum())
+        counts["-inf"] += int(plane.isneginf().any(dim=1).sum())
+    return counts
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -94,13 +94,13 @@ def log_files(folder: Path, artifacts: Sequence[str]) -> Iterator[list[str]]:
     set_logs(modules=dict(settings))
     # Whatever torch logs reaches one of these, and none passes it on.
     loggers = [logging.getLogger(name) for name in log_registry.get_log_qnames()]
-    before = [(logger, list(logger.handlers)) for logger in loggers]
+    originals = [(logger, list(logger.handlers)) for logger in loggers]
     for logger in loggers:
         logger.handlers[:] = [handler]
     try:
         yield [name for name in artifacts if name not in known]
     finally:
-        for logger, handlers in before:
+        for logger, handlers in originals:
             logger.handlers[:] = handlers
         handler.close()
         set_logs()

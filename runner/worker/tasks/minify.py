@@ -131,10 +131,10 @@ def _prepare(job: Mapping[str, Any]) -> str:
         _allow_backward()
     elif given["step"] == "cut":
         _keep_inputs(number, threads)
-    found = backends.find(name)
-    if given["after"] == "aot" and not callable(found) and not arguments:
+    target = backends.find(name)
+    if given["after"] == "aot" and not callable(target) and not arguments:
         return name
-    function = torch._dynamo.lookup_backend(found) if isinstance(found, str) else found
+    function = torch._dynamo.lookup_backend(target) if isinstance(target, str) else target
     function = functools.partial(function, **arguments) if arguments else function
     if given["after"] == "dynamo":
         function = in_child(function, number, threads) if number else plain(function)
@@ -154,9 +154,9 @@ def plain(compile_graph: Function) -> Function:
     parameters and buffers, for which the minifier asks (Dynamo does not, and backends return plain functions).
     """
 
-    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Function:
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
         graph = copy.deepcopy(graph)
-        compiled = compile_graph(graph, inputs, **more)
+        compiled = compile_graph(graph, inputs, **kwargs)
         return _like(graph, lambda *args: compiled(*args))
 
     return backend
@@ -178,10 +178,10 @@ def in_child(compile_graph: Function, number: int, threads: int) -> Function:
 
     torch.set_num_threads(1)
 
-    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Function:
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
         def attempt(args: Sequence[Any]) -> None:
             torch.set_num_threads(threads)
-            run_fwd_maybe_bwd(plain(compile_graph)(graph, inputs, **more), list(args))
+            run_fwd_maybe_bwd(plain(compile_graph)(graph, inputs, **kwargs), list(args))
 
         def run(*args: Any) -> Any:
             if ended_by(lambda: attempt(args)) == number:
@@ -238,8 +238,8 @@ def _write_bodies() -> None:
     lines: Function = InputWriter.lines
 
     def with_body(self: Any) -> list[str]:
-        found: list[str] = lines(self)
-        return found if any(line.startswith(" ") for line in found) else [found[0], "    pass", *found[1:]]
+        body: list[str] = lines(self)
+        return body if any(line.startswith(" ") for line in body) else [body[0], "    pass", *body[1:]]
 
     InputWriter.lines = with_body
 

@@ -47,29 +47,29 @@ def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -
 
 def _locals(loaded: Loaded, settings: Settings) -> dict[str, Any]:
     args = loaded.make_inputs(0, settings.seed)
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     code = getattr(type(loaded.model).forward, "__code__", None)
     seed_all(settings.seed)
     # What it raises is the case's own affair: what was made until then is there.
-    with modes(settings), _watched(code, found), contextlib.suppress(Exception):
+    with modes(settings), _capturing_locals(code, variables), contextlib.suppress(Exception):
         loaded.model(*args)
-    return {name: describe(value) for name, value in found.items() if name != "self"}
+    return {name: describe(value) for name, value in variables.items() if name != "self"}
 
 
 @contextlib.contextmanager
-def _watched(code: CodeType | None, found: dict[str, Any]) -> Iterator[None]:
-    """Put the variables of the function of ``code`` into ``found`` when it ends, by whatever way."""
+def _capturing_locals(code: CodeType | None, variables: dict[str, Any]) -> Iterator[None]:
+    """Put the variables of the function of ``code`` into ``variables`` when it ends, by whatever way."""
 
-    def watch(frame: FrameType, event: str, argument: Any) -> None:
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "return" and frame.f_code is code:
-            found.update(frame.f_locals)
+            variables.update(frame.f_locals)
 
-    before = sys.getprofile()
-    sys.setprofile(watch)
+    original = sys.getprofile()
+    sys.setprofile(profile)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(original)
 
 
 def describe(value: Any, depth: int = 0) -> dict[str, Any]:

@@ -66,31 +66,35 @@ def _cpu_times(call: Call, least: int) -> list[float]:
     from torch.utils.benchmark import Timer
 
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())  # type: ignore[no-untyped-call,unused-ignore]
-    made = timer.blocked_autorange(min_run_time=ROUND)
-    found = [float(one) for one in made.times]
-    while len(found) < least:
-        found += timer.timeit(made.number_per_run).times
-    return found
+    measurement = timer.blocked_autorange(min_run_time=ROUND)
+    seconds = [float(value) for value in measurement.times]
+    while len(seconds) < least:
+        seconds += timer.timeit(measurement.number_per_run).times
+    return seconds
 
 
 def _cuda_times(call: Call, least: int) -> list[float]:
     """Each is of one call between two events of the GPU, with an empty L2 cache."""
     from triton.testing import do_bench
 
-    found: list[float] = []
+    seconds: list[float] = []
     rep: float = ROUND_MS
-    while len(found) < least:
-        found += [float(one) / 1e3 for one in do_bench(call, warmup=WARM_MS, rep=rep, return_mode="all")]
-        rep = math.ceil(max(ROUND_MS, 1.2e3 * (least - len(found)) * max(found)))
-    return found
+    while len(seconds) < least:
+        seconds += [
+            float(milliseconds) / 1e3 for milliseconds in do_bench(call, warmup=WARM_MS, rep=rep, return_mode="all")
+        ]
+        rep = math.ceil(max(ROUND_MS, 1.2e3 * (least - len(seconds)) * max(seconds)))
+    return seconds
 
 
-def spread(found: list[float]) -> dict[str, Any]:
-    """``median``, ``low`` and ``high`` (the quartiles, by linear interpolation), ``best``, ``count`` of ``found``."""
+def spread(seconds: list[float]) -> dict[str, Any]:
+    """``median``, ``low`` and ``high`` (the quartiles, by linear interpolation), ``best``, ``count`` of ``seconds``."""
     low, median, high = (
-        statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else [found[0], found[0], found[0]]
+        statistics.quantiles(seconds, n=4, method="inclusive")
+        if len(seconds) > 1
+        else [seconds[0], seconds[0], seconds[0]]
     )
-    return {"median": median, "low": low, "high": high, "best": min(found), "count": len(found)}
+    return {"median": median, "low": low, "high": high, "best": min(seconds), "count": len(seconds)}
 
 
 def memory(call: Call, device: str) -> int | None:
@@ -102,18 +106,18 @@ def memory(call: Call, device: str) -> int | None:
     gc.collect()
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
+        baseline = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         call()
         torch.cuda.synchronize()
-        return int(torch.cuda.max_memory_allocated()) - int(before)
+        return int(torch.cuda.max_memory_allocated()) - int(baseline)
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)  # else a call could live on what an earlier one has given back
     if not _forget_peak():
         return None
-    before = _peak()
+    baseline = _peak()
     call()
-    return _peak() - before
+    return _peak() - baseline
 
 
 def _forget_peak() -> bool:
@@ -143,10 +147,12 @@ def launches(call: Call, device: str) -> int | None:
         events = list(profiler.events() or ())
     except RuntimeError:  # no CUPTI, or somebody else profiles
         return None
-    seen = [
-        one for one in events if one.device_type == DeviceType.CUDA and not getattr(one, "is_user_annotation", False)
+    kernels = [
+        event
+        for event in events
+        if event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
     ]
-    return sum(not one.name.startswith(("Memcpy", "Memset")) for one in seen) if seen else None
+    return sum(not event.name.startswith(("Memcpy", "Memset")) for event in kernels) if kernels else None
 
 
 def copy(device: str, size: int, least: int) -> dict[str, Any]:
@@ -159,5 +165,5 @@ def copy(device: str, size: int, least: int) -> dict[str, Any]:
         size = min(size, torch.cuda.mem_get_info()[0] // 4)
     source = torch.ones(max(size // 4, 1), dtype=torch.float32, device=device)  # ones: pages nobody wrote are not read
     target = torch.zeros_like(source)
-    found = times(lambda: target.copy_(source), device, least)
-    return {"seconds": spread(found), "bytes": 2 * source.numel() * source.element_size()}
+    seconds = times(lambda: target.copy_(source), device, least)
+    return {"seconds": spread(seconds), "bytes": 2 * source.numel() * source.element_size()}

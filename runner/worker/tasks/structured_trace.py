@@ -33,12 +33,12 @@ class Event:
 
 
 class Trace(logging.Handler):
-    """Hands every record whose name ``wanted`` accepts to ``told``."""
+    """Hands every record whose name ``accept`` accepts to ``handle``."""
 
-    def __init__(self, wanted: Callable[[str], bool], told: Callable[[Event], None]) -> None:
+    def __init__(self, accept: Callable[[str], bool], handle: Callable[[Event], None]) -> None:
         super().__init__(logging.DEBUG)
         self.call = -1
-        self._wanted, self._told = wanted, told
+        self._accept, self._handle = accept, handle
 
     def emit(self, record: logging.LogRecord) -> None:
         """Read one record; called by torch."""
@@ -49,8 +49,8 @@ class Trace(logging.Handler):
         about = facts[name] if isinstance(facts[name], dict) else {}
         if name == "artifact":
             name = str(about.get("name", ""))
-        if self._wanted(name):
-            self._told(Event(self.call, name, _compile_id(facts), about, getattr(record, "payload", None) or ""))
+        if self._accept(name):
+            self._handle(Event(self.call, name, _compile_id(facts), about, getattr(record, "payload", None) or ""))
 
 
 def _compile_id(facts: Mapping[str, Any]) -> str:

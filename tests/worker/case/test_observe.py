@@ -40,7 +40,7 @@ def test_structures_are_told_apart():
 def test_metadata_survives_the_copy():
     x = torch.randn(4, 6, dtype=torch.complex64).t()[1:].conj()
     (leaf,) = snapshot(x, "output").leaves
-    assert leaf.facts.stride == (1, 6) and leaf.facts.offset == 1 and leaf.facts.is_conj
+    assert leaf.metadata.stride == (1, 6) and leaf.metadata.offset == 1 and leaf.metadata.is_conj
     assert torch.equal(leaf.value, x.resolve_conj()) and not leaf.value.is_conj()
 
 
@@ -62,7 +62,7 @@ def test_odd_tensors_have_elements_too(made):
 
 def test_meta_tensors_and_strange_objects_say_that_they_cannot_be_compared():
     (meta, strange) = snapshot([torch.ones(3, device="meta"), object()], "output").leaves
-    assert "meta" in meta.problem and meta.facts.shape == (3,)
+    assert "meta" in meta.problem and meta.metadata.shape == (3,)
     assert strange.kind == "opaque" and "cannot be compared" in strange.problem
 
 
@@ -88,7 +88,7 @@ def test_mutation_and_generator(tmp_path):
     moved = record(tmp_path, "x.add_(torch.rand(5))\nreturn x + 1")
     assert moved.mutated and moved.drew_random
     resized = record(tmp_path, "x.t_()\nreturn x + 1")
-    assert resized.inputs.leaves[0].facts.shape == (5, 4)
+    assert resized.inputs.leaves[0].metadata.shape == (5, 4)
 
 
 def test_a_device_s_own_generator_counts_as_random(tmp_path, monkeypatch):

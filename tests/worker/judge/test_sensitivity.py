@@ -6,7 +6,7 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker.judge.sensitivity import FACTOR, UNIT, explains, is_small, movement, nudge
+from runner.worker.judge.sensitivity import FACTOR, UNIT, element_sensitivity, explains, is_small, perturb
 
 SUM = source("return x.sum(0)", "torch.randn(4096, 8)")
 LABEL = "within-rounding-of-inputs"
@@ -83,16 +83,16 @@ def test_narrower_results_are_as_before():
 # --- the parts ---
 
 
-def test_a_nudge_is_one_rounding_of_each_element_once():
+def test_a_perturbation_is_one_rounding_of_each_element_once():
     x, count = torch.randn(1000, dtype=torch.float64), torch.arange(3)
     up, down = x.clone(), x.clone()
-    nudge([up, up, count], 3, 1)
-    nudge([down], 3, -1)
+    perturb([up, up, count], 3, 1)
+    perturb([down], 3, -1)
     assert torch.allclose(((up - x) / x).abs(), torch.tensor(UNIT, dtype=torch.float64), rtol=1e-6)
     assert torch.allclose(up - x, x - down) and 300 < int((up > x).sum()) < 700
     assert count.tolist() == [0, 1, 2]
     leaf = torch.ones(2, 2, dtype=torch.float64).t().requires_grad_()
-    nudge([leaf, torch.ones(1, dtype=torch.float64).expand(4)], 0, 1)
+    perturb([leaf, torch.ones(1, dtype=torch.float64).expand(4)], 0, 1)
     assert leaf.is_leaf and leaf.requires_grad and leaf.stride() == (1, 2)
 
 
@@ -100,10 +100,10 @@ def test_what_does_not_move_both_ways_does_not_move():
     exact = torch.tensor([1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
     up = exact + torch.tensor([3.0, 0.0, 1.0, torch.nan], dtype=torch.float64)
     down = exact - torch.tensor([3.0, 1.0, -1.0, 1.0], dtype=torch.float64)
-    assert movement(exact, [(up, down)] * 2).tolist() == [3.0, 0.0, 0.0, 0.0]
+    assert element_sensitivity(exact, [(up, down)] * 2).tolist() == [3.0, 0.0, 0.0, 0.0]
     steady = (exact + 4, exact - 4)
-    assert movement(exact, [(up, down), steady])[0] == pytest.approx((12.5) ** 0.5)
-    assert movement(exact, [(up, down), steady])[1:].tolist() == [0.0, 0.0, 0.0]
+    assert element_sensitivity(exact, [(up, down), steady])[0] == pytest.approx((12.5) ** 0.5)
+    assert element_sensitivity(exact, [(up, down), steady])[1:].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_both_must_lie_within_it():

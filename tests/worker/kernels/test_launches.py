@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from runner.worker.kernels.launches import Launches, launch_plainly
-from runner.worker.kernels.redzones import BAND, guard_all, pattern
+from runner.worker.kernels.redzones import RED_ZONE, copy_with_red_zones, pattern
 
 DTYPES = [
     torch.float32,
@@ -55,7 +55,7 @@ def launch(body: Callable[..., None], new: list[str], **arguments: Any) -> tuple
 
 
 def oracles(seen: Launches) -> list[str]:
-    return [one.oracle for one in seen.found]
+    return [one.oracle for one in seen.trespasses]
 
 
 def past(tensor: torch.Tensor, first: int, count: int = 1) -> torch.Tensor:
@@ -68,7 +68,7 @@ def test_a_kernel_that_writes_its_output_is_let_alone(dtype: torch.dtype) -> Non
     x = torch.ones(5, 7).to(dtype)
     out = torch.empty_like(x)
     seen, kernel = launch(lambda x, out: out.copy_(x), ["out"], x=x, out=out)
-    assert (seen.count, kernel.calls, seen.found) == (1, 1, [])
+    assert (seen.count, kernel.calls, seen.trespasses) == (1, 1, [])
     assert torch.equal(out, x)
 
 
@@ -77,7 +77,7 @@ def test_elements_that_are_not_written_show(dtype: torch.dtype) -> None:
     x, out = torch.ones(9).to(dtype), torch.empty(9, dtype=dtype)
     seen, _ = launch(lambda x, out: out[:7].copy_(x[:7]), ["out"], x=x, out=out)
     assert oracles(seen) == ["unwritten"]
-    assert seen.found[0].message.startswith("2 of 9 elements") and seen.found[0].numbers["first"] == [7]
+    assert seen.trespasses[0].message.startswith("2 of 9 elements") and seen.trespasses[0].numbers["first"] == [7]
     assert torch.equal(out[:7], x[:7])
 
 
@@ -85,12 +85,12 @@ def test_a_value_that_happens_to_be_the_poison_is_no_finding() -> None:
     poison = int.from_bytes(bytes(pattern(torch.int8, 1)), "little")
     out = torch.empty(4, dtype=torch.int8)
     seen, kernel = launch(lambda out: out.fill_(poison), ["out"], out=out)
-    assert seen.found == [] and kernel.calls == 2  # the second time with other poison
+    assert seen.trespasses == [] and kernel.calls == 2  # the second time with other poison
     assert out.tolist() == [poison] * 4
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("place", [-1, 9, 9 + 200, -BAND // 16], ids=["before", "after", "far", "farther"])
+@pytest.mark.parametrize("place", [-1, 9, 9 + 200, -RED_ZONE // 16], ids=["before", "after", "far", "farther"])
 def test_a_write_beside_a_tensor_shows(dtype: torch.dtype, place: int) -> None:
     out = torch.empty(9, dtype=dtype)
 
@@ -100,13 +100,13 @@ def test_a_write_beside_a_tensor_shows(dtype: torch.dtype, place: int) -> None:
 
     seen, _ = launch(body, ["out"], out=out)
     assert oracles(seen) == ["out-of-bounds"]
-    assert seen.found[0].numbers["first"] // out.element_size() == place
+    assert seen.trespasses[0].numbers["first"] // out.element_size() == place
 
 
 def test_a_write_between_strided_elements_shows() -> None:
     wide = torch.zeros(4, 8)
     seen, _ = launch(lambda x: past(x, 3).fill_(1), [], x=wide[:, :3])
-    assert oracles(seen) == ["out-of-bounds"] and "between its elements" in seen.found[0].message
+    assert oracles(seen) == ["out-of-bounds"] and "between its elements" in seen.trespasses[0].message
     assert wide.sum() == 0  # the case's own memory was out of reach
 
 
@@ -136,7 +136,7 @@ def test_copied_poison_counts_as_written() -> None:
 )
 def test_copies_keep_everything_that_a_kernel_sees(make: Callable[[], torch.Tensor]) -> None:
     tensor = make()
-    copy = guard_all({"x": tensor}, []).views["x"]
+    copy = copy_with_red_zones({"x": tensor}, []).views["x"]
     assert torch.equal(copy, tensor) and copy.stride() == tensor.stride() and copy.dtype == tensor.dtype
     assert copy.data_ptr() != tensor.data_ptr() or not tensor.numel()
     if tensor.numel():
@@ -146,7 +146,7 @@ def test_copies_keep_everything_that_a_kernel_sees(make: Callable[[], torch.Tens
 def test_tensors_that_share_memory_still_do() -> None:
     x = torch.zeros(6)
     seen, _ = launch(lambda a, b: a.fill_(3), [], a=x[:4], b=x[2:])
-    assert x.tolist() == [3, 3, 3, 3, 0, 0] and seen.found == []
+    assert x.tolist() == [3, 3, 3, 3, 0, 0] and seen.trespasses == []
 
 
 def test_an_input_that_is_written_changes_and_says_so() -> None:
@@ -255,7 +255,7 @@ def run(name, n=10, block=8, programs=2, x=None, out=None, new=("out_ptr",)):
         case.launch(getattr(case, name), (programs,), {"x_ptr": x, "out_ptr": out, "n": n, "BLOCK": block}, list(new))
     except Exception as raised:
         error = type(raised).__name__
-    found = [[f.oracle, f.path, f.message, f.line] for f in seen.found]
+    found = [[f.oracle, f.path, f.message, f.line] for f in seen.trespasses]
     return {"found": found, "unable": seen.unable, "error": error, "out": out.tolist(), "notes": seen.notes}
 zero = lambda: {"out": torch.zeros(1), "new": ()}
 print(json.dumps({

@@ -42,30 +42,30 @@ def test_what_is_recorded_fails_again_until_the_bug_is_gone(
 ) -> None:
     with monkeypatch.context():
         plant()
-        found = dynamo_replay.run_record(job("record", folder=str(tmp_path)), silent)
+        found = dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent)
         assert "planted in Dynamo" in found["raised"]["message"]
         [file] = found["files"]
-        again = dynamo_replay.run_replay(job("replay", file=file), silent)
+        again = dynamo_replay.run_dynamo_replay(job("replay", file=file), silent)
         assert "planted in Dynamo" in again["raised"]["message"]
     monkeypatch.undo()
-    assert dynamo_replay.run_replay(job("replay", file=file), silent) == {"raised": None}
+    assert dynamo_replay.run_dynamo_replay(job("replay", file=file), silent) == {"raised": None}
 
 
 def test_nothing_is_recorded_where_dynamo_does_not_fail(tmp_path: Path, plant: Callable[[], None]) -> None:
-    assert dynamo_replay.run_record(job("record", folder=str(tmp_path)), silent) == {"files": [], "raised": None}
+    assert dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent) == {"files": [], "raised": None}
 
 
 def test_a_file_that_is_no_recording(tmp_path: Path) -> None:
     file = tmp_path / "x.rec"
     file.write_bytes(b"not a pickle")
-    found = dynamo_replay.run_replay(job("replay", file=str(file)), silent)
+    found = dynamo_replay.run_dynamo_replay(job("replay", file=str(file)), silent)
     assert "no recording" in found["error"]["message"]
 
 
 def test_without_dill_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for found in (
-        dynamo_replay.run_record(job("record", folder=str(tmp_path)), silent),
-        dynamo_replay.run_replay(job("replay", file="x"), silent),
+        dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent),
+        dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent),
     ):
         assert "pip install dill" in found["error"]["message"]
