@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from runner.worker.case import backends, folders, replays
-from runner.worker.case.errors import InvalidCase, Raised, is_class
-from runner.worker.case.load import Loaded, Source, environment
+from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
+from runner.worker.case.load import LoadedCase, Source, environment
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.judge.judge import Evidence, Finding, judge
 from runner.worker.judge.reference import Reference
-from runner.worker.judge.validity import VALUE_ORACLES, VARIES, Agreement, unsteady, vacuous
+from runner.worker.judge.validity import VALUE_ORACLES, VARIES, Agreement, find_disagreement, vacuity_reason
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -156,7 +156,7 @@ def note_launches(target: Any, compiled: Observation) -> None:
     Raises:
         Unavailable: the interpreter cannot do what a kernel asks of it.
     """
-    if isinstance(target, backends.Launched):
+    if isinstance(target, backends.PlainLaunch):
         compiled.launches = target.launches
         compiled.notes += target.launches.notes
         if target.launches.unable:
@@ -189,7 +189,7 @@ class _Run:
             loaded = self._load()
             second_eager = observe(loaded, loaded.model, self.settings)
             agree = Agreement(self.settings.device, self.job.get("tolerance"))
-            place = unsteady(eager, second_eager, "value" not in (self.job.get("ignore") or ()), agree)
+            place = find_disagreement(eager, second_eager, "value" not in (self.job.get("ignore") or ()), agree)
             del second_eager  # so that its tensors are gone before the backend's run
 
             self.phases.begin("backend")
@@ -216,7 +216,7 @@ class _Run:
         finally:
             self.source.close()
 
-    def _load(self) -> Loaded:
+    def _load(self) -> LoadedCase:
         return self.source.load(self.settings.seed)
 
     def _check_eager(self, eager: Observation) -> None:
@@ -257,7 +257,7 @@ class _Run:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
             findings = [finding for finding in findings if finding.oracle not in VALUE_ORACLES]
         elif not findings:
-            reason = vacuous(evidence, self.source, self.settings)
+            reason = vacuity_reason(evidence, self.source, self.settings)
             if reason is not None:
                 self.record["trust"] = _trust("VACUOUS", reason)
         self.record["findings"] = [_as_dict(finding) for finding in findings]
@@ -277,5 +277,5 @@ def _as_dict(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _trust(verdict: str, reason: str, error: Raised | None = None) -> dict[str, Any]:
+def _trust(verdict: str, reason: str, error: ErrorRecord | None = None) -> dict[str, Any]:
     return {"verdict": verdict, "reason": reason, "error": error.info if error is not None else None}

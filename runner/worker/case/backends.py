@@ -34,7 +34,7 @@ def build(backend: Mapping[str, Any]) -> Compile:
     """
     name = str(backend["backend"])
     if name == LAUNCH:
-        return Launched
+        return PlainLaunch
     target = find("inductor" if name == COMPILED_LAUNCH else name)
     fullgraph = bool(backend.get("fullgraph")) or name == COMPILED_LAUNCH
     arguments: dict[str, Any] = {"dynamic": backend.get("dynamic"), "fullgraph": fullgraph}
@@ -62,7 +62,7 @@ def make_operators(model: torch.nn.Module) -> None:
         launch_as_operators(source)
 
 
-class Launched:
+class PlainLaunch:
     """A model whose kernels are launched plainly. ``launches`` says what they did."""
 
     def __init__(self, model: torch.nn.Module) -> None:

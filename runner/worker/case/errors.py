@@ -36,7 +36,7 @@ OUT_OF_MEMORY = re.compile(
 
 
 @dataclass(frozen=True)
-class Raised:
+class ErrorRecord:
     """One exception of a run.
 
     ``info`` is the record sent to the control half: type, message, chain, bases, trace, line. ``bases`` are the
@@ -66,7 +66,7 @@ class Raised:
 class InvalidCase(Exception):
     """The case itself is wrong (its source, its inputs, a flag); the compiler is not to blame. Becomes INVALID."""
 
-    def __init__(self, reason: str, error: Raised | None = None) -> None:
+    def __init__(self, reason: str, error: ErrorRecord | None = None) -> None:
         """``error`` is what the case raised, if that is the reason."""
         super().__init__(reason)
         self.reason = reason
@@ -77,7 +77,7 @@ class BackendNotFound(InvalidCase):
     """No backend of that name can be had here."""
 
 
-def describe(error: BaseException, source: str = "", module: str = "", during: str = "forward") -> Raised:
+def describe(error: BaseException, source: str = "", module: str = "", during: str = "forward") -> ErrorRecord:
     """Turn an exception into facts.
 
     Args:
@@ -102,7 +102,7 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
         "trace": "\n".join(frames.rstrip("\n").split("\n")[-TRACE_LINES:]),
         "line": _line(chain, source),
     }
-    return Raised(
+    return ErrorRecord(
         info=info,
         bases=bases,
         compiling=any(_of_compiler(name) for name in bases) or any(_compiling_frames(link) for link in causes),
@@ -114,7 +114,7 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
     )
 
 
-def is_class(raised: Raised, name: str) -> bool:
+def is_class(raised: ErrorRecord, name: str) -> bool:
     """Whether ``name``, as a case writes it, is the class of the error or one of its bases.
 
     ``torch.linalg.LinAlgError`` is looked up in torch (its class calls itself ``torch._C._LinAlgError``).
@@ -129,7 +129,7 @@ def is_class(raised: Raised, name: str) -> bool:
     return any(base == name or base.rpartition(".")[2] == last for base in raised.bases)
 
 
-def counts_as(compiled: Raised, eager: Raised) -> bool:
+def counts_as(compiled: ErrorRecord, eager: ErrorRecord) -> bool:
     """Whether the compiled error is an instance of what eager raised; a compiler's own failure never is."""
     return not compiled.compilers_own and eager.bases[0] in compiled.bases
 

@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedCase:
     """One fresh copy of the case: its module in ``sys.modules``, its model, one input maker a call."""
 
     module: ModuleType
@@ -60,7 +60,7 @@ class Source:
         Path(self.path).write_text(text, encoding="utf-8")
         self._modules: list[str] = []
 
-    def load(self, seed: int, launching: bool = False) -> Loaded:
+    def load(self, seed: int, launching: bool = False) -> LoadedCase:
         """Import the file under a new name and make its model.
 
         The generators are seeded before ``make_model``, which also puts the model into its mode. ``launching`` asks for
@@ -86,7 +86,7 @@ class Source:
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
-        return Loaded(module, self.path, model, tuple(makers))
+        return LoadedCase(module, self.path, model, tuple(makers))
 
     def close(self) -> None:
         """Forget the modules that were loaded."""

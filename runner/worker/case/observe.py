@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
-from runner.worker.case.errors import Raised, describe
-from runner.worker.case.load import Loaded, seed_all
+from runner.worker.case.errors import ErrorRecord, describe
+from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
-from runner.worker.case.writes import reached
+from runner.worker.case.writes import paths_written
 from runner.worker.kernels.launches import Launches
 
 REASON_LENGTH = 300  # characters of one graph break's reason
@@ -52,7 +52,7 @@ class Settings:
 class CallRecord:
     """One call. After an error only ``error`` counts."""
 
-    error: Raised | None = None
+    error: ErrorRecord | None = None
     outputs: Tree = field(default_factory=lambda: Tree("", ()))
     inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
     state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes after the call
@@ -78,13 +78,13 @@ class Observation:
     launches: Launches | None = None  # where Triton kernels were launched plainly
 
     @property
-    def error(self) -> Raised | None:
+    def error(self) -> ErrorRecord | None:
         """The error that ended the run."""
         return self.calls[-1].error if self.calls else None
 
 
 def observe(
-    loaded: Loaded,
+    loaded: LoadedCase,
     target: Callable[..., Any],
     settings: Settings,
     change_inputs: Callable[[list[Any]], list[Any]] | None = None,
@@ -150,7 +150,7 @@ def read_counts(observation: Observation) -> None:
 
 def _run_call(
     record: CallRecord,
-    loaded: Loaded,
+    loaded: LoadedCase,
     target: Callable[..., Any],
     args: list[Any],
     settings: Settings,
@@ -266,7 +266,7 @@ def _with_writes(
 ) -> dict[str, frozenset[str]]:
     """The relations and those that only a write shows: to a user it is the same whether a storage or memory is shared."""
     extended = dict(relations)
-    for (path, _), paths in zip(outputs, reached([tensor for _, tensor in outputs], tensors)):  # noqa: B905
+    for (path, _), paths in zip(outputs, paths_written([tensor for _, tensor in outputs], tensors)):  # noqa: B905
         by_write = {f"shares memory with {target}" for target in paths if f"is {target}" not in relations[path]}
         extended[path] = relations[path] | by_write
     return extended

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.worker.case.load import Loaded, seed_all
+from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.observe import Settings
 from runner.worker.case.snapshot import storage_key
 
 
-class Repeated:
+class RepeatedCall:
     """The case's first call, to be repeated. Inputs are made once; the grad mode around it is the caller's."""
 
-    def __init__(self, loaded: Loaded, target: Callable[..., Any], settings: Settings) -> None:
+    def __init__(self, loaded: LoadedCase, target: Callable[..., Any], settings: Settings) -> None:
         """Make the inputs.
 
         ``target`` is the model or its compiled form.

@@ -14,7 +14,7 @@ LARGEST = 1 << 20
 """Elements of inputs and state together beyond which nothing is tried: each write compares them all."""
 
 
-def reached(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
+def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
     """For each output the paths of ``tensors`` in which a write into its first element shows. Everything is put back.
 
     An output into which nobody can safely write (empty, not strided, overlapping itself, a grad-less view of inference

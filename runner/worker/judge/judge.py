@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.case.errors import Raised, counts_as
+from runner.worker.case.errors import ErrorRecord, counts_as
 from runner.worker.case.observe import CallRecord, Observation
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
@@ -88,7 +88,7 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
             yield Finding("error-type", message, where, error=compiled.error.info)
 
 
-def _classify(error: Raised, launched: bool = False) -> tuple[str, str]:
+def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
     """The oracle of an error that only the compiled side raised, and what to say."""
     moment = " in the backward" if error.during == "backward" else ""
     if error.unsupported:

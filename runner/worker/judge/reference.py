@@ -46,7 +46,7 @@ def _wide_dtype(value: Any) -> Any:
     return value
 
 
-class Dropped(Exception):
+class NoReference(Exception):
     """The reference cannot be had; the text says why."""
 
 
@@ -66,7 +66,7 @@ class Perturbation:
             sensitivity.perturb([*model.parameters(), *model.buffers(), *_tensors(plain)], self.draw, self.sign)
 
     def inputs(self, args: Sequence[Any]) -> list[Any]:
-        """The inputs of a call in float64, moved. Raises Dropped as ``cast_inputs``."""
+        """The inputs of a call in float64, moved. Raises NoReference as ``cast_inputs``."""
         cast = cast_inputs(args)
         if self.sign:
             sensitivity.perturb(_tensors(cast), self.draw + sensitivity.PAIRS, self.sign)
@@ -101,7 +101,7 @@ class Reference:
             self._leaves = []
             try:
                 self._leaves = self._run_exactly()
-            except Dropped as reason:
+            except NoReference as reason:
                 self.notes.append(f"no float64 reference: {reason}")
         return _leaf_at(self._leaves, call, path)
 
@@ -130,7 +130,7 @@ class Reference:
                 self._perturbed = [
                     [self._run_perturbed(Perturbation(n, sign)) for sign in (1, -1)] for n in range(sensitivity.PAIRS)
                 ]
-            except Dropped as reason:
+            except NoReference as reason:
                 self.notes.append(f"rounding was not measured: {reason}")
         leaves = [[_leaf_at(run, call, path) for run in pair] for pair in self._perturbed]
         pairs = [tuple(elements(leaf) if leaf is not None else None for leaf in pair) for pair in leaves]
@@ -141,11 +141,11 @@ class Reference:
 
     def _run_exactly(self) -> list[dict[str, Leaf]]:
         if self._settings.autocast is not None:
-            raise Dropped("autocast chooses the dtypes")
+            raise NoReference("autocast chooses the dtypes")
         if any(call.drew_random for call in self._eager.calls):
-            raise Dropped("random numbers are drawn, and in float64 they would be others")
+            raise NoReference("random numbers are drawn, and in float64 they would be others")
         if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
-            raise Dropped("nothing that is compared is floating")
+            raise NoReference("nothing that is compared is floating")
         return self._run_perturbed(Perturbation())
 
     def _run_perturbed(self, perturbation: Perturbation) -> list[dict[str, Leaf]]:
@@ -157,16 +157,16 @@ class Reference:
             perturbation.model(loaded.model)
             with Wide():
                 observation = observe(loaded, loaded.model, self._settings, change_inputs=perturbation.inputs)
-        except Dropped:
+        except NoReference:
             raise
         except InvalidCase as error:
-            raise Dropped(error.reason) from error
+            raise NoReference(error.reason) from error
         except Exception as error:  # casting may fail in as many ways as there are modules
-            raise Dropped(f"the cast raised {type(error).__name__}: {error}") from error
+            raise NoReference(f"the cast raised {type(error).__name__}: {error}") from error
         finally:
             self._end()
         if observation.error is not None and self._eager.error is None:
-            raise Dropped(f"the float64 run raised {observation.error.summary}")
+            raise NoReference(f"the float64 run raised {observation.error.summary}")
         return [self._matched(eager, wide) for eager, wide in zip(self._eager.calls, observation.calls)]  # noqa: B905
 
     def _matched(self, eager: CallRecord, wide: CallRecord) -> dict[str, Leaf]:
@@ -174,12 +174,12 @@ class Reference:
         if eager.error is not None or wide.error is not None:
             return {}
         if eager.outputs.structure != wide.outputs.structure:
-            raise Dropped("the float64 run returns another structure")
+            raise NoReference("the float64 run returns another structure")
         eager_leaves, wide_leaves = call_leaves(eager), call_leaves(wide)
         for path, leaf in eager_leaves.items():
             metadata = wide_leaves[path].metadata if path in wide_leaves else None
             if leaf.metadata is not None and (metadata is None or metadata.shape != leaf.metadata.shape):
-                raise Dropped(f"the float64 run gives {path} another shape")
+                raise NoReference(f"the float64 run gives {path} another shape")
         return wide_leaves
 
 
@@ -206,15 +206,15 @@ def cast_inputs(args: Sequence[Any]) -> list[Any]:
     """Inputs in float64, as ``torch._dynamo.utils.cast_to_fp64`` has them; leaves stay leaves.
 
     Raises:
-        Dropped: a cast would tear apart inputs that share storage, or an input's layout cannot be cast.
+        NoReference: a cast would tear apart inputs that share storage, or an input's layout cannot be cast.
     """
     tensors = _tensors(list(args))
     keys = [storage_key(tensor) for tensor in tensors]
     shared = [key for key in keys if key is not None]
     if len(set(shared)) < len(shared):
-        raise Dropped("inputs share storage, which a cast would tear apart")
+        raise NoReference("inputs share storage, which a cast would tear apart")
     if any(tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized for tensor in tensors):
-        raise Dropped("an input is not strided")
+        raise NoReference("an input is not strided")
     return list(map_tensors(widen, list(args)))
 
 

@@ -51,7 +51,7 @@ class Agreement:
         return True
 
 
-def unsteady(
+def find_disagreement(
     first: Observation,
     second: Observation,
     compare_elements: bool = True,
@@ -80,7 +80,7 @@ def unsteady(
         )
         graded = _gradient_tree(first_call), _gradient_tree(second_call)
         for first_tree, second_tree in (*trees, graded):
-            place = _unsteady_tree(first_tree, second_tree, compare_elements, agree)
+            place = _tree_disagreement(first_tree, second_tree, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
@@ -91,7 +91,7 @@ def _gradient_tree(record: CallRecord) -> Tree:
     return Tree(", ".join(present), tuple(present.values()))
 
 
-def _unsteady_tree(
+def _tree_disagreement(
     first: Tree, second: Tree, compare_elements: bool, agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits
 ) -> str | None:
     if first.structure != second.structure:
@@ -109,7 +109,7 @@ def _unsteady_tree(
     return None
 
 
-def vacuous(evidence: Evidence, source: Source, settings: Settings) -> str | None:
+def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> str | None:
     """Why a run without findings proves nothing, or None.
 
     The probes (further eager runs) are only made when every output is constant.
@@ -182,7 +182,7 @@ def _outputs_differ(first: Observation, second: Observation) -> bool:
     if second.error is not None or len(first.calls) != len(second.calls):
         return False
     return any(
-        _unsteady_tree(first_call.outputs, second_call.outputs, compare_elements=True) is not None
+        _tree_disagreement(first_call.outputs, second_call.outputs, compare_elements=True) is not None
         for first_call, second_call in zip(first.calls, second.calls, strict=True)
     )
 

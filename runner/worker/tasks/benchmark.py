@@ -18,11 +18,11 @@ import torch
 from torch._dynamo.utils import counters
 
 from runner.worker.case import backends
-from runner.worker.case.errors import Raised, describe
+from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, read_counts, start_counting
 from runner.worker.case.prepare import variable, with_source
-from runner.worker.case.repeated import Repeated
+from runner.worker.case.repeated import RepeatedCall
 from runner.worker.job import validate_distributions
 from runner.worker.tasks import stopwatch
 
@@ -36,10 +36,10 @@ ROUNDS = 3
 Send = Callable[[dict[str, Any]], None]
 
 
-class Failed(Exception):
+class TimingFailed(Exception):
     """The model raised while it was timed."""
 
-    def __init__(self, during: str, error: Raised) -> None:
+    def __init__(self, during: str, error: ErrorRecord) -> None:
         """``during`` is ``eager``, ``compile`` or ``timing``."""
         super().__init__(error.summary)
         self.during, self.error = during, error
@@ -71,7 +71,7 @@ def _part(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
     with variable(CACHES[0], folder), variable(CACHES[1], str(Path(folder) / "triton")):
         try:
             return {**facts, **_Bench(job, source, send).record()}
-        except Failed as failed:
+        except TimingFailed as failed:
             return {**facts, "raised": {"during": failed.during, "summary": failed.error.summary}}
 
 
@@ -87,7 +87,7 @@ class _Bench:
         """See ``run_bench``.
 
         Raises:
-            Failed: the model raised.
+            TimingFailed: the model raised.
             InvalidCase: the case is wrong.
         """
         cold = self._job["arguments"]["part"] == "cold"
@@ -110,20 +110,20 @@ class _Bench:
             notes["it was compiled again while it was repeated, and the times hold that"] = None
         return {**record, **recount, "notes": list(notes)}
 
-    def _eager(self) -> Repeated:
+    def _eager(self) -> RepeatedCall:
         """The model, having run once, so that what torch loads for a first call is in no time of the compiler's."""
         loaded = self._source.load(self._settings.seed)
-        eager = Repeated(loaded, loaded.model, self._settings)
+        eager = RepeatedCall(loaded, loaded.model, self._settings)
         with self._failing_as("eager", eager):
             eager.first()
             stopwatch.synchronize(self._device)
         return eager
 
-    def _compiled(self, cold: bool) -> tuple[Repeated, dict[str, Any]]:
+    def _compiled(self, cold: bool) -> tuple[RepeatedCall, dict[str, Any]]:
         loaded = self._source.load(self._settings.seed, launching=True)
         launched = self._job["backend"]["backend"] == backends.LAUNCH  # as they are: no guarded copies here
         target = loaded.model if launched else backends.build(self._job["backend"])(loaded.model)
-        compiled = Repeated(loaded, target, self._settings)
+        compiled = RepeatedCall(loaded, target, self._settings)
         metrics: Any = importlib.import_module("torch._inductor.metrics")
         start_counting()
         with self._failing_as("compile", compiled), _counting_bytes() if cold else contextlib.nullcontext():
@@ -148,7 +148,7 @@ class _Bench:
             "notes": list(observation.notes),
         }
 
-    def _timed(self, eager: Repeated, compiled: Repeated) -> dict[str, Any]:
+    def _timed(self, eager: RepeatedCall, compiled: RepeatedCall) -> dict[str, Any]:
         sides = {"eager": eager, "compiled": compiled}
         results: dict[str, dict[str, Any]] = {}
         for name, side in sides.items():
@@ -169,16 +169,16 @@ class _Bench:
         return results
 
     @contextlib.contextmanager
-    def _failing_as(self, during: str, side: Repeated) -> Iterator[None]:
-        """Whatever the model or the compiler raises, as ``Failed``."""
+    def _failing_as(self, during: str, side: RepeatedCall) -> Iterator[None]:
+        """Whatever the model or the compiler raises, as ``TimingFailed``."""
         try:
             yield
         except (Exception, SystemExit) as error:
             raised = describe(error, self._source.path, side.module)
-            raise Failed(during, raised) from error
+            raise TimingFailed(during, raised) from error
 
 
-def _memory_traffic(eager: Repeated) -> dict[str, Any]:
+def _memory_traffic(eager: RepeatedCall) -> dict[str, Any]:
     """How many bytes a compiled call moves: Inductor's own count, or else what goes in and comes out."""
     metrics: Any = importlib.import_module("torch._inductor.metrics")
     counted = int(metrics.num_bytes_accessed)

@@ -16,7 +16,7 @@ import torch
 
 from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
-from runner.worker.case.load import Loaded, Source, configured, environment
+from runner.worker.case.load import LoadedCase, Source, configured, environment
 from runner.worker.case.observe import Settings, observe, start_counting
 
 Send = Callable[[dict[str, Any]], None]
@@ -96,7 +96,7 @@ def _unreadable(file: str) -> dict[str, str] | None:
     return None
 
 
-def _as_main(loaded: Loaded) -> None:
+def _as_main(loaded: LoadedCase) -> None:
     """Let the case's module be ``__main__``. This process runs nothing else."""
     for value in vars(loaded.module).values():
         if getattr(value, "__module__", None) == loaded.module.__name__:

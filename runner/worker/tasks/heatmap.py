@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from runner.worker.case import backends, folders
-from runner.worker.case.errors import InvalidCase, Raised
+from runner.worker.case.errors import ErrorRecord, InvalidCase
 from runner.worker.case.load import Source, environment
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe, start_counting
 from runner.worker.case.snapshot import Leaf
@@ -63,7 +63,7 @@ def run_picture(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) 
     return record
 
 
-def _info(raised: Raised | None, name: str, message: str) -> dict[str, Any]:
+def _info(raised: ErrorRecord | None, name: str, message: str) -> dict[str, Any]:
     return raised.info if raised is not None else {"type": name, "message": message, "line": None}
 
 

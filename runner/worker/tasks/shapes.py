@@ -16,7 +16,7 @@ import torch
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import Loaded, Source, environment, seed_all
+from runner.worker.case.load import LoadedCase, Source, environment, seed_all
 from runner.worker.case.observe import Settings, modes
 
 _DEEP = 3
@@ -45,7 +45,7 @@ def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -
     return {"values": values, "error": None}
 
 
-def _locals(loaded: Loaded, settings: Settings) -> dict[str, Any]:
+def _locals(loaded: LoadedCase, settings: Settings) -> dict[str, Any]:
     args = loaded.make_inputs(0, settings.seed)
     variables: dict[str, Any] = {}
     code = getattr(type(loaded.model).forward, "__code__", None)

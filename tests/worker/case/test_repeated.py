@@ -9,14 +9,14 @@ from worker_jobs import source
 
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Settings
-from runner.worker.case.repeated import Repeated
+from runner.worker.case.repeated import RepeatedCall
 
 BACKWARD = Settings(0, "backward", "seeded", 1, None, "cpu")
 
 
-def repeated(folder: Path, text: str, settings: Settings = BACKWARD) -> tuple[Repeated, torch.nn.Module]:
+def repeated(folder: Path, text: str, settings: Settings = BACKWARD) -> tuple[RepeatedCall, torch.nn.Module]:
     loaded = Source(text, "case", str(folder)).load(0)
-    return Repeated(loaded, loaded.model, settings), loaded.model
+    return RepeatedCall(loaded, loaded.model, settings), loaded.model
 
 
 LINEAR = source(
