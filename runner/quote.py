@@ -125,8 +125,8 @@ def shell_word(text: object) -> str:
     No quote stands inside ``$'...'``, so that a shell without that form (dash) also sees one word, if an odd one.
     """
     word = str(text)
-    shown = in_line(word)
-    if shown == word:
+    printable = in_line(word)
+    if printable == word:
         return shlex.quote(word)
     return "$'" + "".join(_shell_escape(character) for character in word) + "'"
 

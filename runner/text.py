@@ -92,15 +92,15 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
 def head_lines(text: str, count: int) -> list[str]:
     """The first ``count`` lines that are not blank, and how many more there are."""
     lines = _lines(text)
-    more = len(lines) - count
-    return lines if more <= 0 else [*lines[:count], f"[... {more} more lines]"]
+    surplus = len(lines) - count
+    return lines if surplus <= 0 else [*lines[:count], f"[... {surplus} more lines]"]
 
 
 def tail_lines(text: str, count: int) -> list[str]:
     """The last ``count`` lines that are not blank, after how many there were before."""
     lines = _lines(text)
-    more = len(lines) - count
-    return lines if more <= 0 else [f"[... {more} lines before]", *lines[-count:]]
+    surplus = len(lines) - count
+    return lines if surplus <= 0 else [f"[... {surplus} lines before]", *lines[-count:]]
 
 
 def _lines(text: str, width: int = 400) -> list[str]:
@@ -126,9 +126,9 @@ def duration(value: float) -> str:
         return f"{value:.2f}s"
     if value < 99.95:
         return f"{value:.1f}s"
-    minutes, rest = divmod(round(value), 60)
+    minutes, remainder = divmod(round(value), 60)
     if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
+        return f"{minutes}m {remainder:02d}s"
     return f"{minutes // 60}h {minutes % 60:02d}m"
 
 

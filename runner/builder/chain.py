@@ -50,12 +50,12 @@ class Modules:
     numbers: dict[str, int] = field(default_factory=dict)
     """The last number of each word: counting from 1 for each of many modules would take minutes."""
 
-    def name(self, wanted: str) -> str:
+    def name(self, stem: str) -> str:
         """A free attribute name: linear, linear_2, ..."""
-        number = self.numbers.get(wanted, 0) + 1
-        while (name := wanted if number == 1 else f"{wanted}_{number}") in self.ids:
+        number = self.numbers.get(stem, 0) + 1
+        while (name := stem if number == 1 else f"{stem}_{number}") in self.ids:
             number += 1
-        self.numbers[wanted] = number
+        self.numbers[stem] = number
         self.ids.add(name)
         return name
 
@@ -242,10 +242,10 @@ class ChainWriter:
             operands = [self.scope.look_up("_", step.span)]
         else:
             operands = [render.operand(v) for v in arguments.positional]
-        wanted = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
-        if arguments.keywords or (wanted is not None and len(operands) != wanted) or not operands:
+        operand_count = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
+        if arguments.keywords or (operand_count is not None and len(operands) != operand_count) or not operands:
             self.scope.problems.error(
-                step.span, f"{step.operator} takes {wanted or 'some'} operands, not {len(operands)}"
+                step.span, f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}"
             )
             return "None"
         if word in operators.BINARY:
@@ -272,10 +272,10 @@ class ChainWriter:
         if word not in operators.IN_PLACE and word not in ("setitem", "delitem"):
             return False
         values = step.arguments.positional
-        wanted = 3 if word == "setitem" else 2
-        if len(values) != wanted or step.arguments.keywords or not isinstance(values[0], Ref):
+        argument_count = 3 if word == "setitem" else 2
+        if len(values) != argument_count or step.arguments.keywords or not isinstance(values[0], Ref):
             hint = "the first is a reference, such as $x or $_"
-            self.scope.problems.error(step.span, f"{step.operator} takes {wanted} positional arguments", hint)
+            self.scope.problems.error(step.span, f"{step.operator} takes {argument_count} positional arguments", hint)
             return True
         target = self.render.reference(values[0])
         name = values[0].name
@@ -318,22 +318,22 @@ class ChainWriter:
 
     def _block(self, nodes: tuple[Node, ...]) -> None:
         self.indent += 1
-        before = len(self.lines)
+        start = len(self.lines)
         for node in nodes:
             self._node(node)
-        if len(self.lines) == before:
+        if len(self.lines) == start:
             self._line("pass", None)
         self.indent -= 1
 
     def _if(self, node: If) -> None:
         scope = self.scope
-        before, name_before = scope.previous, scope.previous_name
+        previous, previous_name = scope.previous, scope.previous_name
         variables = dict(scope.variables)
         self._line(f"if {self.render.value(node.condition)}:", node.span)
         self._branch(node.do)
         after_do = dict(scope.variables)
-        scope.variables, scope.previous, scope.previous_name = dict(variables), before, name_before
-        if node.otherwise or before != scope.temporary:
+        scope.variables, scope.previous, scope.previous_name = dict(variables), previous, previous_name
+        if node.otherwise or previous != scope.temporary:
             self._line("else:", node.span)
             self._branch(node.otherwise)
         # only what both branches make exists afterwards

@@ -38,21 +38,21 @@ def call_of(step: Step, scope: Scope, render: Renderer) -> str:
     kernel = scope.kernels[step.operator.removeprefix(PREFIX)]
     assert isinstance(operator, Operator)
     positional, keywords = render.arguments(step.arguments, step.span)
-    wanted = "it takes " + ", ".join(kernel.inputs)
+    hint = "it takes " + ", ".join(kernel.inputs)
     if len(positional) > len(kernel.inputs):
         scope.problems.error(
-            step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", wanted
+            step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", hint
         )
-    given = list(kernel.inputs[: len(positional)])
+    input_names = list(kernel.inputs[: len(positional)])
     for key, _ in keywords:
-        if key in given:
+        if key in input_names:
             scope.problems.error(step.span, f"{step.operator} is given {key!r} twice")
         elif key not in kernel.inputs:
             scope.problems.error(
-                step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or wanted
+                step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or hint
             )
-        given.append(key)
-    missing = [name for name in kernel.inputs if name not in given]
+        input_names.append(key)
+    missing = [name for name in kernel.inputs if name not in input_names]
     if missing:
-        scope.problems.error(step.span, f"{step.operator} is not given {', '.join(missing)}", wanted)
+        scope.problems.error(step.span, f"{step.operator} is not given {', '.join(missing)}", hint)
     return call(operator.python, positional, [(python_name(key), text) for key, text in keywords])

@@ -154,9 +154,9 @@ def constants() -> frozenset[str]:
 @cache
 def dtypes() -> frozenset[str]:
     """Names that can stand in ``dtypes:`` and ``dtype:``, without ``torch.``."""
-    others = {"channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "legacy_contiguous_format", "e",
+    non_dtypes = {"channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "legacy_contiguous_format", "e",
               "inf", "nan", "pi", "jagged", "strided"}  # fmt: skip
-    return frozenset(n for n in constants() if n not in others and not n.startswith("sparse_"))
+    return frozenset(n for n in constants() if n not in non_dtypes and not n.startswith("sparse_"))
 
 
 @cache
@@ -177,8 +177,8 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
             return Refusal(
                 f"{name!r} is refused: {reason}", "a model in Python goes in with module: and --allow-python"
             )
-    space, _, rest = name.partition(".")
-    if not rest:
+    space, _, member = name.partition(".")
+    if not member:
         return Refusal(f"{name!r} is no operator: its namespace is missing", _spelled(name))
     if name in EXTRA:
         return Operator(name, "function", name)
@@ -189,7 +189,7 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
         return Refusal(
             f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS)
         )
-    return finder(name, rest)
+    return finder(name, member)
 
 
 def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | None:
@@ -232,30 +232,30 @@ def _spelled(name: str) -> str:
     return "namespaces: " + ", ".join(_FINDERS)
 
 
-def _torch(name: str, rest: str) -> Operator | Refusal:
+def _torch(name: str, member: str) -> Operator | Refusal:
     lists = inventory()
     for space in ("nn.functional", "nn"):
-        if rest.startswith(space + ".") and not any(rest.startswith(s + ".") for s in SUBNAMESPACES):
+        if member.startswith(space + ".") and not any(member.startswith(s + ".") for s in SUBNAMESPACES):
             short = "F" if space == "nn.functional" else "nn"
-            return Refusal(f"{name!r} has a shorter spelling", f"write {short}.{rest[len(space) + 1 :]}")
+            return Refusal(f"{name!r} has a shorter spelling", f"write {short}.{member[len(space) + 1 :]}")
     for space in SUBNAMESPACES:
-        if rest.startswith(space + "."):
-            return _listed(name, rest[len(space) + 1 :], lists[space], "function", name)
-    if rest in constants():
+        if member.startswith(space + "."):
+            return _listed(name, member[len(space) + 1 :], lists[space], "function", name)
+    if member in constants():
         return Refusal(f"{name!r} is a constant, not an operator", "it can be an argument")
-    return _listed(name, rest, lists["torch"], "function", name)
+    return _listed(name, member, lists["torch"], "function", name)
 
 
-def _tensor(name: str, rest: str) -> Operator | Refusal:
-    if rest in attributes():
-        return Operator(name, "attribute", rest)
-    return _listed(name, rest, inventory()["Tensor"] + sorted(attributes()), "method", rest)
+def _tensor(name: str, member: str) -> Operator | Refusal:
+    if member in attributes():
+        return Operator(name, "attribute", member)
+    return _listed(name, member, inventory()["Tensor"] + sorted(attributes()), "method", member)
 
 
-def _dispatched(name: str, rest: str) -> Operator | Refusal:
+def _dispatched(name: str, member: str) -> Operator | Refusal:
     space = name.split(".")[0]
     packets: dict[str, list[str]] = inventory()[space]
-    packet, _, overload = rest.partition(".")
+    packet, _, overload = member.partition(".")
     if packet not in packets:
         return Refusal(f"unknown operator {name!r}", _near(packet, packets, space + "."))
     if overload and overload not in packets[packet]:
@@ -264,36 +264,36 @@ def _dispatched(name: str, rest: str) -> Operator | Refusal:
     return Operator(name, "function", f"torch.ops.{name}")
 
 
-def _python(name: str, rest: str) -> Operator | Refusal:
-    return _listed(name, rest, [*BINARY, *UNARY, *IN_PLACE, *SPECIAL], "operator", rest)
+def _python(name: str, member: str) -> Operator | Refusal:
+    return _listed(name, member, [*BINARY, *UNARY, *IN_PLACE, *SPECIAL], "operator", member)
 
 
-def _numpy(name: str, rest: str) -> Operator | Refusal:
-    return _listed(name, rest, inventory()["numpy"], "function", name)
+def _numpy(name: str, member: str) -> Operator | Refusal:
+    return _listed(name, member, inventory()["numpy"], "function", name)
 
 
-def _builtin(name: str, rest: str) -> Operator | Refusal:
-    return _listed(name, rest, BUILTINS, "function", rest)
+def _builtin(name: str, member: str) -> Operator | Refusal:
+    return _listed(name, member, BUILTINS, "function", member)
 
 
-def _custom(name: str, rest: str) -> Operator | Refusal:
-    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", rest) or rest.split(".")[0] in OF_TORCH:
+def _custom(name: str, member: str) -> Operator | Refusal:
+    if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", member) or member.split(".")[0] in OF_TORCH:
         return Refusal(
             f"{name!r} is no custom operator",
             "write custom.<namespace>.<operator>, and --import the module that registers it",
         )
-    return Operator(name, "function", f"torch.ops.{rest}")
+    return Operator(name, "function", f"torch.ops.{member}")
 
 
-def _submodule(name: str, rest: str) -> Operator | Refusal:
-    if not rest.isidentifier() or rest.startswith("_"):
+def _submodule(name: str, member: str) -> Operator | Refusal:
+    if not member.isidentifier() or member.startswith("_"):
         return Refusal(f"{name!r} names no submodule", "write self.<id>, where a step says id: <id>")
     return Operator(name, "submodule", name)
 
 
 _FINDERS = {
-    "nn": lambda name, rest: _listed(name, rest, inventory()["nn"], "module", name),
-    "F": lambda name, rest: _listed(name, rest, inventory()["F"], "function", name),
+    "nn": lambda name, member: _listed(name, member, inventory()["nn"], "module", name),
+    "F": lambda name, member: _listed(name, member, inventory()["F"], "function", name),
     "torch": _torch,
     "Tensor": _tensor,
     "aten": _dispatched,

@@ -115,9 +115,9 @@ def python_name(name: str) -> str:
     return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
 
 
-def temporary(taken: Iterable[str]) -> str:
+def temporary(names: Iterable[str]) -> str:
     """A name for unnamed results that the case itself does not use."""
-    taken = taken if isinstance(taken, set | frozenset) else set(taken)
+    names = names if isinstance(names, set | frozenset) else set(names)
     # Behind the names that people use, the search begins where a name must be free soon: there may be thousands.
-    numbers = itertools.chain(range(1, 1000), itertools.count(max(1000, len(taken))))
-    return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in numbers)) if n not in taken)
+    numbers = itertools.chain(range(1, 1000), itertools.count(max(1000, len(names))))
+    return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in numbers)) if n not in names)

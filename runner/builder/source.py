@@ -98,8 +98,8 @@ class _Builder:
             return []
         doc = re.sub(r"\n\s*\n\s*", "\n\n", docstring(case.doc.strip()))
         title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
-        written = docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
-        lines = [f'"""{title}', "", *([doc, ""] if doc else []), written, '"""', ""]
+        origin = docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
+        lines = [f'"""{title}', "", *([doc, ""] if doc else []), origin, '"""', ""]
         lines += [launchers.FUTURE, ""] * any("__future__" in Path(kernel.file).read_text() for kernel in case.kernels)
         lines += ["import torch"]
         lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
@@ -160,12 +160,12 @@ class _Builder:
         """The chain as a method, which launches the kernels or calls what they are held against."""
         case, variant = self.case, self.variant
         passed = [i for i in case.inputs if not i.hidden]
-        taken = {*variant.params, *(python_name(i.name) for i in case.inputs), *names_made(case.chain)}
-        scope = self._scope(taken)
+        names = {*variant.params, *(python_name(i.name) for i in case.inputs), *names_made(case.chain)}
+        scope = self._scope(names)
         scope.kernels, scope.launches = {kernel.name: kernel for kernel in case.kernels}, launches
         scope.state = {item.name: item.span for item in case.state}
         scope.later = dict(places_made(case.chain))
-        scope.temporary = temporary(taken)
+        scope.temporary = temporary(names)
         for item in passed:
             scope.define(item.name)
         if passed:
@@ -202,25 +202,25 @@ class _Builder:
         if case.module is not None:
             scope = self._scope(set())
             render = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits).render
-            made = call(
+            construction = call(
                 identifier(case.module.name), [], [(key, render.value(value)) for key, value in case.module.args]
             )
             modes: list[tuple[str, bool]] = []
         else:
-            made, modes = "Model()", self.modes
-        rest = [f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []
-        rest.append("    model.train()" if self.variant.train else "    model.eval()")
-        rest += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
-        lines = ["def make_model():", f"    model = {made}", *rest, "    return model"]
+            construction, modes = "Model()", self.modes
+        setup = [f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []
+        setup.append("    model.train()" if self.variant.train else "    model.eval()")
+        setup += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
+        lines = ["def make_model():", f"    model = {construction}", *setup, "    return model"]
         if case.kernels:
-            lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *rest, "    return model"]
+            lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *setup, "    return model"]
         return [Line(line) for line in lines]
 
     def _inputs(self) -> tuple[list[str], list[Line]]:
         """The functions' names, one a call, and their lines; calls that make the same inputs share a function."""
         calls: list[str] = []
         lines: list[Line] = []
-        written: dict[str, str] = {}
+        function_names: dict[str, str] = {}
         variants: list[tuple[Mapping[str, Any], tuple[Input, ...], Span | None]] = [({}, (), None)]
         variants += [(c.params, c.inputs, c.span) for c in self.case.calls]
         for params, inputs, span in variants:
@@ -228,10 +228,10 @@ class _Builder:
                 self._check_call(params, inputs, span)
             body = self._make_inputs({**self.variant.params, **params}, inputs)
             text = "\n".join(line.text for line in body)
-            if text not in written:
-                written[text] = f"make_inputs_{len(written)}" if written else "make_inputs"
-                lines += [Line(""), Line(""), Line(f"def {written[text]}():"), *body]
-            calls.append(written[text])
+            if text not in function_names:
+                function_names[text] = f"make_inputs_{len(function_names)}" if function_names else "make_inputs"
+                lines += [Line(""), Line(""), Line(f"def {function_names[text]}():"), *body]
+            calls.append(function_names[text])
         return calls, lines
 
     def _check_call(self, params: Mapping[str, Any], inputs: Sequence[Input], span: Span) -> None:
@@ -262,11 +262,11 @@ class _Builder:
 
     # --- what the whole case must hold to ---
 
-    def _scope(self, taken: set[str], params: Mapping[str, Any] | None = None) -> Scope:
+    def _scope(self, names: set[str], params: Mapping[str, Any] | None = None) -> Scope:
         return Scope(
             self.problems,
             self.variant.params if params is None else params,
-            taken,
+            names,
             used=self.used,
             used_params=self.used_params,
         )
@@ -341,25 +341,25 @@ def check(
     Beyond ``room`` characters no more variants are written; the first one always is.
     """
     limits = limits or Limits()
-    found: dict[Diagnostic, None] = {}
-    seen: set[tuple[object, ...]] = set()
-    written = 0
+    diagnostics: dict[Diagnostic, None] = {}
+    keys: set[tuple[object, ...]] = set()
+    characters = 0
     for number, variant in enumerate(variants):
-        key = (tuple(variant.params.items()), variant.dtype if len(seen) < 4 else None)
-        if key in seen:
+        key = (tuple(variant.params.items()), variant.dtype if len(keys) < 4 else None)
+        if key in keys:
             continue
-        if number and written > (limits.source_characters if room is None else room):
+        if number and characters > (limits.source_characters if room is None else room):
             message = f"{number} of the {len(variants)} variants of case {case.name!r} were written out and checked"
-            found[Diagnostic(case.span, message, limits.hint("source_characters"), "warning")] = None
+            diagnostics[Diagnostic(case.span, message, limits.hint("source_characters"), "warning")] = None
             break
-        seen.add(key)
+        keys.add(key)
         try:
             source = build(variant, lines, limits)
         except InputError as error:
-            found.update((d, None) for d in error.diagnostics)
+            diagnostics.update((d, None) for d in error.diagnostics)
             continue
-        written += len(source.text)
-        found.update((d, None) for d in source.diagnostics)
-        if sum(d.severity == "error" for d in found) > limits.diagnostics:
+        characters += len(source.text)
+        diagnostics.update((d, None) for d in source.diagnostics)
+        if sum(d.severity == "error" for d in diagnostics) > limits.diagnostics:
             break
-    return list(found), written
+    return list(diagnostics), characters

@@ -29,7 +29,7 @@ def pinned(variant: Variant) -> Case:
     )
     constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
     params = {name: value for name, value in variant.params.items() if name not in constants}
-    chosen = replace(
+    resolved = replace(
         case,
         params={name: (value,) for name, value in params.items()},
         kernels=tuple(_kernel(kernel, variant.params) for kernel in case.kernels),
@@ -47,9 +47,9 @@ def pinned(variant: Variant) -> Case:
         axes=(*params, "devices") if variant.device != "cpu" else tuple(params),
     )
     try:
-        return _inlined(chosen, params)
+        return _inlined(resolved, params)
     except _Unfit:
-        return chosen
+        return resolved
 
 
 def _kernel(kernel: Kernel, params: Mapping[str, Any]) -> Kernel:
@@ -68,23 +68,23 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
     Raises:
         _Unfit: one is no finite number, or something else has its name.
     """
-    taken = {*(item.name for item in (*case.inputs, *case.state)), *names_made(case.chain)}
+    own_names = {*(item.name for item in (*case.inputs, *case.state)), *names_made(case.chain)}
     values = [*params.values(), *(value for call in case.calls for value in call.params.values())]
-    if taken & set(params) or not all(map(_is_number, values)):
+    if own_names & set(params) or not all(map(_is_number, values)):
         raise _Unfit
     calls = tuple(_call(case, call, params) for call in case.calls)
-    put = _Put(params)
+    substitute = _Put(params)
     module = case.module
     if module is not None:
-        module = replace(module, args=tuple((key, change_value(value, put)) for key, value in module.args))
+        module = replace(module, args=tuple((key, change_value(value, substitute)) for key, value in module.args))
     return replace(
         case,
         params={},
         axes=tuple(axis for axis in case.axes if axis not in params),
-        inputs=tuple(change_input(item, put) for item in case.inputs),
-        state=tuple(change_input(item, put) for item in case.state),
-        chain=change_nodes(case.chain, put),
-        result=None if case.result is None else change_value(case.result, put),
+        inputs=tuple(change_input(item, substitute) for item in case.inputs),
+        state=tuple(change_input(item, substitute) for item in case.state),
+        chain=change_nodes(case.chain, substitute),
+        result=None if case.result is None else change_value(case.result, substitute),
         module=module,
         calls=calls,
     )
@@ -92,13 +92,13 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
 
 def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     """A further call without params: inputs that these change are replaced whole."""
-    put, usual = _Put({**params, **call.params}), _Put(params)
+    substitute_call, substitute_case = _Put({**params, **call.params}), _Put(params)
     own = {item.name: item for item in call.inputs}
     changed = []
     for item in case.inputs:
-        wanted = change_input(own.get(item.name, item), put)
-        if item.name in own or wanted != change_input(item, usual):
-            changed.append(wanted)
+        call_input = change_input(own.get(item.name, item), substitute_call)
+        if item.name in own or call_input != change_input(item, substitute_case):
+            changed.append(call_input)
     return Call({}, tuple(changed), call.span)
 
 
@@ -123,18 +123,18 @@ class _Put:
         try:
             tree = expressions.parse(value.text)
             if expressions.is_static(tree, self.params):
-                found = expressions.evaluate(tree, self.params)
-                return Literal(found) if isinstance(found, bool) or _is_number(found) else value
+                number = expressions.evaluate(tree, self.params)
+                return Literal(number) if isinstance(number, bool) or _is_number(number) else value
             return replace(value, text=expressions.render(tree, self.params, lambda name: name))
         except expressions.ExpressionError as error:
             raise _Unfit from error
 
     def _entry(self, entry: Ref | Arithmetic) -> Any:
         """An entry of an index, which holds integers where a value is a literal."""
-        put = self(entry)
-        if not isinstance(put, Literal):
-            return put
-        return put.value if isinstance(put.value, int) else Arithmetic(repr(put.value), entry.span)
+        value = self(entry)
+        if not isinstance(value, Literal):
+            return value
+        return value.value if isinstance(value.value, int) else Arithmetic(repr(value.value), entry.span)
 
 
 def _is_number(value: Any) -> bool:

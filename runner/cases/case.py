@@ -239,11 +239,11 @@ def _expect(node: Node | None, problems: Problems) -> Expect:
     keys = fields(node)
     raises = None
     if "raises" in keys:
-        wanted = fields(keys["raises"])
-        raises = Raises(scalar(wanted.get("type"), str, default="Exception"), scalar(wanted.get("match"), str))
-        if "match" in wanted:
+        raises_keys = fields(keys["raises"])
+        raises = Raises(scalar(raises_keys.get("type"), str, default="Exception"), scalar(raises_keys.get("match"), str))
+        if "match" in raises_keys:
             # Python's own engine matches it, in the worker, in the time that the case has.
-            _pattern(wanted["match"], problems, check_python_pattern)
+            _pattern(raises_keys["match"], problems, check_python_pattern)
     numbers = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
     return Expect(raises, **numbers)
 

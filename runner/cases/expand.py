@@ -45,13 +45,13 @@ def expand(
     """
     suites = list(suites)
     limits = limits or Limits()
-    shown = _shown_files({case.file for suite in suites for case in suite.cases})
-    found: dict[str, Variant] = {}
+    file_names = _shown_files({case.file for suite in suites for case in suite.cases})
+    variants: dict[str, Variant] = {}
     characters = candidates = 0
     alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
     for suite in suites:
-        wanted = parse_selection(suite.select) if suite.select else None
-        chosen = _chosen(suite, suites, backends)
+        selects = parse_selection(suite.select) if suite.select else None
+        suite_backends = _chosen(suite, suites, backends)
         for case in suite.cases:
             too_many = _too_many_axes(case, limits) or _too_many_exclusions(case, limits)
             if too_many is not None:
@@ -59,35 +59,35 @@ def expand(
                     raise InputError([too_many])
                 refused.append(too_many)
                 continue
-            candidates += _combinations(case) * len(chosen)  # those that are left out later take as long
+            candidates += _combinations(case) * len(suite_backends)  # those that are left out later take as long
             if candidates > _CANDIDATES * limits.variants:
                 message = f"suites select among more than {_CANDIDATES * limits.variants} variants"
                 raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
-            for variant in _case_variants(case, suite, chosen, devices, shown[case.file]):
-                if wanted is not None and not wanted(variant):
+            for variant in _case_variants(case, suite, suite_backends, devices, file_names[case.file]):
+                if selects is not None and not selects(variant):
                     continue
-                other = found.get(variant.id)
-                if other is None:
-                    found[variant.id] = variant
+                earlier = variants.get(variant.id)
+                if earlier is None:
+                    variants[variant.id] = variant
                     characters += len(variant.id)
-                    if len(found) > limits.variants:
+                    if len(variants) > limits.variants:
                         message = f"more than {limits.variants} variants"
                         raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
                     if characters > limits.id_characters:
                         message = f"the ids of the variants up to here have more than {limits.id_characters} characters"
                         raise InputError([Diagnostic(case.span, message, limits.hint("id_characters"))])
                     continue
-                if other.backend != variant.backend:
-                    message = f"backend {variant.backend.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
+                if earlier.backend != variant.backend:
+                    message = f"backend {variant.backend.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
                     raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
-                pair = id(other.case), id(case)
-                if other.case is not case and pair not in alike and _meaning(other.case) != _meaning(case):
-                    message = f"case {case.name!r} means one thing in {other.suites[0]!r} and another in {suite.name!r}"
+                pair = id(earlier.case), id(case)
+                if earlier.case is not case and pair not in alike and _meaning(earlier.case) != _meaning(case):
+                    message = f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
                     raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
                 alike.add(pair)
-                if suite.name not in other.suites:
-                    found[variant.id] = replace(other, suites=(*other.suites, suite.name))
-    return list(found.values())
+                if suite.name not in earlier.suites:
+                    variants[variant.id] = replace(earlier, suites=(*earlier.suites, suite.name))
+    return list(variants.values())
 
 
 def _meaning(case: Case) -> Case:
@@ -125,7 +125,7 @@ def _chosen(suite: Suite, suites: Sequence[Suite], names: Sequence[str]) -> tupl
     """The backends of a suite, or those named: as it configures them, else as another suite does, else torch's own."""
     if not names:
         return suite.backends
-    known = {backend.name: backend for other in (*suites, suite) for backend in other.backends}
+    known = {backend.name: backend for owner in (*suites, suite) for backend in owner.backends}
     return tuple(known.get(name, Backend(name, name)) for name in dict.fromkeys(names))
 
 
@@ -189,13 +189,13 @@ def _is_text(word: str) -> bool:
 
 def _shown_files(files: Iterable[str]) -> dict[str, str]:
     """How ids name each file: from this folder where it lies below it, otherwise by as much of its path as is unique."""
-    shown: dict[str, str] = {}
+    names: dict[str, str] = {}
     here = Path(os.getcwd()).resolve() if os.path.isdir(os.curdir) else Path("/")
     outside = []
     for file in sorted(set(files)):
         path = PurePath(file)
         if path.is_relative_to(here):
-            shown[file] = path.relative_to(here).as_posix()
+            names[file] = path.relative_to(here).as_posix()
         else:
             outside.append(path)
     parts, unnamed = 0, outside
@@ -204,6 +204,6 @@ def _shown_files(files: Iterable[str]) -> dict[str, str]:
         counts = Counter(path.parts[-parts:] for path in outside)
         for path in unnamed:
             if counts[path.parts[-parts:]] == 1 or parts == len(path.parts):
-                shown[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
-        unnamed = [path for path in unnamed if str(path) not in shown]
-    return shown
+                names[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
+        unnamed = [path for path in unnamed if str(path) not in names]
+    return names

@@ -231,12 +231,12 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return params[node.id]
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, params), _value(node.right, params)
-        if isinstance(node.op, ast.Pow) and _bits(left, right) > MAX_BITS:
+        left_value, right_value = _value(node.left, params), _value(node.right, params)
+        if isinstance(node.op, ast.Pow) and _bits(left_value, right_value) > MAX_BITS:
             raise ExpressionError(f"the power has more than {MAX_BITS} bits", node.col_offset)
-        if not all(isinstance(v, int | float) for v in (left, right)):
+        if not all(isinstance(v, int | float) for v in (left_value, right_value)):
             raise ExpressionError("arithmetic needs numbers on both sides", node.col_offset)
-        result = _BINARY[type(node.op)](left, right)
+        result = _BINARY[type(node.op)](left_value, right_value)
         if isinstance(result, int) and result.bit_length() > MAX_BITS:
             raise ExpressionError(f"the result has more than {MAX_BITS} bits", node.col_offset)
         return result

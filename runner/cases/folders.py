@@ -47,12 +47,12 @@ class Walk:
         if path.is_absolute() or "\0" in pattern:
             return []
         files = set()
-        stack, done = [(folder, path.parts)], set[tuple[Path, int]]()
+        stack, visited = [(folder, path.parts)], set[tuple[Path, int]]()
         while stack:
             place, parts = stack.pop()
-            if (place, len(parts)) in done:
+            if (place, len(parts)) in visited:
                 continue
-            done.add((place, len(parts)))
+            visited.add((place, len(parts)))
             if parts:
                 stack += self._next(place, parts)
             elif place.name.endswith(ending) and _is_own(place):

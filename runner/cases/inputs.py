@@ -17,30 +17,30 @@ _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 _SOURCES = ("shape", "values", "view_of", "list", "python")
 
 
-def parse_inputs(node: Node | None, problems: Problems, what: str = "an input") -> tuple[Input, ...]:
-    """The inputs of a mapping, in order. ``what`` they are is said in messages; ``"state"`` becomes attributes of a module."""
+def parse_inputs(node: Node | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
+    """The inputs of a mapping, in order. ``role`` they are is said in messages; ``"state"`` becomes attributes of a module."""
     if not isinstance(node, Mapping):
         return ()
-    found = []
+    inputs = []
     for key, value in node.entries:
         name = str(key.value)
-        if not is_name(name, RESERVED | OF_MODULES if what == "state" else RESERVED):
+        if not is_name(name, RESERVED | OF_MODULES if role == "state" else RESERVED):
             problems.error(
-                key.span, f"{name!r} cannot name {what}", "names are Python names that the source does not use itself"
+                key.span, f"{name!r} cannot name {role}", "names are Python names that the source does not use itself"
             )
             continue
         parsed = parse_input(name, key, value, problems)
         if parsed is not None:
-            found.append(parsed)
-    parts = {part.name: item for item in found for part in _parts(item)}
-    for item in found:
+            inputs.append(parsed)
+    parts = {part.name: item for item in inputs for part in _parts(item)}
+    for item in inputs:
         if item.name in parts:
             problems.error(
                 item.span,
                 f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called",
                 "name it otherwise",
             )
-    return tuple(found)
+    return tuple(inputs)
 
 
 def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input | None:
@@ -50,8 +50,8 @@ def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input
     if not isinstance(node, Mapping):
         problems.error(node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
         return None
-    given = [source for source in _SOURCES if _has(node, source)]
-    kinds = [source for source in given if not (source == "shape" and "values" in given)]
+    sources = [source for source in _SOURCES if _has(node, source)]
+    kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
     if len(kinds) != 1:
         hint = f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:"
         problems.error(key.span, f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}", hint)
@@ -126,12 +126,12 @@ def _init(node: Node | None, problems: Problems) -> tuple[str | None, tuple[Valu
             name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
         )
         return None, ()
-    wanted = _COUNTS.get(str(name), 0)
+    count = _COUNTS.get(str(name), 0)
     optional = name == "uniform"
-    if len(arguments) != wanted and not (optional and not arguments):
+    if len(arguments) != count and not (optional and not arguments):
         problems.error(
             name_node.span,
-            f"init {name} takes {wanted} numbers, not {len(arguments)}",
+            f"init {name} takes {count} numbers, not {len(arguments)}",
             f"such as init: {_EXAMPLES[str(name)]}",
         )
         return None, ()

@@ -29,22 +29,22 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
         return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        what = error.msg if isinstance(error, SyntaxError) else error
-        problems.error(span, f"{path.name} is no Python{line}: {what}")
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        problems.error(span, f"{path.name} is no Python{line}: {reason}")
         return None
 
 
 def top_names(text: str) -> dict[str, int]:
     """What a file defines at its top, imports left out, with the line of each. Raises SyntaxError for no Python."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = node.lineno
+            lines[node.name] = node.lineno
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-            found.update((name.id, node.lineno) for name in names)
-    return found
+            lines.update((name.id, node.lineno) for name in names)
+    return lines
 
 
 def _signature(node: ast.FunctionDef) -> Signature:
@@ -52,7 +52,7 @@ def _signature(node: ast.FunctionDef) -> Signature:
     optional = [p.arg for p in [*node.args.posonlyargs, *node.args.args][-len(node.args.defaults) :]]
     optional = optional if node.args.defaults else []
     optional += [p.arg for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default]
-    decorators = [_last_name(one) for one in node.decorator_list]
+    decorators = [_last_name(decorator) for decorator in node.decorator_list]
     return Signature(
         node.name,
         tuple(p.arg for p in parameters),

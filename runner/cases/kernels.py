@@ -29,11 +29,11 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str, Kernel | None]:
     """The kernels of a file by name; None for one with errors, which are reported."""
-    found: dict[str, Kernel | None] = {}
+    kernels: dict[str, Kernel | None] = {}
     signatures: dict[Path, Mapping[str, Signature] | None] = {}
     for key, value in node.entries if isinstance(node, MappingNode) else ():
         name = str(key.value)
-        before = problems.errors
+        errors_before = problems.errors
         if not is_name(name):
             problems.error(key.span, f"{name!r} cannot name a kernel", "names are Python names")
         kernel = None
@@ -42,22 +42,22 @@ def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str,
                 kernel = _Reader(name, key.span, file, problems, signatures).kernel(value)
         except Mistyped as error:
             problems.error(error.span, str(error))
-        found[name] = kernel if problems.errors == before else None
-    return found
+        kernels[name] = kernel if problems.errors == errors_before else None
+    return kernels
 
 
 def launched(
     chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None], problems: Problems
 ) -> tuple[Kernel, ...]:
     """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
-    found: dict[str, Kernel | None] = {}
+    by_name: dict[str, Kernel | None] = {}
     for step in launches(chain):
         name = step.operator.removeprefix("triton.")
         if name not in kernels:
             hint = nearest(name, kernels) or "kernels: at the top of the file declares one"
             problems.error(step.span, f"this file declares no kernel {name!r}", hint)
-        found[name] = kernels.get(name)
-    return tuple(kernel for kernel in found.values() if kernel is not None)
+        by_name[name] = kernels.get(name)
+    return tuple(kernel for kernel in by_name.values() if kernel is not None)
 
 
 def broken(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
@@ -132,14 +132,14 @@ class _Reader:
         for values in constants.values():
             for value in values:
                 self._names(value, self.span)
-        made = {output.name for output in outputs}
-        inputs = tuple(name for name in self.seen if name not in made and name not in constants)
+        output_names = {output.name for output in outputs}
+        inputs = tuple(name for name in self.seen if name not in output_names and name not in constants)
         scalars = self._scalars(node.get("scalars"), inputs)
         self._check_outputs(outputs, arguments, inputs, scalars, constants)
         if not set(inputs) - set(scalars):
             self.problems.error(self.span, f"kernel {self.name!r} has no tensor among its inputs")
-        chain, written = self._reference(node, functions)
-        result = self._result(node.get("return"), len(outputs), written)
+        chain, reference_function = self._reference(node, functions)
+        result = self._result(node.get("return"), len(outputs), reference_function)
         return Kernel(
             self.name,
             self.span,
@@ -152,7 +152,7 @@ class _Reader:
             constants,
             scalars,
             chain,
-            written,
+            reference_function,
             result,
         )
 
@@ -161,16 +161,16 @@ class _Reader:
     ) -> Signature | None:
         if functions is None:
             return None
-        found = functions.get(name)
-        jitted = [one.name for one in functions.values() if one.jit]
-        if found is None:
+        signature = functions.get(name)
+        jitted = [candidate.name for candidate in functions.values() if candidate.jit]
+        if signature is None:
             hint = nearest(name, jitted) or (f"it has {', '.join(jitted)}" if jitted else "it has no kernel")
             self.problems.error(span, f"{file} defines no function {name!r}", hint)
-        elif not found.jit:
+        elif not signature.jit:
             hint = nearest(name, jitted) or "its kernels: " + (", ".join(jitted) or "none")
             self.problems.error(span, f"{name!r} in {file} is no kernel: it lacks @triton.jit", hint)
             return None
-        return found
+        return signature
 
     # --- values ---
 
@@ -228,8 +228,8 @@ class _Reader:
                 self.problems.error(key.span, f"kernel function {signature.name!r} has no parameter {name!r}", hint)
             parts = value.items if isinstance(value, SequenceNode) else (value,)
             values = tuple(self._value(part) for part in parts)
-            for part, one in zip(parts, values, strict=True):
-                if isinstance(one, Ref) or (len(parts) > 1 and not isinstance(one, Literal)):
+            for part, constant in zip(parts, values, strict=True):
+                if isinstance(constant, Ref) or (len(parts) > 1 and not isinstance(constant, Literal)):
                     self.problems.error(
                         part.span, "a constant is a number, text or ${...}; alternatives are plain values"
                     )
@@ -240,7 +240,7 @@ class _Reader:
         self, node: Node | None, signature: Signature, constants: Mapping[str, Any]
     ) -> tuple[tuple[str, Value], ...]:
         free = [name for name in signature.parameters if name not in constants]
-        given: list[tuple[str, Value]] = []
+        arguments: list[tuple[str, Value]] = []
         if isinstance(node, SequenceNode):
             if len(node.items) > len(free):
                 hint = f"besides constants it takes {', '.join(free)}"
@@ -249,26 +249,26 @@ class _Reader:
                     f"{signature.name} takes {len(free)} arguments, not {len(node.items)}",
                     hint,
                 )
-            given = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
+            arguments = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
         elif isinstance(node, MappingNode):
             for key, value in node.entries:
                 name = str(key.value)
                 if name not in free:
-                    what = "is a constant already" if name in constants else "is no parameter of it"
+                    reason = "is a constant already" if name in constants else "is no parameter of it"
                     self.problems.error(
-                        key.span, f"{name!r} {what}", nearest(name, free) or f"it takes {', '.join(free)}"
+                        key.span, f"{name!r} {reason}", nearest(name, free) or f"it takes {', '.join(free)}"
                     )
-                given.append((name, self._value(value)))
-        for _, argument in given:
+                arguments.append((name, self._value(value)))
+        for _, argument in arguments:
             self._names(argument, self.span)
-        missing = [name for name in free if name in signature.required and name not in dict(given)]
+        missing = [name for name in free if name in signature.required and name not in dict(arguments)]
         if missing and not signature.tuned and node is not None:
             hint = "constants: gives those that are tl.constexpr" if set(missing) & signature.constexpr else ""
             self.problems.error(node.span, f"{signature.name} is not given {', '.join(missing)}", hint)
-        return tuple(given)
+        return tuple(arguments)
 
     def _outputs(self, node: Node | None) -> tuple[Output, ...]:
-        found = []
+        outputs = []
         for key, value in node.entries if isinstance(node, MappingNode) else ():
             name = str(key.value)
             if not is_name(name):
@@ -282,7 +282,7 @@ class _Reader:
             like, shape, dtype, fill = (value.get(part) for part in ("like", "shape", "dtype", "fill"))
             if like is None and shape is None:
                 self.problems.error(key.span, f"output {name!r} has neither like: nor shape:", "such as {like: x}")
-            found.append(
+            outputs.append(
                 Output(
                     name,
                     key.span,
@@ -292,7 +292,7 @@ class _Reader:
                     scalar(fill, bool, *NUMBERS),
                 )
             )
-        return tuple(found)
+        return tuple(outputs)
 
     def _dtype(self, node: Node | None) -> str | None:
         if not isinstance(node, Scalar):
@@ -351,12 +351,12 @@ class _Reader:
                     nearest(output.like, tensors),
                 )
 
-    def _result(self, node: Node | None, outputs: int, written: str | None) -> Value | None:
-        given = len(node.items) if isinstance(node, SequenceNode) else 1
-        if given != outputs and written is None:
+    def _result(self, node: Node | None, outputs: int, reference_function: str | None) -> Value | None:
+        count = len(node.items) if isinstance(node, SequenceNode) else 1
+        if count != outputs and reference_function is None:
             hint = "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it"
             span = node.span if node is not None else self.span
-            self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {given}", hint)
+            self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {count}", hint)
         return None if node is None else parse_value(node, self.problems)
 
     def _reference(
@@ -365,9 +365,9 @@ class _Reader:
         reference = node.get("reference")
         if not isinstance(reference, Scalar) or not isinstance(reference.value, str):
             return parse_chain(reference, self.problems), None
-        found = functions.get(reference.value)
-        if found is None or found.jit:
-            plain = [one.name for one in functions.values() if not one.jit]
+        signature = functions.get(reference.value)
+        if signature is None or signature.jit:
+            plain = [candidate.name for candidate in functions.values() if not candidate.jit]
             self.problems.error(
                 reference.span,
                 f"the kernel's file defines no plain function {reference.value!r}",

@@ -77,7 +77,7 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
 
     What is left out is counted in one more diagnostic for each file, and in one for all.
     """
-    kept: list[Diagnostic] = []
+    result: list[Diagnostic] = []
     counts: dict[str, int] = defaultdict(int)
     last: dict[str, tuple[int, Span]] = {}  # for each file its last diagnostic: place in the list, and span
     total, severity = 0, dict[str, str]()
@@ -88,19 +88,19 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
             severity[file] = "error"
         if counts[file] <= limits.diagnostics and total < limits.total_diagnostics:
             total += 1
-            last[file] = len(kept), diagnostic.span
-            kept.append(_shortened(diagnostic, limits))
+            last[file] = len(result), diagnostic.span
+            result.append(_shortened(diagnostic, limits))
     surplus = {file: counts[file] - limits.diagnostics for file in last if counts[file] > limits.diagnostics}
     for file in sorted(surplus, key=lambda f: last[f][0], reverse=True):  # backwards, so that places stay right
         place, span = last[file]
         message = f"at least {surplus[file]} more are not shown"
-        kept.insert(place + 1, Diagnostic(span, message, limits.hint("diagnostics"), severity.get(file, "warning")))
+        result.insert(place + 1, Diagnostic(span, message, limits.hint("diagnostics"), severity.get(file, "warning")))
     unshown = sum(counts.values()) - total - sum(surplus.values())
-    if unshown and kept:
+    if unshown and result:
         level = "error" if "error" in severity.values() else "warning"
         message = f"at least {unshown} more in this and in other files are not shown"
-        kept.append(Diagnostic(kept[-1].span, message, limits.hint("total_diagnostics"), level))
-    return kept
+        result.append(Diagnostic(result[-1].span, message, limits.hint("total_diagnostics"), level))
+    return result
 
 
 def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:

@@ -75,7 +75,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     data: dict[str, Any] = {"name": case.name}
     data |= _given(doc=case.doc, tags=list(case.tags), links=list(case.links))
     data |= _axes(case)
-    data |= _given(exclude=[dict(one) for one in case.exclude])
+    data |= _given(exclude=[dict(combination) for combination in case.exclude])
     data |= _given(inputs=_inputs(case.inputs), state=_inputs(case.state))
     if case.dtypes != ("float32",):
         data["dtypes"] = list(case.dtypes)
@@ -102,7 +102,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     )
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
     where = Path(folder or os.path.dirname(case.file))
-    return data | _given(**{KERNELS: {one.name: _kernel(one, where) for one in case.kernels if one.name in used}})
+    return data | _given(**{KERNELS: {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}})
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -123,18 +123,18 @@ def _node(node: Node) -> Any:
 
 
 def _step(step: Step) -> Any:
-    more: dict[str, Any] = {}
+    step_keys: dict[str, Any] = {}
     if step.out:
-        more["out"] = list(step.out) if step.unpack or len(step.out) > 1 else step.out[0]
+        step_keys["out"] = list(step.out) if step.unpack or len(step.out) > 1 else step.out[0]
     if step.call is not None:
-        more["call"] = _arguments(step.call)
+        step_keys["call"] = _arguments(step.call)
     if step.id is not None:
-        more["id"] = step.id
+        step_keys["id"] = step.id
     if step.train is not None:
-        more["train"] = step.train
-    if step.arguments.bare and not more:
+        step_keys["train"] = step.train
+    if step.arguments.bare and not step_keys:
         return step.operator
-    return {step.operator: _arguments(step.arguments, step.operator in _INDEXED), **more}
+    return {step.operator: _arguments(step.arguments, step.operator in _INDEXED), **step_keys}
 
 
 def _arguments(arguments: Arguments, indexed: bool = False) -> Any:
@@ -171,8 +171,8 @@ def value_of(value: Value, text_index: bool = False) -> Any:
 
 
 def _function(function: Function) -> dict[str, Any]:
-    made = {"args": list(function.args), "chain": chain_of(function.chain)}
-    return made | ({} if function.result is None else {"return": value_of(function.result)})
+    data = {"args": list(function.args), "chain": chain_of(function.chain)}
+    return data | ({} if function.result is None else {"return": value_of(function.result)})
 
 
 def _literal(value: Any, text_index: bool) -> Any:
@@ -207,24 +207,24 @@ def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
 
 
 def _input(item: Input) -> Any:
-    made: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     if item.kind == "values" and item.values is not None:
-        made["values"] = value_of(item.values)
+        data["values"] = value_of(item.values)
     elif item.kind == "view":
-        made["view_of"] = item.view_of
+        data["view_of"] = item.view_of
     elif item.kind == "list":
-        made["list"] = [_input(part) for part in item.items]
+        data["list"] = [_input(part) for part in item.items]
     elif item.kind == "python":
-        made["python"] = None if item.python is None else value_of(item.python)
+        data["python"] = None if item.python is None else value_of(item.python)
     if item.shape is not None:
-        made["shape"] = [value_of(size) for size in item.shape]
-    made |= _given(tile=item.tile, dtype=item.dtype)
+        data["shape"] = [value_of(size) for size in item.shape]
+    data |= _given(tile=item.tile, dtype=item.dtype)
     if item.init is not None:
-        made["init"] = _init(item)
-    made |= _given(
+        data["init"] = _init(item)
+    data |= _given(
         device=item.device, requires_grad=item.requires_grad, hidden=item.hidden, layout=chain_of(item.layout)
     )
-    return made["shape"] if list(made) == ["shape"] else made
+    return data["shape"] if list(data) == ["shape"] else data
 
 
 def _init(item: Input) -> Any:
@@ -251,20 +251,20 @@ def _axes(case: Case) -> dict[str, Any]:
 
     So are params that come of a kernel's constants: the case does not declare them.
     """
-    written: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     declared = dict.fromkeys("params" if axis in case.params else axis for axis in case.axes)
     implied = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants} - set(case.axes)
     params = {name: list(values) for name, values in case.params.items() if name not in implied}
     for axis in [*declared, "params", "devices", *_DEFAULTS]:
         if axis == "params" and params:
-            written["params"] = params
+            data["params"] = params
         elif axis == "devices" and (axis in declared or case.devices != ("cpu",)):
-            written["devices"] = list(case.devices)
+            data["devices"] = list(case.devices)
         elif axis in _DEFAULTS:
             values = [_mode(value) for value in getattr(case, axis)]
             if values != _DEFAULTS[axis]:
-                written[axis] = values[0] if len(values) == 1 else values
-    return written
+                data[axis] = values[0] if len(values) == 1 else values
+    return data
 
 
 def _mode(value: Any) -> Any:
@@ -301,34 +301,34 @@ def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
 
 
 def _output(output: Output) -> dict[str, Any]:
-    made = _given(like=output.like, dtype=output.dtype)
+    data = _given(like=output.like, dtype=output.dtype)
     if output.shape is not None:
-        made["shape"] = [value_of(size) for size in output.shape]
-    return made if output.fill is None else {**made, "fill": output.fill}
+        data["shape"] = [value_of(size) for size in output.shape]
+    return data if output.fill is None else {**data, "fill": output.fill}
 
 
 def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
-    made: dict[str, Any] = {} if raises is None else {"raises": _given(type=raises.type, match=raises.match)}
+    data: dict[str, Any] = {} if raises is None else {"raises": _given(type=raises.type, match=raises.match)}
     bounds = (("graphs", expect.graphs), ("graph_breaks", expect.graph_breaks), ("recompiles", expect.recompiles))
-    return made | {key: bound for key, bound in bounds if bound is not None}
+    return data | {key: bound for key, bound in bounds if bound is not None}
 
 
 def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for dtype, (rtol, atol) in tolerance.by_dtype.items():
         bounds = {key: value for key, value in (("rtol", rtol), ("atol", atol)) if value is not None}
-        made |= {dtype: bounds} if dtype else bounds
-    return made | _given(exact=tolerance.exact, reason=tolerance.reason)
+        data |= {dtype: bounds} if dtype else bounds
+    return data | _given(exact=tolerance.exact, reason=tolerance.reason)
 
 
 def _known(entry: Known) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for field in dataclasses.fields(Known):
         value = getattr(entry, field.name)
         if field.name != "span" and (field.name, value) != ("why", "bug"):
-            made |= _given(**{field.name: [*value] if isinstance(value, tuple) else value})
-    return made
+            data |= _given(**{field.name: [*value] if isinstance(value, tuple) else value})
+    return data
 
 
 def _decimal(seconds: float) -> str:

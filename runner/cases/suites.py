@@ -70,13 +70,13 @@ class Reader:
 
     def suites(self, paths: Iterable[str | Path]) -> list[Suite]:
         """The suites of ``paths`` in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
-        found: list[Suite] = []
+        suites: list[Suite] = []
         for file in discover(paths, self._walk):
             suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
             if suite is not None:
-                found.append(suite)
-        self._duplicates(found)
-        return found
+                suites.append(suite)
+        self._duplicates(suites)
+        return suites
 
     def files(self, paths: Iterable[str | Path]) -> list[Suite]:
         """Like ``suites``, but with every file below a directory, manual suites and specs too: for validating."""
@@ -140,9 +140,9 @@ class Reader:
         if not self._defaults_hold(file, kernels):
             return None
         cases = [*self._cases(file, kernels, defaults)]
-        before = problems.errors
+        errors_before = problems.errors
         backends = self._backends(node.get("backends"), problems)
-        if problems.errors > before:
+        if problems.errors > errors_before:
             return None
         for pattern in items(node.get("specs")):
             for spec in self._named(pattern, path, problems):
@@ -206,7 +206,7 @@ class Reader:
         for number, item in enumerate(items(file.node.get("cases"))):
             if not isinstance(item, Mapping) or number in file.refused:
                 continue
-            before = problems.errors
+            errors_before = problems.errors
             merged = with_defaults(item, *defaults)
             repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
             if repeated > self.limits.expanded_nodes:
@@ -221,7 +221,7 @@ class Reader:
                     case.span, f"two cases are called {case.name!r}", f"the first is in line {names[case.name].line}"
                 )
             names.setdefault(case.name, case.span)
-            if problems.errors == before:
+            if problems.errors == errors_before:
                 cases.append(case)
         return tuple(cases)
 
@@ -237,14 +237,14 @@ class Reader:
         defaults = file.node.get("defaults")
         if defaults is None:
             return True
-        before = file.problems.errors
+        errors_before = file.problems.errors
         span = defaults.span
         own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
         alone = Mapping(
             (*own, _entry("name", Scalar("defaults", span, "defaults")), _entry("chain", SequenceNode((), span))), span
         )
         self._case(alone, str(file.path), file.problems, kernels)
-        return file.problems.errors == before
+        return file.problems.errors == errors_before
 
     def _accepted(self, path: Path, kind: str) -> _Accepted | None:
         """A file that its schema accepts, but for some of its cases. For any other one the reasons go into ``problems``."""
@@ -279,15 +279,15 @@ class Reader:
     def _duplicates(self, suites: Sequence[Suite]) -> None:
         first: dict[str, Suite] = {}
         for place, suite in enumerate(suites):
-            other = first.setdefault(suite.name, suite)
-            if other is suite:
+            namesake = first.setdefault(suite.name, suite)
+            if namesake is suite:
                 continue
-            if suite.file.endswith(SUITE) and other.file.endswith(SUITE):
+            if suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
                 span = Span(suite.file, 1, 1)
                 self.problems.append(
-                    Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {other.file}")
+                    Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {namesake.file}")
                 )
-            elif suite.file != other.file:  # two spec files of one name in two folders
+            elif suite.file != namesake.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
 
 
@@ -298,24 +298,24 @@ def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path
     """
     walk = walk or Walk()
     files: dict[Path, None] = {}
-    for given in paths:
-        path = Path(given)
+    for name in paths:
+        path = Path(name)
         if os.path.isdir(path):  # unlike Path's own, no error for a name that is too long
             try:
-                named = _directory(path, walk)
+                matches = _directory(path, walk)
             except FolderLimit as error:
                 raise PathError(f"{path}: {error}; {error.hint}") from None
         elif not os.path.exists(path):
-            raise PathError(f"no such file or directory: {given}")
+            raise PathError(f"no such file or directory: {name}")
         elif not path.name.endswith((SPEC, SUITE)):
-            raise PathError(f"{given}: cases end in {SPEC}, suites in {SUITE}")
+            raise PathError(f"{name}: cases end in {SPEC}, suites in {SUITE}")
         elif not os.path.isfile(path):
-            raise PathError(f"{given} is no regular file")
+            raise PathError(f"{name} is no regular file")
         elif not os.path.realpath(path).endswith((SPEC, SUITE)):
-            raise PathError(f"{given} is a link to {os.path.realpath(path)}: cases end in {SPEC}, suites in {SUITE}")
+            raise PathError(f"{name} is a link to {os.path.realpath(path)}: cases end in {SPEC}, suites in {SUITE}")
         else:
-            named = [path]
-        files.update((file.resolve(), None) for file in named)
+            matches = [path]
+        files.update((file.resolve(), None) for file in matches)
     return list(files)
 
 

@@ -258,21 +258,21 @@ def _special(node: Mapping, problems: Problems) -> Value | None:
                     entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), ("$tensor", "$fn", "$text"))
                 )
         return None
-    others = [(str(k.value), v) for k, v in node.entries if k.value != key]
+    siblings = [(str(k.value), v) for k, v in node.entries if k.value != key]
     body = node.get(key)
     assert body is not None
     if key == "$text":
-        if others or not isinstance(body, Scalar):
+        if siblings or not isinstance(body, Scalar):
             problems.error(node.span, "$text holds one text and nothing stands beside it")
             return Literal("")
         return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
     if key == "$tensor":
-        for name, _ in others:
+        for name, _ in siblings:
             if name not in ("dtype", "device", "requires_grad"):
                 problems.error(node.span, f"$tensor takes dtype, device and requires_grad, not {name!r}")
-        options = tuple((name, parse_value(value, problems)) for name, value in others)
+        options = tuple((name, parse_value(value, problems)) for name, value in siblings)
         return TensorLiteral(parse_value(body, problems), options, node.span)
-    if others:
+    if siblings:
         problems.error(node.span, "nothing stands beside $fn")
     return _function(body, problems)
 

@@ -81,9 +81,9 @@ def _shown(version: str | tuple[int, ...], size: int) -> str:
 
 def _is_empty(text: str) -> bool:
     """Whether no supported version lies in a range: those that it names and their neighbours are tried."""
-    tried = {(*OLDEST, 0)}
-    for _, (major, *rest) in parse_range(text):
-        minor, patch = (*rest, 0, 0)[:2]
-        tried |= {(major, m, p) for m in (minor - 1, minor, minor + 1) for p in (patch - 1, patch, patch + 1, 999)}
-    real = (v for v in tried if min(v) >= 0 and v >= OLDEST)
+    candidates = {(*OLDEST, 0)}
+    for _, (major, *lower) in parse_range(text):
+        minor, patch = (*lower, 0, 0)[:2]
+        candidates |= {(major, m, p) for m in (minor - 1, minor, minor + 1) for p in (patch - 1, patch, patch + 1, 999)}
+    real = (v for v in candidates if min(v) >= 0 and v >= OLDEST)
     return not any(matches(text, ".".join(map(str, version))) for version in real)

@@ -38,9 +38,9 @@ def matches(text: str | None, version: str) -> bool:
     if text is None:
         return True
     release = release_of(version)
-    for sign, wanted in parse_range(text):
-        padded = (release + (0,) * len(wanted))[: len(wanted)]
-        if not _COMPARE[sign](padded, wanted):
+    for sign, bound in parse_range(text):
+        padded = (release + (0,) * len(bound))[: len(bound)]
+        if not _COMPARE[sign](padded, bound):
             return False
     return True
 

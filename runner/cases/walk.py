@@ -57,19 +57,19 @@ def map_steps(
     nodes: Iterable[Node], change: Callable[[Step], Step], condition: Change | None = None
 ) -> tuple[Node, ...]:
     """The chain with each step changed, in its blocks too; with ``condition`` also contexts, and conditions by it."""
-    made: list[Node] = []
+    new_nodes: list[Node] = []
     for node in nodes:
         if isinstance(node, Step):
-            made.append(change(node))
+            new_nodes.append(change(node))
             continue
         if isinstance(node, With):
             node = replace(node, chain=map_steps(node.chain, change, condition))
-            made.append(replace(node, contexts=tuple(map(change, node.contexts))) if condition else node)
+            new_nodes.append(replace(node, contexts=tuple(map(change, node.contexts))) if condition else node)
             continue
         do, otherwise = (map_steps(branch, change, condition) for branch in (node.do, node.otherwise))
         node = replace(node, do=do, otherwise=otherwise)
-        made.append(replace(node, condition=condition(node.condition)) if condition else node)
-    return tuple(made)
+        new_nodes.append(replace(node, condition=condition(node.condition)) if condition else node)
+    return tuple(new_nodes)
 
 
 def change_value(value: Value, change: Change) -> Value:
@@ -137,16 +137,16 @@ def _steps_within(value: Value | None) -> Iterator[Step]:
 
 def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
     """Every value of a chain and of its blocks and functions, parts before wholes; entries of indices too."""
-    found: list[Value] = []
+    values: list[Value] = []
 
     def note(value: Value) -> Value:
-        found.append(value)
+        values.append(value)
         if isinstance(value, Index):
-            found.extend(_entries(value.entries))
+            values.extend(_entries(value.entries))
         return value
 
     change_nodes(nodes, note)
-    return iter(found)
+    return iter(values)
 
 
 def parts_of(value: Value) -> Iterator[Value]:

@@ -195,8 +195,8 @@ class _File:
         if ledger.flow_style or self._before(key.start_mark.index).strip():
             return self._key_removed(parent, key)
         item = ledger.value[0]
-        rest = _without_lines(self.text, self._dash(item), _end(self.text, item))
-        return _without_lines(rest, key.start_mark.index, key.end_mark.index + 1)
+        text = _without_lines(self.text, self._dash(item), _end(self.text, item))
+        return _without_lines(text, key.start_mark.index, key.end_mark.index + 1)
 
     def _dash(self, item: Node) -> int:
         dash = re.search(r"-[ \t]+$", self.text[: item.start_mark.index])
@@ -224,16 +224,16 @@ class _File:
             elif self.text[start:end].startswith("'") and new.startswith('"') and not set(new[1:-1]) & {"'", "\\"}:
                 new = f"'{new[1:-1]}'"
             return self._cut(start, end, new)
-        before = [(k, v) for k, v in entry.value if k.value in ORDER and ORDER.index(k.value) < ORDER.index(name)]
+        earlier_pairs = [(k, v) for k, v in entry.value if k.value in ORDER and ORDER.index(k.value) < ORDER.index(name)]
         first = entry.value[0][0].start_mark
         if entry.flow_style:
-            if before:
-                at = _pair_end(self.text, *before[-1])
+            if earlier_pairs:
+                at = _pair_end(self.text, *earlier_pairs[-1])
                 return self._cut(at, at, f", {name}: {new}")
             return self._cut(first.index, first.index, f"{name}: {new}, ")
         indent = " " * first.column
-        if before:
-            return self._line_after(_pair_end(self.text, *before[-1]), f"{indent}{name}: {new}")
+        if earlier_pairs:
+            return self._line_after(_pair_end(self.text, *earlier_pairs[-1]), f"{indent}{name}: {new}")
         return self._cut(first.index, first.index, f"{name}: {new}{self.newline}{indent}")
 
     def _key_removed(self, mapping: MappingNode, key: ScalarNode) -> str:
@@ -269,9 +269,9 @@ def _without_lines(text: str, start: int, end: int) -> str:
     begin = text.rfind("\n", 0, start) + 1
     if text[begin:start].strip():
         raise Unfit("something else stands on the same line")
-    after = text.find("\n", _line_end(text, end)) + 1
-    if after:
-        return text[:begin] + text[after:]
+    next_line = text.find("\n", _line_end(text, end)) + 1
+    if next_line:
+        return text[:begin] + text[next_line:]
     return text[:begin].removesuffix("\n").removesuffix("\r")  # the last line of a file that does not end in a newline
 
 
@@ -280,25 +280,25 @@ def _line_end(text: str, end: int) -> int:
     stop = text.find("\n", end)
     stop = len(text) if stop < 0 else stop
     stop -= text[end:stop].endswith("\r")
-    rest = text[end:stop].strip()
-    if rest and not rest.startswith("#"):
+    trailing = text[end:stop].strip()
+    if trailing and not trailing.startswith("#"):
         raise Unfit("something else stands on the same line")
     return stop
 
 
-def _mappings(node: Node | None, seen: set[int] | None = None) -> Iterator[MappingNode]:
+def _mappings(node: Node | None, visited: set[int] | None = None) -> Iterator[MappingNode]:
     """Every mapping, once each."""
-    seen = set() if seen is None else seen
-    if node is None or id(node) in seen:
+    visited = set() if visited is None else visited
+    if node is None or id(node) in visited:
         return
-    seen.add(id(node))
+    visited.add(id(node))
     if isinstance(node, MappingNode):
         yield node
         for _, value in node.value:
-            yield from _mappings(value, seen)
+            yield from _mappings(value, visited)
     elif isinstance(node, SequenceNode):
         for item in node.value:
-            yield from _mappings(item, seen)
+            yield from _mappings(item, visited)
 
 
 def _inside(node: Node, outer: Node) -> bool:

@@ -60,10 +60,10 @@ class Entry:
     detail: str = ""
     due: bool = False
 
-    def torches(self, *what: str) -> list[str]:
+    def torches(self, *effects: str) -> list[str]:
         """The versions under which it met one of these, oldest first."""
-        found = {s.judged.torch for s in self.sightings if s.what in what}
-        return sorted(found, key=lambda torch: (release_of(torch), torch))
+        versions = {s.judged.torch for s in self.sightings if s.what in effects}
+        return sorted(versions, key=lambda torch: (release_of(torch), torch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,13 @@ class Run:
 
 def entries_of(variants: Iterable[Variant]) -> list[Entry]:
     """The entries of the variants' cases, in the order of files and lines."""
-    found: dict[tuple[str, int, int], Entry] = {}
+    entries: dict[tuple[str, int, int], Entry] = {}
     for case in {id(v.case): v.case for v in variants}.values():
         for known in case.known:
-            entry = found.setdefault(_place(known.span), Entry(known))
+            entry = entries.setdefault(_place(known.span), Entry(known))
             if not any((c.file, c.name) == (case.file, case.name) for c in entry.cases):
                 entry.cases.append(case)
-    return [found[place] for place in sorted(found)]
+    return [entries[place] for place in sorted(entries)]
 
 
 def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
@@ -102,9 +102,9 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
     every: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned, **finished}
     for key, event in every.items():
         same_case = cases.get((event.file, event.case.rpartition("::")[2]), ())
-        found = own.get(_key(event.file, event.id)) or _as_run(event, same_case)
-        if found is not None:
-            judged.append(_judged(found, event.torch, finished.get(key)))
+        variant_run = own.get(_key(event.file, event.id)) or _as_run(event, same_case)
+        if variant_run is not None:
+            judged.append(_judged(variant_run, event.torch, finished.get(key)))
     torches = [str(env.get("torch")) for e in started for env in e.environments] or [torch for _, torch in planned]
     interrupted = any(isinstance(e, RunFinished) and e.interrupted for e in events)
     return Run(
@@ -121,10 +121,10 @@ def review(variants: Sequence[Variant], run: Run | None = None, today: date | No
     entries = entries_of(variants)
     at = {_place(entry.known.span): entry for entry in entries}
     for judged in run.judged if run else ():
-        for known, what in _met(judged):
+        for known, effect in _met(judged):
             entry = at.get(_place(known.span))
             if entry is not None:
-                entry.sightings.append(Sighting(what, judged))
+                entry.sightings.append(Sighting(effect, judged))
     for entry in entries:
         entry.due = is_due(entry.known, today)
         if run is not None:
@@ -168,14 +168,14 @@ def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
 
 def _state(entry: Entry, run: Run) -> tuple[str, str]:
     known = entry.known
-    for what, state, text in (
+    for effect, state, text in (
         ("otherwise", "changed", "fails otherwise"),
         ("passed", "fixed", "passes"),
         ("matched", "matched", ""),
     ):
-        seen = [s for s in entry.sightings if s.what == what]
-        if seen:
-            return state, f"{text} {_under(seen, entry)}" if text else ""
+        sightings = [s for s in entry.sightings if s.what == effect]
+        if sightings:
+            return state, f"{text} {_under(sightings, entry)}" if text else ""
     names = {(case.file, case.name) for case in entry.cases}
     here = [j for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]
     if not here:
@@ -218,9 +218,9 @@ def _absent(known: Known, cases: Sequence[Case], here: Sequence[Variant], run: R
     for name, value in known.params.items():
         declared = _texts(p for case in cases for p in case.params.get(name, ()))
         axes.append((name, _texts([value]), declared, _texts(v.params.get(name) for v in here)))
-    for name, wanted, declared, present in axes:
-        if wanted and not wanted & present and wanted & declared:
-            return f"the run left out {name} {' or '.join(sorted(wanted))}"
+    for name, selected, declared, present in axes:
+        if selected and not selected & present and selected & declared:
+            return f"the run left out {name} {' or '.join(sorted(selected))}"
     return ""
 
 
@@ -228,12 +228,12 @@ def _texts(values: Iterable[Any]) -> set[str]:
     return {repr(value) for value in values}
 
 
-def _under(seen: Sequence[Sighting], entry: Entry) -> str:
+def _under(sightings: Sequence[Sighting], entry: Entry) -> str:
     """``under torch 2.13.0 (2 of 3 variants)``."""
-    torches = {s.judged.torch for s in seen}
+    torches = {s.judged.torch for s in sightings}
     of = sum(s.judged.torch in torches and s.what != "none" for s in entry.sightings)
-    shown = ", ".join(entry.torches(seen[0].what))
-    return f"under torch {shown}" + (f" ({len(seen)} of {of} variants)" if of > len(seen) else "")
+    versions = ", ".join(entry.torches(sightings[0].what))
+    return f"under torch {versions}" + (f" ({len(sightings)} of {of} variants)" if of > len(sightings) else "")
 
 
 def _judged(variant: Variant, torch: str, event: VariantFinished | None) -> Judged:
@@ -247,11 +247,11 @@ def _judged(variant: Variant, torch: str, event: VariantFinished | None) -> Judg
 def _as_run(event: VariantPlanned | VariantFinished, candidates: Sequence[Variant]) -> Variant | None:
     """The variant of an event whose backend or device the command line named."""
     own = _axes(event.label)
-    found = next((v for v in candidates if _axes(v.label) == own), None)
-    if found is None:
+    variant = next((v for v in candidates if _axes(v.label) == own), None)
+    if variant is None:
         return None
-    backend = found.backend if event.backend == found.backend.name else Backend(event.backend, event.backend)
-    return replace(found, id=event.id, backend=backend, device=event.device)
+    backend = variant.backend if event.backend == variant.backend.name else Backend(event.backend, event.backend)
+    return replace(variant, id=event.id, backend=backend, device=event.device)
 
 
 def _axes(label: str) -> str:

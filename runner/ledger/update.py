@@ -53,7 +53,7 @@ def plan(
     entries: Sequence[Entry], variants: Sequence[Variant], run: Run, new: bool = False, today: date | None = None
 ) -> Plan:
     """What the run changes about the entries of ``variants``; with ``new`` also entries for failures that none speaks of."""
-    made = Plan()
+    plan = Plan()
     cases: dict[int, list[Variant]] = {}
     for variant in variants:
         cases.setdefault(id(variant.case), []).append(variant)
@@ -62,12 +62,12 @@ def plan(
             try:
                 _check_whole(entry, [v for case in entry.cases for v in cases.get(id(case), ())])
                 for change in _revised(entry):
-                    made.add(change)
+                    plan.add(change)
             except (Unfit, ValueError) as error:
-                made.notes.append(f"{entry.known.span}: left as it is: {error}")
+                plan.notes.append(f"{entry.known.span}: left as it is: {error}")
     if new:
-        _add_new(made, run, (today or date.today()).isoformat())
-    return made
+        _add_new(plan, run, (today or date.today()).isoformat())
+    return plan
 
 
 def signatures(failures: Iterable[Judged]) -> list[Signature]:
@@ -75,13 +75,13 @@ def signatures(failures: Iterable[Judged]) -> list[Signature]:
     groups: dict[tuple[str | None, bool], list[Judged]] = {}
     for judged in failures:
         groups.setdefault((judged.lead.stage, bool(judged.lead.error)), []).append(judged)
-    made = []
+    groups_ = []
     for (stage, _), group in groups.items():
         oracles = sorted({j.lead.oracle for j in group}, key=PRIORITY.index)
         names = list(dict.fromkeys(_telling(j.lead.error) for j in group if j.lead.error))
         pinned = {"stage": stage, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
-        made.append(Signature({key: value for key, value in pinned.items() if value}, tuple(group)))
-    return made
+        groups_.append(Signature({key: value for key, value in pinned.items() if value}, tuple(group)))
+    return groups_
 
 
 def _telling(error: Mapping[str, Any]) -> str:
@@ -112,10 +112,10 @@ def _revised(entry: Entry) -> list[Change]:
     if mixed:
         raise Unfit(f"under torch {', '.join(mixed)} some of its variants pass and some fail: narrow it by hand")
     changed = signatures(s.judged for s in entry.sightings if s.what == "otherwise")
-    others = [torch for torch in entry.torches("otherwise") if torch not in matched]
+    failing_otherwise = [torch for torch in entry.torches("otherwise") if torch not in matched]
     changes: list[Change] = []
     if matched:
-        changes += _narrowing(known, matched, [*passed, *others])
+        changes += _narrowing(known, matched, [*passed, *failing_otherwise])
     elif changed:
         first, *changed = changed
         later = [t for s in changed for t in s.torches if t not in first.torches]
@@ -125,7 +125,7 @@ def _revised(entry: Entry) -> list[Change]:
     else:
         changes += _narrowing(known, [], passed)
     for signature in changed:
-        away = [t for t in (*matched, *passed, *others) if t not in signature.torches]
+        away = [t for t in (*matched, *passed, *failing_otherwise) if t not in signature.torches]
         further = narrowed(known.torch, signature.torches, away)
         values = {**as_mapping(known), "error": None, **signature.pinned, "torch": further}
         changes.append(Add(known.span, values))
@@ -177,7 +177,7 @@ def _error_explains(known: Known, judged: Judged) -> bool:
 # --- failures without an entry ---
 
 
-def _add_new(made: Plan, run: Run, today: str) -> None:
+def _add_new(plan: Plan, run: Run, today: str) -> None:
     """Entries for what failed where no entry speaks."""
     cases: dict[tuple[str, str], list[Judged]] = {}
     for judged in run.judged:
@@ -192,9 +192,9 @@ def _add_new(made: Plan, run: Run, today: str) -> None:
             reason = f"unexplained, first seen {today} with torch {first}"
             try:
                 for values in _new(signature, group):
-                    made.add(Add(case.span, {**values, "reason": reason}, case=True, inherits=bool(case.known)))
+                    plan.add(Add(case.span, {**values, "reason": reason}, case=True, inherits=bool(case.known)))
             except ValueError as error:
-                made.notes.append(f"{case.span}: no entry for {case.name}: {error}")
+                plan.notes.append(f"{case.span}: no entry for {case.name}: {error}")
 
 
 def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -240,18 +240,18 @@ def _one_or_all(values: Iterable[str]) -> str | list[str]:
 def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
     """What these variants have in common, one thing at a time."""
     variants = [j.variant for j in failures]
-    found: list[dict[str, Any]] = []
+    selectors: list[dict[str, Any]] = []
     for key, values in (
         ("dtype", [v.dtype for v in variants]),
         ("backend", [v.backend.name for v in variants]),
         ("device", [v.device for v in variants]),
     ):
-        found.append({key: _one_or_all(values)})
+        selectors.append({key: _one_or_all(values)})
     for name in variants[0].params:
         common = [v.params[name] for v in variants]
         if all(value == common[0] for value in common):
-            found.append({"params": {name: common[0]}})
-    return found
+            selectors.append({"params": {name: common[0]}})
+    return selectors
 
 
 def _speaks_of_passing(values: Mapping[str, Any], signature: Signature, group: Sequence[Judged]) -> bool:
@@ -284,30 +284,30 @@ def as_mapping(known: Known) -> dict[str, Any]:
 # --- files ---
 
 
-def rewrite(made: Plan, limits: Limits, dry: bool = False) -> str:
+def rewrite(plan: Plan, limits: Limits, dry: bool = False) -> str:
     """Make the changes; the diff. A file that no longer loads as well as before is restored, and a note says so."""
-    shown: list[str] = []
-    for file, changes in sorted(made.changes.items()):
+    diffs: list[str] = []
+    for file, changes in sorted(plan.changes.items()):
         path = Path(file)
         try:
             data = path.read_bytes()
             old = data.decode("utf-8")
             new, refused = edited(old, changes)
-            made.notes += [f"{change.span}: left as it is: {reason}" for change, reason in refused]
-            before = 0 if dry else len(_errors(file, limits))
+            plan.notes += [f"{change.span}: left as it is: {reason}" for change, reason in refused]
+            errors_before = 0 if dry else len(_errors(file, limits))
             if not dry:
                 path.write_bytes(new.encode("utf-8"))
         except (Unfit, OSError, UnicodeDecodeError) as error:
-            made.notes.append(f"{shown_path(file)}: left as it is: {error}")
+            plan.notes.append(f"{shown_path(file)}: left as it is: {error}")
             continue
         if not dry:
             errors = _errors(file, limits)
-            if len(errors) > before:
+            if len(errors) > errors_before:
                 path.write_bytes(data)
-                made.notes.append(f"{shown_path(file)}: left as it is, the edit would break it: {errors[0].message}")
+                plan.notes.append(f"{shown_path(file)}: left as it is, the edit would break it: {errors[0].message}")
                 continue
-        shown.append(_diff(shown_path(file), old, new))
-    return "".join(shown)
+        diffs.append(_diff(shown_path(file), old, new))
+    return "".join(diffs)
 
 
 def _errors(file: str, limits: Limits) -> list[Diagnostic]:

@@ -69,12 +69,12 @@ class Journal:
             return False
         if self._torn:
             line = b"\n" + line  # so that the torn line spoils itself alone
-        written = 0
+        byte_count = 0
         try:
-            while written < len(line):
-                written += os.write(self._descriptor, line[written:])
+            while byte_count < len(line):
+                byte_count += os.write(self._descriptor, line[byte_count:])
         except OSError as error:
-            self._torn = self._torn or written > 0
+            self._torn = self._torn or byte_count > 0
             self.lost += 1
             self._tell(error)
             return False

@@ -47,14 +47,14 @@ def new_folder() -> tuple[Path, str]:
         return folder, f"cannot keep runs here ({error.strerror}); this one is in {folder}"
 
 
-def output_folder(asked: str | None, name: str) -> Path:
+def output_folder(option: str | None, name: str) -> Path:
     """The folder of ``--output``, which must be new or empty, or else ``name`` in a new run's folder; absolute.
 
     Raises:
         UsageError: there is something in it, or it cannot be made.
     """
-    folder = Path(asked or name)
-    if asked is None:
+    folder = Path(option or name)
+    if option is None:
         base, warning = new_folder()
         if warning:
             console.message(f"runner: {warning}")

@@ -217,10 +217,10 @@ class Builder:
         return float(value) if name == "float" and value is not None and not isinstance(value, str) else value
 
     def _bad_tag(self, event: Any) -> None:
-        shown = event.tag[:60].replace(_CORE, "!!", 1)
+        tag = event.tag[:60].replace(_CORE, "!!", 1)
         self._report(
-            self._span(event.start_mark, len(shown)),
-            f"the tag {shown} has no place here: tags construct nothing here",
+            self._span(event.start_mark, len(tag)),
+            f"the tag {tag} has no place here: tags construct nothing here",
             "leave it out; only !!str, !!int, !!float, !!bool, !!null, !!seq and !!map are known",
         )
 
@@ -305,9 +305,9 @@ class Builder:
     def _checked_key(self, frame: _Frame, node: Node) -> Scalar | None:
         """``node`` as a key, or None when its entry cannot stand."""
         if not isinstance(node, Scalar):
-            what = "list" if isinstance(node, Sequence) else "mapping"
+            kind = "list" if isinstance(node, Sequence) else "mapping"
             self._report(
-                node.span, f"a {what} cannot be a key: keys are text", "quote a `{` or `[` that is meant as text"
+                node.span, f"a {kind} cannot be a key: keys are text", "quote a `{` or `[` that is meant as text"
             )
             return None
         if not isinstance(node.value, str):
@@ -360,8 +360,8 @@ class Builder:
             if match and len(self.diagnostics) < self.limits.diagnostics:
                 code = ord(match[0])
                 escape = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-                what = f"the character U+{code:04X} cannot stand in YAML"
-                self._report(Span(self.file, number, match.start() + 1), what, f'write "{escape}" in double quotes')
+                message = f"the character U+{code:04X} cannot stand in YAML"
+                self._report(Span(self.file, number, match.start() + 1), message, f'write "{escape}" in double quotes')
         return True
 
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:

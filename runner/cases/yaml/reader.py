@@ -73,15 +73,15 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
     try:
         return data.decode("utf-8").removeprefix("\ufeff"), []
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8").removeprefix("\ufeff")
-        lines = split_lines(before)
+        valid_text = data[: error.start].decode("utf-8").removeprefix("\ufeff")
+        lines = split_lines(valid_text)
         column = len(lines[-1]) + 1
-        rest = re.split(rb"[\r\n]", data[error.start : error.start + 80])[0].decode("utf-8", "replace")
+        broken_text = re.split(rb"[\r\n]", data[error.start : error.start + 80])[0].decode("utf-8", "replace")
         hint = (
             "it looks like UTF-16; save it as UTF-8" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "save it as UTF-8"
         )
         message = f"this file is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
-        return None, [Diagnostic(Span(file, len(lines), column), message, hint, text=excerpt(lines[-1] + rest))]
+        return None, [Diagnostic(Span(file, len(lines), column), message, hint, text=excerpt(lines[-1] + broken_text))]
 
 
 def _too_large(file: str, limits: Limits) -> Diagnostic:

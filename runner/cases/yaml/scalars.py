@@ -110,12 +110,12 @@ def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, star
         line, column = _last_text(lines)  # the end of the file: show something that a caret can point to
     tab = _tab_indentation(lines, line, column)
     if tab is not None:
-        others = [
+        other_lines = [
             n + 1 for n, text in enumerate(lines) if "\t" in text[: len(text) - len(text.lstrip())] and n != tab[0]
         ]
         also = (
-            f"; lines with tabs too: {', '.join(map(str, others[:8]))}" + (", ..." if len(others) > 8 else "")
-            if others
+            f"; lines with tabs too: {', '.join(map(str, other_lines[:8]))}" + (", ..." if len(other_lines) > 8 else "")
+            if other_lines
             else ""
         )
         return *tab, "a tab is used for indentation: YAML takes spaces only", "replace each tab by spaces" + also

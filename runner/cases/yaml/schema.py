@@ -62,7 +62,7 @@ def validate(
     if kind not in ("spec", "suite"):
         raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
     limit = (limits or Limits()).diagnostics
-    kept: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
+    by_place: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
     refused: set[int | None] = set()
     for number, error in enumerate(_validator(kind, any_device).iter_errors(node.plain())):
         if number == _ERRORS_EACH * limit:
@@ -74,9 +74,9 @@ def validate(
         for span, group, message, hint in _explain(error, node):
             place = (span.file, span.line, span.column, group)
             rank = 0 if error.validator == "type" else 1  # of what is wrong with one value, its type comes first
-            if place not in kept or rank < kept[place][0]:
-                kept[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
-    diagnostics = [diagnostic for _, diagnostic in kept.values()]
+            if place not in by_place or rank < by_place[place][0]:
+                by_place[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
+    diagnostics = [diagnostic for _, diagnostic in by_place.values()]
     diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
     return Violations(tuple(diagnostics), frozenset(refused))
 
@@ -117,17 +117,17 @@ def _validator(kind: str, any_device: bool) -> Any:
     from jsonschema import Draft7Validator, validators  # costs 0.1 s, which `runner --version` need not pay
     from jsonschema.exceptions import ValidationError as Invalid
 
-    def finite(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
-        if wanted and isinstance(value, float) and not math.isfinite(value):
+    def finite(_validator: Any, is_required: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        if is_required and isinstance(value, float) and not math.isfinite(value):
             yield Invalid("is not finite")
 
-    def unique(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+    def unique(_validator: Any, is_required: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
         # jsonschema compares every pair of a mixed list, which 100,000 values would make last for hours.
-        if wanted and isinstance(value, list) and len({repr(item) for item in value}) < len(value):
+        if is_required and isinstance(value, list) and len({repr(item) for item in value}) < len(value):
             yield Invalid("has repeated items")
 
-    def devices(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
-        if isinstance(value, str) and not any_device and value.partition(":")[0] not in wanted:
+    def devices(_validator: Any, torch_devices: Any, value: Any, _schema: Any) -> Iterator[Invalid]:
+        if isinstance(value, str) and not any_device and value.partition(":")[0] not in torch_devices:
             yield Invalid("is no device of torch")
 
     # Draft 7 takes 2.0 for an integer; Python, which runs what is written here, does not.
@@ -142,22 +142,22 @@ def _validator(kind: str, any_device: bool) -> Any:
     return checker(_resolved(schema, schema["definitions"], {}))
 
 
-def _resolved(schema: Any, definitions: dict[str, Any], done: dict[str, Any]) -> Any:
+def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any]) -> Any:
     """``schema`` with each reference replaced by its target, in a graph that may be cyclic: looking them up is what takes time.
 
     ``$`` becomes ``\\Z``, as it means in an editor: Python's also matches before a last line break.
     """
     if isinstance(schema, list):
-        return [_resolved(part, definitions, done) for part in schema]
+        return [_resolved(part, definitions, targets) for part in schema]
     if not isinstance(schema, dict):
         return schema
     reference = schema.get("$ref")
     if isinstance(reference, str):
         name = reference.rpartition("/")[2]
-        if name not in done:
-            done[name] = target = {}
-            target.update(_resolved(definitions[name], definitions, done))
-        return done[name]
+        if name not in targets:
+            targets[name] = target = {}
+            target.update(_resolved(definitions[name], definitions, targets))
+        return targets[name]
     result = {}
     for key, value in schema.items():
         if key in ("definitions", "defaultSnippets"):
@@ -167,9 +167,9 @@ def _resolved(schema: Any, definitions: dict[str, Any], done: dict[str, Any]) ->
         elif key == "pattern":
             result[key] = _python_pattern(value)
         elif key in ("properties", "patternProperties"):
-            result[key] = {_python_pattern(name): _resolved(v, definitions, done) for name, v in value.items()}
+            result[key] = {_python_pattern(name): _resolved(v, definitions, targets) for name, v in value.items()}
         else:
-            result[key] = _resolved(value, definitions, done)
+            result[key] = _resolved(value, definitions, targets)
     return result
 
 
@@ -185,7 +185,7 @@ _Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each
 def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
     node = find(root, error.absolute_path)
     instance: Any = error.instance
-    wanted: Any = error.validator_value
+    rule_value: Any = error.validator_value
     rule = str(error.validator)
     schema = error.schema if isinstance(error.schema, dict) else {}
     steps = list(error.absolute_schema_path)
@@ -195,33 +195,33 @@ def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
     elif rule == "additionalProperties" and isinstance(node, Mapping):
         yield from _unknown_keys(node, schema)
     elif rule == "required":
-        yield from _missing(node, schema, wanted)
+        yield from _missing(node, schema, rule_value)
     elif rule == "dependencies" and isinstance(node, Mapping):
-        for name, needed in wanted.items():
-            for other in needed:
-                if name in instance and other not in instance:
-                    yield node.key(name).span, "key", f"{name}: needs {other}: beside it", ""  # type: ignore[union-attr]
+        for name, needed in rule_value.items():
+            for partner in needed:
+                if name in instance and partner not in instance:
+                    yield node.key(name).span, "key", f"{name}: needs {partner}: beside it", ""  # type: ignore[union-attr]
     elif rule in ("anyOf", "oneOf"):
         yield from _alternatives(error, node, root)
     elif rule == "uniqueItems" and isinstance(node, Sequence):
         repeat = _repeated(node)
         yield repeat.span, "value", f"{shown(repeat.plain())} is listed twice", ""
     elif rule == "maxProperties" and isinstance(node, Mapping):
-        extra = node.entries[wanted][0]
+        extra = node.entries[rule_value][0]
         yield (
             extra.span,
             "key",
-            f"expected {count(wanted, 'key', 'keys')}, found {', '.join(node.keys())}",
+            f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}",
             such_as(schema),
         )
     elif rule == "pattern" and "x-namespaces" in schema:
         yield node.span, "value", f"{shown(instance)} is no operator", _operator_hint(str(instance), schema)
     else:
-        message, hint = _about_value(rule, wanted, instance, schema)
+        message, hint = _about_value(rule, rule_value, instance, schema)
         yield node.span, "value", message, hint
 
 
-def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> tuple[str, str]:
+def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any]) -> tuple[str, str]:
     """Message and hint for a value that is wrong by itself."""
     match rule:
         case "type" | "pattern":
@@ -230,28 +230,28 @@ def _about_value(rule: str, wanted: Any, value: Any, schema: dict[str, Any]) -> 
                 hint = f"in YAML 1.2 {value} is text: write true or false"
             return f"expected {expected(schema)}, found {found(value)}", hint
         case "enum":
-            return _not_listed(value, [str(word) for word in wanted if word is not None], schema)
+            return _not_listed(value, [str(word) for word in rule_value if word is not None], schema)
         case "minimum" | "exclusiveMinimum":
-            wish = f"{wanted} or more" if rule == "minimum" else f"more than {wanted}"
+            wish = f"{rule_value} or more" if rule == "minimum" else f"more than {rule_value}"
             return f"{shown(value)} is too small: expected {schema.get('x-expected', wish)}", ""
         case "maximum":
-            return f"{shown(value)} is too large: expected {wanted} or less", ""
+            return f"{shown(value)} is too large: expected {rule_value} or less", ""
         case "x-devices":
-            close = nearest(str(value).partition(":")[0], wanted) or f"torch has {', '.join(wanted)}"
+            close = nearest(str(value).partition(":")[0], rule_value) or f"torch has {', '.join(rule_value)}"
             return f"torch has no device {shown(value)}", f"{close} (--import brings others)"
         case "x-finite":
             return f"{shown(value)} has no place here: expected a finite number", ""
         case "minItems" | "maxItems":
             exact = schema.get("minItems") == schema.get("maxItems")
             bound = "exactly" if exact else "at least" if rule == "minItems" else "at most"
-            return f"expected {bound} {count(wanted, 'entry', 'entries')}, found {len(value) or 'none'}", such_as(
+            return f"expected {bound} {count(rule_value, 'entry', 'entries')}, found {len(value) or 'none'}", such_as(
                 schema
             )
         case "minProperties":
             return "this mapping is empty", such_as(schema)
         case "minLength":
             return "this text is empty", such_as(schema)
-    return f"does not fit: {rule} {wanted!r}", such_as(schema)
+    return f"does not fit: {rule} {rule_value!r}", such_as(schema)
 
 
 def _not_listed(value: Any, words: list[str], schema: dict[str, Any]) -> tuple[str, str]:
@@ -275,8 +275,8 @@ def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
         if refused:
             yield key.span, "key", f"the key {quoted} is not taken here: {refused}", ""
         elif "x-namespaces" in schema:
-            what = f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator"
-            yield key.span, "key", what, nearest(name, known) or _operator_hint(name, schema)
+            message = f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator"
+            yield key.span, "key", message, nearest(name, known) or _operator_hint(name, schema)
         else:
             hint = (
                 nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}"
@@ -293,9 +293,9 @@ def _listed(keys: list[str]) -> list[str]:
     return [key for key in keys if not re.match(r"(torch\.)?(b?float|complex|u?int|bool)\d*", key)]
 
 
-def _missing(node: Node, schema: dict[str, Any], wanted: Iterable[str]) -> Iterator[_Finding]:
+def _missing(node: Node, schema: dict[str, Any], required_keys: Iterable[str]) -> Iterator[_Finding]:
     have = set(node.keys()) if isinstance(node, Mapping) else set()
-    missing = [key for key in wanted if key not in have and not _misspelt([key], have, schema)]
+    missing = [key for key in required_keys if key not in have and not _misspelt([key], have, schema)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         properties = schema["properties"]
@@ -304,11 +304,11 @@ def _missing(node: Node, schema: dict[str, Any], wanted: Iterable[str]) -> Itera
         yield node.span, "required", f"{names} {verb} missing", f"such as {', '.join(hints)}" if hints else ""
 
 
-def _misspelt(wanted: list[str], have: Any, schema: dict[str, Any]) -> bool:
-    """Whether a key is there that looks like one of ``wanted``: it is reported as unknown, and once is enough."""
+def _misspelt(expected_keys: list[str], have: Any, schema: dict[str, Any]) -> bool:
+    """Whether a key is there that looks like one of ``expected_keys``: it is reported as unknown, and once is enough."""
     known = schema.get("properties", {})
     unknown = islice((key for key in have if key not in known), 20)
-    return any(nearest(key, wanted) for key in unknown)
+    return any(nearest(key, expected_keys) for key in unknown)
 
 
 def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_Finding]:
@@ -327,22 +327,22 @@ def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_F
 
 
 def _operator_hint(name: str, schema: dict[str, Any]) -> str:
-    head, _, rest = name.partition(".")
+    head, _, tail = name.partition(".")
     namespaces = schema["x-namespaces"]
     same = [space for space in namespaces if space.lower() == head.lower()]
     close = same or get_close_matches(head, namespaces, 1)
-    if rest and close and close[0] != head:
-        return f"did you mean '{close[0]}.{rest}'?"
+    if tail and close and close[0] != head:
+        return f"did you mean '{close[0]}.{tail}'?"
     return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
 
 
 def _repeated(node: Sequence) -> Node:
-    seen: set[str] = set()
+    texts: set[str] = set()
     for item in node.items:
         value = repr(item.plain())
-        if value in seen:
+        if value in texts:
             return item
-        seen.add(value)
+        texts.add(value)
     return node
 
 

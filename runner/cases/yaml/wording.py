@@ -75,6 +75,6 @@ def such_as(schema: dict[str, Any]) -> str:
     return f"such as {flow(examples[0])}" if examples else ""
 
 
-def count(number: int, one: str, many: str) -> str:
+def count(number: int, singular: str, plural: str) -> str:
     """``one key``, ``2 keys``."""
-    return f"one {one}" if number == 1 else f"{number} {many}"
+    return f"one {singular}" if number == 1 else f"{number} {plural}"
