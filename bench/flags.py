@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SPEC = HERE.parent / "runner" / "spec"
-FLAGS, BACKENDS = SPEC / "flags.json", SPEC / "backends.json"
+CASES = HERE.parent / "runner" / "cases"
+FLAGS, BACKENDS = CASES / "flags.json", CASES / "backends.json"
 sys.path.insert(0, str(HERE.parent))
 
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",

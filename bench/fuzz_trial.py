@@ -254,7 +254,7 @@ def write_back(file: str) -> int:
     """Write variants of a file as YAML, read them again, and say where the source is another. Prints a line for each."""
     from runner.builder.source import build
     from runner.cases.select import SelectError
-    from runner.cases.serialize import text
+    from runner.cases.serialize import case_text
     from runner.cases.suites import PathError
     from runner.diagnostics import InputError
     from runner.exit_codes import UsageError
@@ -269,7 +269,7 @@ def write_back(file: str) -> int:
     print("LOADED")
     for variant in loaded.variants[:_VARIANTS]:
         path = Path(variant.case.file).parent / "zq_written.spec.yaml"
-        path.write_text(text(variant, path.parent), encoding="utf-8")
+        path.write_text(case_text(variant, path.parent), encoding="utf-8")
         again = load([str(path)], allow_python=True, backends=[variant.backend.name])
         if again.errors or len(again.variants) != 1:
             _complain(f"refused: {variant.id}: {[d.message for d in again.errors][:3]}, {len(again.variants)} variants")

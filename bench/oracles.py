@@ -28,7 +28,7 @@ from torch._dynamo.utils import same
 from torch.utils._pytree import tree_map
 
 from runner.builder.source import build
-from runner.cases.select import parse
+from runner.cases.select import parse_selection
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.worker.case import backends
@@ -100,7 +100,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
-    wanted = parse(arguments.select)
+    wanted = parse_selection(arguments.select)
     variants = [v for v in load([str(SUITES / "smoke.suite.yaml")]).variants if wanted(v)]
     here = Environment("0", "", torch.__version__, torch.__version__, "")
     sums = {"values alone": 0.0, "all oracles": 0.0}

@@ -31,7 +31,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from runner.cases.model import Variant
-from runner.cases.select import parse
+from runner.cases.select import parse_selection
 from runner.cases.serialize import plain, text_of_plain
 from runner.cli.arguments import seconds
 from runner.diagnose.harness import Lab, Progress
@@ -164,7 +164,7 @@ def chains(arguments: argparse.Namespace, here: Environment, folder: Path) -> in
 
 def corpus(arguments: argparse.Namespace, here: Environment, folder: Path) -> int:
     """Every failing variant of the regression suite."""
-    wanted = parse(arguments.select) if arguments.select else None
+    wanted = parse_selection(arguments.select) if arguments.select else None
     failing = failures(arguments.corpus)
     variants = [v for v in load([str(SUITE)], allow_python=True).variants if name_of(v.id) in failing]
     assert len(variants) == len(failing), f"{arguments.corpus} is not of this suite"

@@ -185,7 +185,7 @@ def plan_variants(folder: Path, count: int) -> Taken:
 
 def journal(folder: Path, count: int) -> Taken:
     """Write all events of a run and read them back."""
-    from runner.record.journal import Journal, read
+    from runner.record.journal import Journal, read_journal
 
     clock = _Clock()
     with Journal(folder / "events.jsonl") as log:
@@ -194,7 +194,7 @@ def journal(folder: Path, count: int) -> Taken:
             log.write(event)
             clock.lap("write")
     clock.start()
-    events, unreadable = read(folder / "events.jsonl")
+    events, unreadable = read_journal(folder / "events.jsonl")
     clock.lap("read")
     assert len(events) == 2 * count + 2 and not unreadable
     return {**clock.laps, "MB of file": (folder / "events.jsonl").stat().st_size / 1e6}

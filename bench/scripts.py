@@ -35,7 +35,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from corpus import CORPUS, SUITE, CorpusError, read_rows, read_tags, release  # noqa: E402
 
 from runner.cases.model import Variant  # noqa: E402
-from runner.cases.select import SelectError, parse  # noqa: E402
+from runner.cases.select import SelectError, parse_selection  # noqa: E402
 from runner.diagnose.repro import script  # noqa: E402
 from runner.session.collect import load  # noqa: E402
 
@@ -175,7 +175,7 @@ def variants(select: str | None, sample: int | None) -> list[Variant]:
     missing = keys - {tags[_known(v.id).partition("[")[0]] for v in found}
     if missing:
         raise CorpusError(f"{len(missing)} rows have no case: {sorted(missing)[:5]}")
-    predicate = parse(select) if select else None
+    predicate = parse_selection(select) if select else None
     chosen = [v for v in found if predicate is None or predicate(v)]
     return chosen if not sample else chosen[:: max(1, len(chosen) // sample)][:sample]
 

@@ -19,10 +19,9 @@ from markdown_it import MarkdownIt
 
 import runner.diagnose
 from runner.builder.source import build
-from runner.cases.axes import pinned
+from runner.cases.axes import resolve_axes
 from runner.cases.model import Variant
-from runner.cases.serialize import plain
-from runner.cases.serialize import text as yaml_of
+from runner.cases.serialize import case_text, plain
 from runner.cases.yaml import reader as yaml
 from runner.diagnose.repro import script
 from runner.diagnostics import Diagnostic, InputError
@@ -236,12 +235,12 @@ def wrongs(variant: Variant, base: dict[str, list[Any]], sound: bool) -> Iterato
             yield f"{name} holds control characters"
     if not sound:
         return
-    text = yaml_of(variant)
+    text = case_text(variant)
     node, problems = yaml.load("", text)
     if problems or node is None:
         yield f"the YAML is none: {problems[0].message}"
     elif json.dumps(node.plain()["cases"][0]) != json.dumps(
-        {k: v for k, v in plain(pinned(variant)).items() if k != "kernels"}
+        {k: v for k, v in plain(resolve_axes(variant)).items() if k != "kernels"}
     ):
         yield "the YAML says something else"
     if visible(text) != text:

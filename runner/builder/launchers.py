@@ -14,7 +14,7 @@ from runner.cases import expressions
 from runner.cases.kernel_signature import top_names
 from runner.cases.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
 from runner.cases.problems import Problems
-from runner.cases.yaml.wording import shown
+from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span
 from runner.quote import comment, dotted_name, identifier, literal, torch_name
 
@@ -166,7 +166,7 @@ class _Writer:
                 return "0"
         if type(number) is not int or not 0 <= number < 1 << 31:
             span = value.span if isinstance(value, Arithmetic) else self.kernel.span
-            self.problems.error(span, f"a grid has 0 to 2147483647 programs each way, not {shown(number)}")
+            self.problems.error(span, f"a grid has 0 to 2147483647 programs each way, not {show_value(number)}")
         return text
 
     def _made(self, output: Output) -> str:

@@ -58,7 +58,7 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
         try:
             return _Builder(variant, problems, limits).source()
         except TooManyProblems:
-            return Source("", (), tuple(problems.found))
+            return Source("", (), tuple(problems.diagnostics))
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def placed(case: Case, lines: Sequence[str] = ()) -> Iterator[None]:
     except QuoteError as error:
         problems = Problems(lines)
         problems.error(case.span, f"case {case.name!r} cannot be written as Python: {error}")
-        raise InputError(problems.found) from None
+        raise InputError(problems.diagnostics) from None
 
 
 class _Builder:
@@ -88,7 +88,7 @@ class _Builder:
         self._unused()
         lines = [*self._head(body), *body]
         text = "\n".join(line.text for line in lines) + "\n"
-        return Source(text, tuple(line.span for line in lines), tuple(self.problems.found))
+        return Source(text, tuple(line.span for line in lines), tuple(self.problems.diagnostics))
 
     # --- the parts of the file ---
 

@@ -16,7 +16,7 @@ class _Unfit(Exception):
     """A param that cannot be written as a number everywhere it is used."""
 
 
-def pinned(variant: Variant) -> Case:
+def resolve_axes(variant: Variant) -> Case:
     """The case with one value an axis and without a ledger. Flags and options of a suite's backend become the case's.
 
     Params that are plain numbers are put in where they are used; others stay, as axes of one value. Constants of kernels are put in.
@@ -73,7 +73,7 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
     if own_names & set(params) or not all(map(_is_number, values)):
         raise _Unfit
     calls = tuple(_call(case, call, params) for call in case.calls)
-    substitute = _Put(params)
+    substitute = _Substitution(params)
     module = case.module
     if module is not None:
         module = replace(module, args=tuple((key, change_value(value, substitute)) for key, value in module.args))
@@ -92,7 +92,7 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
 
 def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     """A further call without params: inputs that these change are replaced whole."""
-    substitute_call, substitute_case = _Put({**params, **call.params}), _Put(params)
+    substitute_call, substitute_case = _Substitution({**params, **call.params}), _Substitution(params)
     own = {item.name: item for item in call.inputs}
     changed = []
     for item in case.inputs:
@@ -102,7 +102,7 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     return Call({}, tuple(changed), call.span)
 
 
-class _Put:
+class _Substitution:
     """Puts params in; called with each part of a value."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.cases.flags import check_flags
 from runner.cases.inputs import dtype_name, parse_inputs
-from runner.cases.kernels import constant_axes, launched
+from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
     DTYPES,
@@ -28,7 +28,7 @@ from runner.cases.model import (
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
 from runner.cases.problems import Problems
-from runner.cases.python_files import beside
+from runner.cases.python_files import resolve_python_file
 from runner.cases.steps import parse_chain
 from runner.cases.texts import check_numpy
 from runner.cases.values import is_name, parse_value
@@ -66,7 +66,7 @@ def parse_case(node: Mapping, file: str, problems: Problems, kernels: Map[str, K
             )
     params, axes = _params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
-    used = launched(chain, kernels or {}, problems)
+    used = launched_kernels(chain, kernels or {}, problems)
     params = constant_axes(params, used, keys.get("params"), problems)
     _exclude(keys.get("exclude"), params, problems)
     module = _module(keys.get("module"), file, problems)
@@ -218,7 +218,7 @@ def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | 
         if not is_name(str(key.value), frozenset()):
             problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
     pairs = tuple((str(key.value), parse_value(value, problems)) for key, value in arguments)
-    full = beside(path, file, problems)
+    full = resolve_python_file(path, file, problems)
     return None if full is None else PythonModule(str(full), title, pairs, node.span)
 
 
@@ -240,7 +240,9 @@ def _expect(node: Node | None, problems: Problems) -> Expect:
     raises = None
     if "raises" in keys:
         raises_keys = fields(keys["raises"])
-        raises = Raises(scalar(raises_keys.get("type"), str, default="Exception"), scalar(raises_keys.get("match"), str))
+        raises = Raises(
+            scalar(raises_keys.get("type"), str, default="Exception"), scalar(raises_keys.get("match"), str)
+        )
         if "match" in raises_keys:
             # Python's own engine matches it, in the worker, in the time that the case has.
             _pattern(raises_keys["match"], problems, check_python_pattern)

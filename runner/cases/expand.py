@@ -16,7 +16,7 @@ from typing import Any
 from runner.cases.case import MODE_AXES
 from runner.cases.limits import Limits
 from runner.cases.model import Backend, Case, Grad, Suite, Variant
-from runner.cases.select import parse as parse_selection
+from runner.cases.select import parse_selection
 from runner.cases.yaml.scalars import resolve
 from runner.cases.yaml.wording import flow
 from runner.diagnostics import Diagnostic, InputError
@@ -82,7 +82,9 @@ def expand(
                     raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
                 pair = id(earlier.case), id(case)
                 if earlier.case is not case and pair not in alike and _meaning(earlier.case) != _meaning(case):
-                    message = f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
+                    message = (
+                        f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
+                    )
                     raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
                 alike.add(pair)
                 if suite.name not in earlier.suites:

@@ -13,7 +13,7 @@ from runner.cases.kernel_signature import Signature, read_signatures
 from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Output, Ref, Step, Value
 from runner.cases.model import Node as ChainNode
 from runner.cases.problems import Problems, within
-from runner.cases.python_files import beside
+from runner.cases.python_files import resolve_python_file
 from runner.cases.steps import parse_chain
 from runner.cases.values import RESERVED, is_name, parse_value
 from runner.cases.walk import all_steps
@@ -46,7 +46,7 @@ def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str,
     return kernels
 
 
-def launched(
+def launched_kernels(
     chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None], problems: Problems
 ) -> tuple[Kernel, ...]:
     """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
@@ -60,7 +60,7 @@ def launched(
     return tuple(kernel for kernel in by_name.values() if kernel is not None)
 
 
-def broken(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
+def launches_broken_kernel(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
     """Whether a chain launches a kernel that was declared with errors."""
     wrong = {name for name, kernel in kernels.items() if kernel is None}
     return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
@@ -112,7 +112,7 @@ class _Reader:
         path, function = node.get("file"), node.get("function")
         if not isinstance(path, Scalar) or not isinstance(function, Scalar):
             return None
-        full = beside(path, self.file, self.problems)
+        full = resolve_python_file(path, self.file, self.problems)
         if full is None or not full.is_file():
             return None
         if full not in self.signatures:

@@ -31,12 +31,12 @@ class Problems:
         """How many errors so far. One that is reported twice counts twice: it spoils two cases."""
         self.patterns: set[str] = set()
         """Regular expressions of the file so far."""
-        self._found: dict[Diagnostic, None] = {}  # there may be thousands, and each is kept once
+        self._diagnostics: dict[Diagnostic, None] = {}  # there may be thousands, and each is kept once
 
     @property
-    def found(self) -> list[Diagnostic]:
+    def diagnostics(self) -> list[Diagnostic]:
         """All of it, in the order found."""
-        return list(self._found)
+        return list(self._diagnostics)
 
     def error(self, span: Span, message: str, hint: str = "") -> None:
         """Something that makes the file unusable."""
@@ -49,7 +49,7 @@ class Problems:
     def take(self, diagnostics: Iterable[Diagnostic]) -> None:
         """What somebody else found in this file."""
         for diagnostic in diagnostics:
-            self._found[diagnostic] = None
+            self._diagnostics[diagnostic] = None
             self.errors += diagnostic.severity == "error"
 
     def _add(self, diagnostic: Diagnostic) -> None:
@@ -59,11 +59,11 @@ class Problems:
         else:
             text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
         is_error = diagnostic.severity == "error"
-        if not is_error and len(self._found) > self.limits.diagnostics:
+        if not is_error and len(self._diagnostics) > self.limits.diagnostics:
             return
         self.take([replace(diagnostic, text=text)])
         # One more than are reported, so that it is known that there are more.
-        if is_error and sum(d.severity == "error" for d in self._found) > self.limits.diagnostics:
+        if is_error and sum(d.severity == "error" for d in self._diagnostics) > self.limits.diagnostics:
             raise TooManyProblems
 
 

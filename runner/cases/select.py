@@ -34,7 +34,7 @@ class SelectError(ValueError):
     """An expression that cannot be read."""
 
 
-def parse(text: str) -> Predicate:
+def parse_selection(text: str) -> Predicate:
     """The predicate of an expression. Raises SelectError, saying where it stopped making sense."""
     tokens = _TOKEN.findall(text)
     if not tokens:

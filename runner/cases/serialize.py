@@ -1,7 +1,7 @@
 """Cases back to YAML: the inverse of the reader.
 
-``plain`` makes plain data of a case, ``text`` a file of it that the reader accepts and that means the same;
-``pinned`` chooses every axis of a variant first. FORMAT.md is the contract of both directions.
+``plain`` makes plain data of a case, ``case_text`` a file of it that the reader accepts and that means the same;
+``resolve_axes`` chooses every axis of a variant first. FORMAT.md is the contract of both directions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.cases.axes import pinned
+from runner.cases.axes import resolve_axes
 from runner.cases.kernels import launches
 from runner.cases.model import (
     Arguments,
@@ -42,7 +42,7 @@ from runner.cases.model import (
 )
 from runner.cases.yaml.emitter import emit
 
-__all__ = ["chain_of", "pinned", "plain", "text", "text_of_plain", "value_of"]
+__all__ = ["case_text", "chain_of", "plain", "resolve_axes", "text_of_plain", "value_of"]
 
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
@@ -53,18 +53,18 @@ _INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
 
 
-def text(case: Case | Variant, folder: str | os.PathLike[str] | None = None) -> str:
+def case_text(case: Case | Variant, folder: str | os.PathLike[str] | None = None) -> str:
     """The text of a spec file with that one case. A variant's axes are chosen, and what its backend sets goes into the case.
 
     ``folder`` is where the file will lie: the Python of ``module:`` and of kernels is named from there (left out: the case's own).
     """
-    return text_of_plain(plain(pinned(case) if isinstance(case, Variant) else case, folder))
+    return text_of_plain(plain(resolve_axes(case) if isinstance(case, Variant) else case, folder))
 
 
 def text_of_plain(data: Mapping[str, Any]) -> str:
     """The text of a spec file with one case, from its plain data."""
     case = {key: value for key, value in data.items() if key != KERNELS}
-    return emit({**_given(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
+    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
 
 
 def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -73,13 +73,13 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
     """
     data: dict[str, Any] = {"name": case.name}
-    data |= _given(doc=case.doc, tags=list(case.tags), links=list(case.links))
+    data |= _non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links))
     data |= _axes(case)
-    data |= _given(exclude=[dict(combination) for combination in case.exclude])
-    data |= _given(inputs=_inputs(case.inputs), state=_inputs(case.state))
+    data |= _non_empty(exclude=[dict(combination) for combination in case.exclude])
+    data |= _non_empty(inputs=_inputs(case.inputs), state=_inputs(case.state))
     if case.dtypes != ("float32",):
         data["dtypes"] = list(case.dtypes)
-    data |= _given(param_dtype=case.param_dtype)
+    data |= _non_empty(param_dtype=case.param_dtype)
     if case.module is not None:
         data["module"] = _module(case.module, Path(folder or os.path.dirname(case.file)))
     else:
@@ -87,11 +87,13 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     if case.result is not None:
         data["return"] = value_of(case.result)
     if case.calls:
-        data["calls"] = [_given(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls]
+        data["calls"] = [_non_empty(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls]
     requires = case.requires
-    data |= _given(
-        requires=_given(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
-        compile=_given(fullgraph=case.compile.fullgraph, mode=case.compile.mode, options=dict(case.compile.options)),
+    data |= _non_empty(
+        requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
+        compile=_non_empty(
+            fullgraph=case.compile.fullgraph, mode=case.compile.mode, options=dict(case.compile.options)
+        ),
         config=dict(case.config),
         expect=_expect(case),
         tolerance=_tolerance(case.tolerance),
@@ -102,7 +104,9 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     )
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
     where = Path(folder or os.path.dirname(case.file))
-    return data | _given(**{KERNELS: {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}})
+    return data | _non_empty(
+        **{KERNELS: {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}}
+    )
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -218,10 +222,10 @@ def _input(item: Input) -> Any:
         data["python"] = None if item.python is None else value_of(item.python)
     if item.shape is not None:
         data["shape"] = [value_of(size) for size in item.shape]
-    data |= _given(tile=item.tile, dtype=item.dtype)
+    data |= _non_empty(tile=item.tile, dtype=item.dtype)
     if item.init is not None:
         data["init"] = _init(item)
-    data |= _given(
+    data |= _non_empty(
         device=item.device, requires_grad=item.requires_grad, hidden=item.hidden, layout=chain_of(item.layout)
     )
     return data["shape"] if list(data) == ["shape"] else data
@@ -237,7 +241,7 @@ def _init(item: Input) -> Any:
 # --- the other keys -------------------------------------------------------------------------
 
 
-def _given(**items: Any) -> dict[str, Any]:
+def _non_empty(**items: Any) -> dict[str, Any]:
     """What is not empty, false or missing."""
     return {
         key: value
@@ -272,12 +276,12 @@ def _mode(value: Any) -> Any:
         return value
     if value.mode != "backward" or value == Grad("backward"):
         return value.mode
-    return _given(cotangent=value.cotangent, order=value.order if value.order != 1 else None)
+    return _non_empty(cotangent=value.cotangent, order=value.order if value.order != 1 else None)
 
 
 def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
     args = {key: value_of(value) for key, value in module.args}
-    return {"file": _from(folder, module.file), "name": module.name, **_given(args=args)}
+    return {"file": _from(folder, module.file), "name": module.name, **_non_empty(args=args)}
 
 
 def _from(folder: Path, file: str) -> str:
@@ -291,17 +295,17 @@ def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
         "file": _from(folder, kernel.file),
         "function": kernel.function,
         "arguments": {name: value_of(value) for name, value in kernel.arguments},
-        **_given(scalars=dict(kernel.scalars)),
+        **_non_empty(scalars=dict(kernel.scalars)),
         "outputs": {output.name: _output(output) for output in kernel.outputs},
         "grid": [value_of(size) for size in kernel.grid],
-        **_given(constants={name: values[0] if len(values) == 1 else values for name, values in constants.items()}),
+        **_non_empty(constants={name: values[0] if len(values) == 1 else values for name, values in constants.items()}),
         "reference": kernel.reference_function or chain_of(kernel.reference),
         **({} if kernel.result is None else {"return": value_of(kernel.result)}),
     }
 
 
 def _output(output: Output) -> dict[str, Any]:
-    data = _given(like=output.like, dtype=output.dtype)
+    data = _non_empty(like=output.like, dtype=output.dtype)
     if output.shape is not None:
         data["shape"] = [value_of(size) for size in output.shape]
     return data if output.fill is None else {**data, "fill": output.fill}
@@ -309,7 +313,7 @@ def _output(output: Output) -> dict[str, Any]:
 
 def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
-    data: dict[str, Any] = {} if raises is None else {"raises": _given(type=raises.type, match=raises.match)}
+    data: dict[str, Any] = {} if raises is None else {"raises": _non_empty(type=raises.type, match=raises.match)}
     bounds = (("graphs", expect.graphs), ("graph_breaks", expect.graph_breaks), ("recompiles", expect.recompiles))
     return data | {key: bound for key, bound in bounds if bound is not None}
 
@@ -319,7 +323,7 @@ def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
     for dtype, (rtol, atol) in tolerance.by_dtype.items():
         bounds = {key: value for key, value in (("rtol", rtol), ("atol", atol)) if value is not None}
         data |= {dtype: bounds} if dtype else bounds
-    return data | _given(exact=tolerance.exact, reason=tolerance.reason)
+    return data | _non_empty(exact=tolerance.exact, reason=tolerance.reason)
 
 
 def _known(entry: Known) -> dict[str, Any]:
@@ -327,7 +331,7 @@ def _known(entry: Known) -> dict[str, Any]:
     for field in dataclasses.fields(Known):
         value = getattr(entry, field.name)
         if field.name != "span" and (field.name, value) != ("why", "bug"):
-            data |= _given(**{field.name: [*value] if isinstance(value, tuple) else value})
+            data |= _non_empty(**{field.name: [*value] if isinstance(value, tuple) else value})
     return data
 
 

@@ -12,12 +12,11 @@ from runner.cases.case import parse_case, with_defaults
 from runner.cases.flags import check_flags
 from runner.cases.folders import FolderLimit, Walk
 from runner.cases.inputs import dtype_name
-from runner.cases.kernels import broken, parse_kernels
+from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite
 from runner.cases.problems import Problems, TooManyProblems
-from runner.cases.select import SelectError
-from runner.cases.select import parse as parse_selection
+from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import Mapping, Node, Scalar, load, read_text, split_lines
 from runner.cases.yaml.reader import Sequence as SequenceNode
@@ -214,7 +213,7 @@ class Reader:
                 problems.error(item.span, message, self.limits.hint("expanded_nodes"))
                 return ()
             case = self._case(merged, path, problems, kernels)
-            if case is None or broken(case.chain, kernels):
+            if case is None or launches_broken_kernel(case.chain, kernels):
                 continue
             if case.name in names:
                 problems.error(
@@ -272,7 +271,7 @@ class Reader:
         return None
 
     def _keep(self, problems: Problems) -> None:
-        fresh = [d for d in problems.found if d not in self._kept]
+        fresh = [d for d in problems.diagnostics if d not in self._kept]
         self._kept.update(fresh)
         self.problems += fresh
 

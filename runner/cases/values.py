@@ -10,7 +10,7 @@ from runner.cases import expressions
 from runner.cases.model import Arguments, Arithmetic, Constant, Index, Items, Literal, Ref, Table, TensorLiteral, Value
 from runner.cases.problems import Problems, within
 from runner.cases.yaml.reader import Mapping, Node, Scalar, Sequence
-from runner.cases.yaml.wording import shown
+from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span, nearest
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
     if match is None:
         problems.error(
             span,
-            f"{shown(text)} is no reference",
+            f"{show_value(text)} is no reference",
             "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}",
         )
         return None
@@ -137,7 +137,7 @@ def plain_text(text: str, span: Span, problems: Problems) -> str:
         return text
     problems.error(
         span,
-        f"a text for an operator may not hold {shown(stray[0])}: compilers write it into the code that they generate",
+        f"a text for an operator may not hold {show_value(stray[0])}: compilers write it into the code that they generate",
         "it may hold ASCII letters, digits, blanks and . , : - > $ _",
     )
     return ""
@@ -178,7 +178,7 @@ def parse_index(node: Scalar, problems: Problems) -> Value:
         problems.error(node.span, f"an index has at most {MAX_INDEX} characters, this one has {len(text)}")
         return Literal(0)
     if not text.endswith("]") or _nesting(text) > MAX_NESTING:
-        problems.error(node.span, f"{shown(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
+        problems.error(node.span, f"{show_value(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
         return Literal(0)
     parts = [part.strip() for part in _split(text[1:-1], ",")]
     entries = [_entry(part, within(node.span, node.quoted + text.find(part), len(part)), problems) for part in parts]
@@ -227,7 +227,7 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
     if text.startswith("$"):
         return parse_reference(text, span, problems)
     problems.error(
-        span, f"{shown(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}"
+        span, f"{show_value(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}"
     )
     return 0
 

@@ -10,7 +10,7 @@ OLDEST = (2, 6)
 """The first torch that is supported: a range that only holds older ones holds nothing."""
 
 
-def narrowed(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str | None:
+def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str | None:
     """The range with ``keep`` in it and ``out`` not: as it was where it can stay so, ``""`` when nothing remains.
 
     What lies between a version that stays and one that falls out falls out too: only what was seen is claimed. Without a version
@@ -30,8 +30,8 @@ def narrowed(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str |
     return _checked(parts, keep, out)
 
 
-def seen(keep: Sequence[str], out: Sequence[str] = ()) -> str:
-    """The smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrowed`` does."""
+def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
+    """The smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrow_range`` does."""
     size = _size(keep, out)
     low, high = min(keep, key=release_of), max(keep, key=release_of)
     middle = [v for v in out if release_of(low) < release_of(v) < release_of(high)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from runner import console, exit_codes
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
-from runner.cases.serialize import text as yaml_of
+from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
 from runner.cli import outputs
 from runner.cli.arguments import add_variant, seconds
@@ -148,7 +148,7 @@ def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entr
 def _reduce(arguments: argparse.Namespace, lab: Lab, folder: Path, progress: Progress) -> tuple[Variant, str, str]:
     """The smallest variant that fails alike, its YAML, and a sentence about the way there."""
     if not arguments.reduce:
-        return lab.variant, yaml_of(lab.variant), ""
+        return lab.variant, case_text(lab.variant), ""
     from runner.reduce.reducer import reduce_variant
 
     found = reduce_variant(lab, budget=arguments.budget, tick=progress.say, folder=folder)

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _shard(run: str) -> list[Event]:
     """The events of one shard's run. Raises UsageError when its log cannot be what that run has written."""
     log = read_log(run)
-    log.tell()
+    log.print_problems()
     if log.problems.worst > Weight.USUAL:
         raise UsageError(f"cannot merge: {log.path} is not as its run wrote it; run that shard again")
     check_stamps(log.path)

@@ -42,7 +42,7 @@ from runner.session import history, shards
 from runner.session.collect import Loaded, names_nodes
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.options import Options
-from runner.session.plan import Environment, Planned, pinned, plan, skip_reason, warmth
+from runner.session.plan import Environment, Planned, plan, precision_flags, skip_reason, warmth
 from runner.session.scheduler import Engine
 from runner.session.session import Session
 from runner.session.variant_run import planned_event
@@ -121,7 +121,7 @@ def run_variants(
         try:
             finished = _announce(begin, chosen, past, reports, tell)
             make_latest(folder)
-            on_gpu = any(pinned(one.variant.device) and not skip_reason(one) for one in chosen)
+            on_gpu = any(precision_flags(one.variant.device) and not skip_reason(one) for one in chosen)
             remarks = (_warnings(loaded), remark, PRECISE if on_gpu else "")
             for text, severity in ((warning, "warning"), *((text, "info") for text in remarks)):
                 if text:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from runner.engine.fingerprint import Facts
 from runner.engine.messages import ISOLATION, Job, Outcome
-from runner.record.signing import NoKey, signed
+from runner.record.signing import NoKey, sign
 
 VERSION = 2
 """Of the files. Another one is a miss."""
@@ -240,7 +240,7 @@ def _answer(outcome: Outcome) -> _Answer:
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     """Store an answer, whole or not at all. Raises OSError, and NoKey where nothing can be signed."""
     body = json.dumps(outcome, sort_keys=True, default=repr)
-    signature = signed("result", path.name, run, body)
+    signature = sign("result", path.name, run, body)
     entry = json.dumps({"version": VERSION, "run": run, "signature": signature, "outcome": body})
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -261,7 +261,7 @@ def read(path: Path) -> dict[str, Any] | None:
             return None
         entry = json.loads(path.read_bytes())
         run, body = entry["run"], entry["outcome"]
-        signature = signed("result", path.name, run, body)
+        signature = sign("result", path.name, run, body)
         if entry["version"] != VERSION or not hmac.compare_digest(signature, entry["signature"]):
             return None
         return {"run": run, "outcome": json.loads(body)}

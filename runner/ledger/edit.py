@@ -64,7 +64,7 @@ class Add:
 Change = Set | Remove | Add
 
 
-def edited(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple[Change, str]]]:
+def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple[Change, str]]]:
     """``text`` with the changes made, and those that could not be, with the reason.
 
     Raises Unfit when the file cannot be read, or when anything but the ledger would change.
@@ -84,7 +84,7 @@ def edited(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple[Change
     return mark + body, refused
 
 
-def written(values: Mapping[str, Any]) -> str:
+def entry_text(values: Mapping[str, Any]) -> str:
     """An entry on one line."""
     return "{" + ", ".join(f"{key}: {_value(values[key])}" for key in ORDER if values.get(key) is not None) + "}"
 
@@ -151,7 +151,7 @@ class _File:
     # --- entries ---
 
     def _added(self, change: Add) -> str:
-        entry = written(change.values)
+        entry = entry_text(change.values)
         if not change.case:
             _, _, ledger, item = self._find(change.span)
             return self._append(ledger, item, entry)
@@ -224,7 +224,9 @@ class _File:
             elif self.text[start:end].startswith("'") and new.startswith('"') and not set(new[1:-1]) & {"'", "\\"}:
                 new = f"'{new[1:-1]}'"
             return self._cut(start, end, new)
-        earlier_pairs = [(k, v) for k, v in entry.value if k.value in ORDER and ORDER.index(k.value) < ORDER.index(name)]
+        earlier_pairs = [
+            (k, v) for k, v in entry.value if k.value in ORDER and ORDER.index(k.value) < ORDER.index(name)
+        ]
         first = entry.value[0][0].start_mark
         if entry.flow_style:
             if earlier_pairs:

@@ -45,7 +45,7 @@ class Judged:
 class Sighting:
     """What an entry that applies to a variant met there: ``matched``, ``passed``, ``otherwise``, ``shadowed`` (by an entry before it) or ``none``."""
 
-    what: str
+    effect: str
     judged: Judged
 
 
@@ -62,7 +62,7 @@ class Entry:
 
     def torches(self, *effects: str) -> list[str]:
         """The versions under which it met one of these, oldest first."""
-        versions = {s.judged.torch for s in self.sightings if s.what in effects}
+        versions = {s.judged.torch for s in self.sightings if s.effect in effects}
         return sorted(versions, key=lambda torch: (release_of(torch), torch))
 
 
@@ -173,7 +173,7 @@ def _state(entry: Entry, run: Run) -> tuple[str, str]:
         ("passed", "fixed", "passes"),
         ("matched", "matched", ""),
     ):
-        sightings = [s for s in entry.sightings if s.what == effect]
+        sightings = [s for s in entry.sightings if s.effect == effect]
         if sightings:
             return state, f"{text} {_under(sightings, entry)}" if text else ""
     names = {(case.file, case.name) for case in entry.cases}
@@ -185,7 +185,7 @@ def _state(entry: Entry, run: Run) -> tuple[str, str]:
     absent = _absent(known, entry.cases, [j.variant for j in here], run)
     if absent:
         return "elsewhere", absent
-    silent = {s.judged.verdict for s in entry.sightings if s.what == "none"}
+    silent = {s.judged.verdict for s in entry.sightings if s.effect == "none"}
     if silent:
         word = ", ".join(sorted(silent))
         return ("elsewhere" if silent == {"SKIP"} else "not-run"), f"its variants came to {word}"
@@ -231,8 +231,8 @@ def _texts(values: Iterable[Any]) -> set[str]:
 def _under(sightings: Sequence[Sighting], entry: Entry) -> str:
     """``under torch 2.13.0 (2 of 3 variants)``."""
     torches = {s.judged.torch for s in sightings}
-    of = sum(s.judged.torch in torches and s.what != "none" for s in entry.sightings)
-    versions = ", ".join(entry.torches(sightings[0].what))
+    of = sum(s.judged.torch in torches and s.effect != "none" for s in entry.sightings)
+    versions = ", ".join(entry.torches(sightings[0].effect))
     return f"under torch {versions}" + (f" ({len(sightings)} of {of} variants)" if of > len(sightings) else "")
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
-from runner.cases.version_ranges import narrowed, seen
+from runner.cases.version_ranges import narrow_range, smallest_range
 from runner.cases.versions import release_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
-from runner.ledger.edit import Add, Change, Remove, Set, Unfit, edited
+from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes
 from runner.ledger.review import Entry, Judged, Run, applying
 from runner.session.collect import load
 from runner.verdict.policy import PRIORITY, applies, explains
@@ -37,10 +37,10 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class FailureGroup:
     """How several failures look alike, as an entry pins it, and where they were."""
 
-    pinned: Mapping[str, Any]  # stage, oracle, error
+    entry_keys: Mapping[str, Any]  # stage, oracle, error
     judged: tuple[Judged, ...]
 
     @property
@@ -49,7 +49,7 @@ class Signature:
         return list(dict.fromkeys(j.torch for j in self.judged))
 
 
-def plan(
+def plan_changes(
     entries: Sequence[Entry], variants: Sequence[Variant], run: Run, new: bool = False, today: date | None = None
 ) -> Plan:
     """What the run changes about the entries of ``variants``; with ``new`` also entries for failures that none speaks of."""
@@ -70,18 +70,18 @@ def plan(
     return plan
 
 
-def signatures(failures: Iterable[Judged]) -> list[Signature]:
+def group_failures(failures: Iterable[Judged]) -> list[FailureGroup]:
     """Failures put together by stage, and by whether they have an exception."""
     groups: dict[tuple[str | None, bool], list[Judged]] = {}
     for judged in failures:
         groups.setdefault((judged.lead.stage, bool(judged.lead.error)), []).append(judged)
-    groups_ = []
+    failure_groups = []
     for (stage, _), group in groups.items():
         oracles = sorted({j.lead.oracle for j in group}, key=PRIORITY.index)
         names = list(dict.fromkeys(_telling(j.lead.error) for j in group if j.lead.error))
-        pinned = {"stage": stage, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
-        groups_.append(Signature({key: value for key, value in pinned.items() if value}, tuple(group)))
-    return groups_
+        keys = {"stage": stage, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
+        failure_groups.append(FailureGroup({key: value for key, value in keys.items() if value}, tuple(group)))
+    return failure_groups
 
 
 def _telling(error: Mapping[str, Any]) -> str:
@@ -96,7 +96,9 @@ def _telling(error: Mapping[str, Any]) -> str:
 def _check_whole(entry: Entry, variants: Sequence[Variant]) -> None:
     """A part of the variants that an entry speaks of is no ground for changing it."""
     answered = {
-        (s.judged.variant.id, s.judged.torch) for s in entry.sightings if s.what != "none" or s.judged.verdict == "SKIP"
+        (s.judged.variant.id, s.judged.torch)
+        for s in entry.sightings
+        if s.effect != "none" or s.judged.verdict == "SKIP"
     }
     for torch in entry.torches("passed", "otherwise"):
         for variant in variants:
@@ -111,7 +113,7 @@ def _revised(entry: Entry) -> list[Change]:
     mixed = [torch for torch in entry.torches("passed") if torch in entry.torches("matched", "otherwise")]
     if mixed:
         raise Unfit(f"under torch {', '.join(mixed)} some of its variants pass and some fail: narrow it by hand")
-    changed = signatures(s.judged for s in entry.sightings if s.what == "otherwise")
+    changed = group_failures(s.judged for s in entry.sightings if s.effect == "otherwise")
     failing_otherwise = [torch for torch in entry.torches("otherwise") if torch not in matched]
     changes: list[Change] = []
     if matched:
@@ -124,10 +126,10 @@ def _revised(entry: Entry) -> list[Change]:
         changes.append(Set(known.span, values))
     else:
         changes += _narrowing(known, [], passed)
-    for signature in changed:
-        away = [t for t in (*matched, *passed, *failing_otherwise) if t not in signature.torches]
-        further = narrowed(known.torch, signature.torches, away)
-        values = {**as_mapping(known), "error": None, **signature.pinned, "torch": further}
+    for failure_group in changed:
+        away = [t for t in (*matched, *passed, *failing_otherwise) if t not in failure_group.torches]
+        further = narrow_range(known.torch, failure_group.torches, away)
+        values = {**as_mapping(known), "error": None, **failure_group.entry_keys, "torch": further}
         changes.append(Add(known.span, values))
     return changes
 
@@ -140,24 +142,24 @@ def _narrowing(known: Known, keep: Sequence[str], out: Sequence[str]) -> list[Ch
 
 
 def _range_values(known: Known, keep: Sequence[str], out: Sequence[str]) -> dict[str, Any]:
-    text = narrowed(known.torch, keep, out)
+    text = narrow_range(known.torch, keep, out)
     return {} if text == known.torch else {"torch": text}
 
 
-def _repinned(known: Known, signature: Signature) -> dict[str, Any]:
+def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
     """The keys that an entry pins, with what was seen instead. What it left open stays open, unless nothing else would be pinned."""
-    pinned, values = signature.pinned, dict[str, Any]()
-    if known.stage is not None and known.stage != pinned["stage"]:
-        values["stage"] = pinned["stage"]
-    error = pinned.get("error")
-    holds = known.error is not None and error and all(_error_explains(known, j) for j in signature.judged)
+    keys, values = failure_group.entry_keys, dict[str, Any]()
+    if known.stage is not None and known.stage != keys["stage"]:
+        values["stage"] = keys["stage"]
+    error = keys.get("error")
+    holds = known.error is not None and error and all(_error_explains(known, j) for j in failure_group.judged)
     if not holds and (known.error is not None or (known.oracle and error)):
         values["error"] = error
     if known.oracle:
-        if not {j.lead.oracle for j in signature.judged} <= {*known.oracle}:
-            values["oracle"] = pinned["oracle"]
+        if not {j.lead.oracle for j in failure_group.judged} <= {*known.oracle}:
+            values["oracle"] = keys["oracle"]
     elif known.error is not None and error is None:
-        values["oracle"] = pinned["oracle"]
+        values["oracle"] = keys["oracle"]
     then = replace(
         known,
         torch=None,
@@ -165,7 +167,7 @@ def _repinned(known: Known, signature: Signature) -> dict[str, Any]:
         oracle=tuple(values.get("oracle", known.oracle)),
         error=values.get("error", known.error),
     )
-    if not all(explains(then, j.lead) for j in signature.judged):
+    if not all(explains(then, j.lead) for j in failure_group.judged):
         raise Unfit("what it pins cannot be replaced by what was seen: write it by hand")
     return values
 
@@ -182,42 +184,42 @@ def _add_new(plan: Plan, run: Run, today: str) -> None:
     cases: dict[tuple[str, str], list[Judged]] = {}
     for judged in run.judged:
         cases.setdefault((judged.variant.case.file, judged.variant.case.name), []).append(judged)
-    for group in cases.values():
-        case = group[0].variant.case
-        failures = [j for j in group if j.answer == "failed" and not applying(j)]
+    for case_results in cases.values():
+        case = case_results[0].variant.case
+        failures = [j for j in case_results if j.answer == "failed" and not applying(j)]
         if not failures:
             continue
-        for signature in signatures(failures):
-            first = min(signature.torches, key=release_of)
+        for failure_group in group_failures(failures):
+            first = min(failure_group.torches, key=release_of)
             reason = f"unexplained, first seen {today} with torch {first}"
             try:
-                for values in _new(signature, group):
+                for values in _new(failure_group, case_results):
                     plan.add(Add(case.span, {**values, "reason": reason}, case=True, inherits=bool(case.known)))
             except ValueError as error:
                 plan.notes.append(f"{case.span}: no entry for {case.name}: {error}")
 
 
-def _new(signature: Signature, group: Sequence[Judged]) -> list[dict[str, Any]]:
+def _new(failure_group: FailureGroup, case_results: Sequence[Judged]) -> list[dict[str, Any]]:
     """Entries that speak of these failures and of nothing that passes."""
-    away = [j.torch for j in group if j.answer != "none" and j.torch not in signature.torches]
-    for selectors in ({}, *_selectors(signature.judged)):
+    away = [j.torch for j in case_results if j.answer != "none" and j.torch not in failure_group.torches]
+    for selectors in ({}, *_selectors(failure_group.judged)):
         values = {
-            "torch": seen(signature.torches, away),
-            **signature.pinned,
-            **_elsewhere(signature.judged),
+            "torch": smallest_range(failure_group.torches, away),
+            **failure_group.entry_keys,
+            **_elsewhere(failure_group.judged),
             **selectors,
         }
-        if not _speaks_of_passing(values, signature, group):
+        if not _speaks_of_passing(values, failure_group, case_results):
             return [values]
     entries = []
-    for variant in {j.variant.id: j.variant for j in signature.judged}.values():
-        own = [j for j in signature.judged if j.variant.id == variant.id]
-        away = [j.torch for j in group if j.variant.id == variant.id and j.answer != "none" and j not in own]
+    for variant in {j.variant.id: j.variant for j in failure_group.judged}.values():
+        own = [j for j in failure_group.judged if j.variant.id == variant.id]
+        away = [j.torch for j in case_results if j.variant.id == variant.id and j.answer != "none" and j not in own]
         values = {
-            "torch": seen([j.torch for j in own], away), **signatures(own)[0].pinned, "backend": variant.backend.name,
+            "torch": smallest_range([j.torch for j in own], away), **group_failures(own)[0].entry_keys, "backend": variant.backend.name,
             "device": variant.device, "dtype": variant.dtype, **({"params": {**variant.params}} if variant.params else {}),
         }  # fmt: skip
-        if _speaks_of_passing(values, signature, group):
+        if _speaks_of_passing(values, failure_group, case_results):
             raise ValueError("no selector tells it from variants that pass")
         entries.append(values)
     return entries
@@ -254,10 +256,10 @@ def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
     return selectors
 
 
-def _speaks_of_passing(values: Mapping[str, Any], signature: Signature, group: Sequence[Judged]) -> bool:
+def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, case_results: Sequence[Judged]) -> bool:
     several = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in values.items() if k != "params"}
     entry = Known(
-        signature.judged[0].variant.case.span,
+        failure_group.judged[0].variant.case.span,
         stage=values.get("stage"),
         torch=values["torch"],
         backend=several.get("backend", ()),
@@ -265,7 +267,7 @@ def _speaks_of_passing(values: Mapping[str, Any], signature: Signature, group: S
         dtype=several.get("dtype", ()),
         params=values.get("params", {}),
     )
-    return any(j.answer == "passed" and applies(entry, j.variant, j.torch) for j in group)
+    return any(j.answer == "passed" and applies(entry, j.variant, j.torch) for j in case_results)
 
 
 def as_mapping(known: Known) -> dict[str, Any]:
@@ -292,7 +294,7 @@ def rewrite(plan: Plan, limits: Limits, dry: bool = False) -> str:
         try:
             data = path.read_bytes()
             old = data.decode("utf-8")
-            new, refused = edited(old, changes)
+            new, refused = apply_changes(old, changes)
             plan.notes += [f"{change.span}: left as it is: {reason}" for change, reason in refused]
             errors_before = 0 if dry else len(_errors(file, limits))
             if not dry:

@@ -58,7 +58,7 @@ class Journal:
         self._on_problem = on_problem
         self._descriptor = -1
         self._torn = False  # what a write left behind may lack its end
-        self._told = False
+        self._reported = False
         self._open()
 
     def write(self, event: Event) -> bool:
@@ -76,7 +76,7 @@ class Journal:
         except OSError as error:
             self._torn = self._torn or byte_count > 0
             self.lost += 1
-            self._tell(error)
+            self._report(error)
             return False
         self._torn = False
         return True
@@ -101,7 +101,7 @@ class Journal:
                 os.close(descriptor)
             except OSError as error:  # some file systems report a full disk only here
                 self.lost += 1
-                self._tell(error)
+                self._report(error)
 
     def __enter__(self) -> Journal:
         return self
@@ -120,13 +120,13 @@ class Journal:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             self._torn = not _ends_whole(self._descriptor)
         except OSError as error:
-            self._tell(error)
+            self._report(error)
             return False
         return True
 
-    def _tell(self, error: OSError) -> None:
-        if not self._told:
-            self._told = True
+    def _report(self, error: OSError) -> None:
+        if not self._reported:
+            self._reported = True
             if self._on_problem is not None:
                 reason = error.strerror or str(error)
                 self._on_problem(f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
@@ -187,7 +187,7 @@ class Problems:
         return [*self.named, f"and {unnamed} more"] if unnamed else [*self.named]
 
 
-def read(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[list[Event], Problems]:
+def read_journal(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[list[Event], Problems]:
     """The events of a journal, in order, and the lines that were left out: those that do not fit the schema, and torn ones.
 
     A torn line begins an event and lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this
@@ -208,7 +208,7 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[li
                 )
                 continue
             try:
-                data = parsed(line)
+                data = parse_line(line)
                 event = from_json(data)
             except json.JSONDecodeError as error:
                 if _is_torn(line, error):
@@ -231,7 +231,7 @@ def _is_torn(line: bytes, error: json.JSONDecodeError) -> bool:
     return line.startswith(b"{") and (early or not line.rstrip().endswith(b"}"))
 
 
-def parsed(line: bytes) -> Any:
+def parse_line(line: bytes) -> Any:
     """The JSON of a line. Raises ValueError, also for what is nested deeper than ``DEPTH``."""
     try:
         data = json.loads(line)
@@ -253,7 +253,7 @@ def _depth(value: Any) -> int:
 
 
 def lines(path: str | os.PathLike[str], limits: Limits | None = None) -> Iterator[bytes]:
-    """The lines of a journal that are not blank and not too long. Raises OSError as ``read`` does."""
+    """The lines of a journal that are not blank and not too long. Raises OSError as ``read_journal`` does."""
     limits = limits or Limits()
     with _opened(path, limits) as file:
         yield from (line for _, line in _numbered(file, limits.log_line_bytes) if len(line) <= limits.log_line_bytes)

@@ -63,7 +63,7 @@ def _make(path: Path) -> None:
         os.unlink(beside)
 
 
-def signed(purpose: str, *content: object) -> str:
+def sign(purpose: str, *content: object) -> str:
     """The signature of some JSON values for a purpose, in hexadecimal. Raises NoKey."""
     text = json.dumps([purpose, *content])
     return hmac.new(user_key(), text.encode(), hashlib.sha256).hexdigest()
@@ -91,4 +91,4 @@ def why_foreign(start: RunStarted) -> str:
 
 
 def _command_line(start: RunStarted) -> str:
-    return signed("run-started", start.run, start.started, start.host, start.cwd, list(start.argv))
+    return sign("run-started", start.run, start.started, start.host, start.cwd, list(start.argv))

@@ -14,8 +14,7 @@ from runner.cases.limits import Limits
 from runner.exit_codes import INTERNAL, UsageError
 from runner.record.audit import audit, excess
 from runner.record.events import Event, RunFinished, RunResumed, RunStarted
-from runner.record.journal import Problems, Weight
-from runner.record.journal import read as read_journal
+from runner.record.journal import Problems, Weight, read_journal
 
 FOLDER = ".runner"
 """Where runs are kept, in the current directory, as pytest keeps its cache."""
@@ -121,14 +120,14 @@ class Log:
         """The run's first event."""
         return started_of(self.events)
 
-    def tell(self) -> None:
+    def print_problems(self) -> None:
         """Say what was wrong, a line each."""
         for line in self.problems.lines():
             console.message(f"runner: {self.path}: {line}")
 
     def demand_whole(self) -> None:
         """Say what was wrong. Raises UsageError when lines were left out that no killed runner leaves so."""
-        self.tell()
+        self.print_problems()
         if self.problems.worst == Weight.REFUSED:
             raise UsageError(
                 f"{self.path} was changed after it was written; runner report shows what can be read of it"
@@ -156,7 +155,7 @@ def read_log(run: str) -> Log:
 def read_events(run: str) -> list[Event]:
     """The events of a run (see ``read_log``); what was wrong with its log is printed. Raises UsageError."""
     log = read_log(run)
-    log.tell()
+    log.print_problems()
     return log.events
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from runner.builder.source import Source
 from runner.cases.expand import expand
 from runner.cases.model import Backend, Case, Suite, Variant
-from runner.cases.serialize import pinned, plain, text_of_plain
+from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
 from runner.diagnose.harness import Lab
 from runner.diagnostics import InputError, Span
@@ -201,7 +201,7 @@ class _Reduction:
 
     def _original(self) -> Case:
         """The variant as a case of its own beside its Python, without what says nothing about the failure."""
-        case = replace(pinned(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
+        case = replace(resolve_axes(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
         if case.module is not None:
             copied = self.folder / Path(case.module.file).name
             if copied.resolve() != Path(case.module.file).resolve():

@@ -25,7 +25,7 @@ from runner.quote import (
     torch_flag,
 )
 from runner.report.failure import layout, number
-from runner.session.plan import pinned
+from runner.session.plan import precision_flags
 from runner.templates import template
 from runner.text import cap, clean, one_line
 from runner.verdict.policy import ranked
@@ -109,7 +109,7 @@ def _shown(facts: Facts) -> str:
         "mode": one.case.compile.mode or one.backend.mode,
     }
     words = ", ".join(f"{name}={literal(value)}" for name, value in given.items() if value is not None)
-    flags = {**pinned(one.device), **one.config}
+    flags = {**precision_flags(one.device), **one.config}
     lines = [f"import {torch_flag(name.partition('config.')[0] + 'config')}" for name in flags if "config." in name]
     lines = [*dict.fromkeys(lines), *(f"{torch_flag(name)} = {literal(value)}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.record.events import GREEN, RED, Event, VariantFinished
-from runner.record.journal import read as read_journal
+from runner.record.journal import read_journal
 from runner.record.store import FOLDER
 from runner.session.plan import Planned
 

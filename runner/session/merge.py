@@ -22,7 +22,7 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.record.journal import lines, parsed
+from runner.record.journal import lines, parse_line
 from runner.session.shards import Shard, is_of, parse
 
 _Key = tuple[str, str]  # (variant id, torch)
@@ -89,7 +89,7 @@ def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
     pairs = set()
     for line in lines(path):
         with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
-            data = parsed(line)
+            data = parse_line(line)
             pairs.add((str(data.get("plan", "")), str(data.get("shard", ""))))
     return pairs
 

@@ -108,7 +108,7 @@ def job(
         grad=dataclasses.asdict(variant.grad),
         autocast=variant.autocast,
         threads=variant.threads or THREADS,
-        config={**pinned(variant.device), **variant.config, **(config or {})},
+        config={**precision_flags(variant.device), **variant.config, **(config or {})},
         expect={
             "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
             "graphs": expect.graphs,
@@ -129,7 +129,7 @@ def job(
     )
 
 
-def pinned(device: str) -> dict[str, bool]:
+def precision_flags(device: str) -> dict[str, bool]:
     """Switches that every case on a device has, unless it sets them itself.
 
     What cuDNN and cuBLAS may round away by default (https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) is a

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "spec"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cases"))
 
 from built import Built
 

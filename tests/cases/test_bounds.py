@@ -100,7 +100,7 @@ def test_reading_stops_at_as_many_errors_as_are_shown() -> None:
         problems.warning(Span("a", 1, 1), f"odd {number}")
     with pytest.raises(TooManyProblems):
         problems.error(Span("a", 1, 1), "wrong again")
-    assert len(problems.found) <= 4
+    assert len(problems.diagnostics) <= 4
 
 
 def test_a_case_with_more_warnings_than_are_shown_runs(files: Files) -> None:

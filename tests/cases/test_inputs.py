@@ -22,7 +22,7 @@ def read(text: str, what: str = "an input") -> tuple[tuple[Input, ...], list[str
     problems = Problems(text.split("\n"))
     inputs = parse_inputs(node, problems, what)
     return inputs, [
-        f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in problems.found
+        f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in problems.diagnostics
     ]
 
 

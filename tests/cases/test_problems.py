@@ -13,7 +13,7 @@ def test_each_is_kept_once_in_the_order_found() -> None:
     problems.error(THERE, "wrong")
     problems.warning(HERE, "odd", "look at it")
     problems.error(THERE, "wrong")
-    assert problems.found == [
+    assert problems.diagnostics == [
         Diagnostic(THERE, "wrong", text="second"),
         Diagnostic(HERE, "odd", "look at it", "warning", "first"),
     ]
@@ -24,6 +24,6 @@ def test_errors_are_counted_whoever_found_them() -> None:
     problems.warning(HERE, "odd")
     assert problems.errors == 0
     problems.take([Diagnostic(HERE, "bad"), Diagnostic(HERE, "bad"), Diagnostic(HERE, "odd", severity="warning")])
-    assert problems.errors == 2 and len(problems.found) == 3  # one that is reported twice spoils two cases
+    assert problems.errors == 2 and len(problems.diagnostics) == 3  # one that is reported twice spoils two cases
     problems.error(THERE, "beyond the last line")
-    assert problems.errors == 3 and problems.found[-1].text == ""
+    assert problems.errors == 3 and problems.diagnostics[-1].text == ""

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from runner.cases.model import Backend, Case, Grad, Variant
-from runner.cases.select import SelectError, parse
+from runner.cases.select import SelectError, parse_selection
 from runner.diagnostics import Span
 
 SPAN = Span("specs/silent.spec.yaml", 1, 1)
@@ -43,16 +43,16 @@ VARIANT = Variant(
     ],
 )  # fmt: skip
 def test_expressions(text: str, chosen: bool) -> None:
-    assert parse(text)(VARIANT) is chosen
+    assert parse_selection(text)(VARIANT) is chosen
 
 
 def test_the_id_is_matched_whatever_its_case_and_fields_are_not() -> None:
-    assert parse("INDUCTOR")(VARIANT) and not parse("backend:INDUCTOR*")(VARIANT)
+    assert parse_selection("INDUCTOR")(VARIANT) and not parse_selection("backend:INDUCTOR*")(VARIANT)
 
 
 def test_a_case_without_tags() -> None:
     plain = dataclasses.replace(VARIANT, case=dataclasses.replace(VARIANT.case, tags=()))
-    assert not parse("tag:*")(plain) and parse("not tag:*")(plain)
+    assert not parse_selection("tag:*")(plain) and parse_selection("not tag:*")(plain)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_a_case_without_tags() -> None:
 )
 def test_errors(text: str, words: str) -> None:
     with pytest.raises(SelectError) as caught:
-        parse(text)
+        parse_selection(text)
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["(" * 5000 + "a" + ")" * 5000, "not " * 5000 + "a"])
 def test_no_expression_exhausts_the_stack(text: str) -> None:
     with pytest.raises(SelectError, match="more than 100 parentheses and nots"):
-        parse(text)
+        parse_selection(text)
 
 
 def test_many_words_are_no_problem() -> None:
     start = time.perf_counter()
-    assert parse(" or ".join(["n=3"] * 20_000 + ["n=2"]))(VARIANT)
+    assert parse_selection(" or ".join(["n=3"] * 20_000 + ["n=2"]))(VARIANT)
     assert time.perf_counter() - start < 2

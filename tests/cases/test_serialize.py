@@ -13,7 +13,7 @@ from spec_files import Files, short
 from runner.builder.source import build
 from runner.cases.expand import expand
 from runner.cases.model import Backend, Case, Suite, Variant
-from runner.cases.serialize import pinned, text
+from runner.cases.serialize import case_text, resolve_axes
 from runner.cases.suites import Reader
 from runner.cases.yaml.emitter import emit
 from runner.cases.yaml.reader import load as load_tree
@@ -141,10 +141,10 @@ def compared(case: Case) -> Case:
 def test_every_part_of_the_model_is_written(files: Files) -> None:
     case = files.case(EVERYTHING)
     written = files.folder / "b.spec.yaml"
-    written.write_text(text(case), encoding="utf-8")
+    written.write_text(case_text(case), encoding="utf-8")
     again = read(written)
     assert compared(again) == compared(case)
-    assert text(again) == text(case)
+    assert case_text(again) == case_text(case)
 
 
 def corpus() -> list[Path]:
@@ -158,7 +158,7 @@ def test_shipped_cases_survive(path: Path, tmp_path: Path) -> None:
     assert cases
     for case in cases:
         written = _beside(case, tmp_path)
-        written.write_text(text(case, tmp_path), encoding="utf-8")
+        written.write_text(case_text(case, tmp_path), encoding="utf-8")
         again = read(written)
         without = dataclasses.replace(again, module=case.module)  # it names the copied file
         assert [Path(kernel.file).parent for kernel in again.kernels] == [tmp_path] * len(case.kernels)
@@ -169,8 +169,8 @@ def test_shipped_cases_survive(path: Path, tmp_path: Path) -> None:
 def test_pinned_variants_have_the_same_source(path: Path, tmp_path: Path) -> None:
     for variant in load([str(path)], allow_python=True).variants:
         written = _beside(variant.case, tmp_path)
-        case = pinned(variant)
-        written.write_text(text(variant, tmp_path), encoding="utf-8")
+        case = resolve_axes(variant)
+        written.write_text(case_text(variant, tmp_path), encoding="utf-8")
         again = read(written)
         backend = Backend(variant.backend.backend, variant.backend.backend)
         (only,) = expand([Suite("s", str(written), cases=(again,), backends=(backend,))])
@@ -204,9 +204,9 @@ def test_params_are_put_in(files: Files) -> None:
           - Tensor.expand: [$_, "${n + x.shape[0]}", -1]
         calls: [{params: {n: 6}}]
         """)
-    case = pinned(variant)
+    case = resolve_axes(variant)
     assert not case.params
-    data = text(case)
+    data = case_text(case)
     assert "inputs: {x: [4, 8]}" in data and '"[:3, 4]"'.replace('"', "'") in data and "0.5]" in data, data
     assert "${4 + x.shape[0]}" in data and "{x: [6, 12]}" in data, data
 
@@ -214,7 +214,7 @@ def test_params_are_put_in(files: Files) -> None:
 @pytest.mark.parametrize("value", ["true", '"two"', "null", ".inf"])
 def test_params_that_are_no_plain_numbers_stay(files: Files, value: str) -> None:
     (variant,) = files.variants(f"params: {{n: [{value}]}}\nchain: [{{torch.mul: [$_, $n]}}]")
-    assert list(pinned(variant).params) == ["n"]
+    assert list(resolve_axes(variant).params) == ["n"]
 
 
 def test_what_a_backend_sets_goes_into_the_case(files: Files) -> None:
@@ -229,7 +229,7 @@ def test_what_a_backend_sets_goes_into_the_case(files: Files) -> None:
         options={"debug": False},
         config={flag: False},
     )
-    case = pinned(dataclasses.replace(variant, backend=backend))
+    case = resolve_axes(dataclasses.replace(variant, backend=backend))
     assert case.dynamic == (True,) and case.config == {flag: False}
     assert (case.compile.fullgraph, case.compile.mode) == (True, "max-autotune")
     assert case.compile.options == {"max_fusion_size": 3, "debug": False}
@@ -258,7 +258,7 @@ def test_it_reads_like_a_persons_file(files: Files) -> None:
           - torch.add: {"*": [$a, $b], alpha: 2}
           - F.relu
         """)
-    assert text(case) == (
+    assert case_text(case) == (
         "cases:\n"
         "  - name: a\n"
         "    grad: off\n"

@@ -23,7 +23,7 @@ def chain(text: str) -> tuple[tuple[Node, ...], list[str]]:
     problems = Problems(text.split("\n"))
     nodes = parse_chain(node, problems)
     return nodes, [
-        f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in problems.found
+        f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in problems.diagnostics
     ]
 
 

@@ -34,7 +34,7 @@ def read(text: str) -> tuple[Value, list[str]]:
     assert node is not None and not diagnostics
     problems = Problems(text.split("\n"))
     value = parse_value(node, problems)
-    return value, [f"{d.span.line}:{d.span.column}: {d.message}" for d in problems.found]
+    return value, [f"{d.span.line}:{d.span.column}: {d.message}" for d in problems.diagnostics]
 
 
 def arguments(text: str, index_at: int | None = None) -> tuple[Arguments, list[str]]:
@@ -42,7 +42,7 @@ def arguments(text: str, index_at: int | None = None) -> tuple[Arguments, list[s
     assert node is not None and not diagnostics
     problems = Problems(text.split("\n"))
     parsed = parse_arguments(node, problems, index_at)
-    return parsed, [f"{d.span.line}:{d.span.column}: {d.message}" for d in problems.found]
+    return parsed, [f"{d.span.line}:{d.span.column}: {d.message}" for d in problems.diagnostics]
 
 
 def plain(value: Value) -> Any:
@@ -151,7 +151,7 @@ def test_nearest_forms() -> None:
     assert node is not None
     problems = Problems([])
     parse_value(node, problems)
-    assert problems.found[0].hint == "did you mean '$tensor'?"
+    assert problems.diagnostics[0].hint == "did you mean '$tensor'?"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_arguments(text: str, positional: list[Any], keywords: dict[str, Any], b
     assert node is not None
     problems = Problems([])
     parsed = parse_arguments(node.entries[0][1], problems)  # type: ignore[union-attr]
-    assert problems.found == []
+    assert problems.diagnostics == []
     assert [plain(v) for v in parsed.positional] == positional
     assert {k: plain(v) for k, v in parsed.keywords} == keywords
     assert parsed.bare is bare

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from runner.cases.version_ranges import narrowed, seen
+from runner.cases.version_ranges import narrow_range, smallest_range
 from runner.cases.versions import matches
 
 
@@ -50,14 +50,14 @@ from runner.cases.versions import matches
     ],
 )
 def test_a_range_is_narrowed(text: str | None, keep: list[str], out: list[str], expected: str | None) -> None:
-    assert narrowed(text, keep, out) == expected
+    assert narrow_range(text, keep, out) == expected
 
 
 def test_nightlies_of_one_release_cannot_be_told_apart() -> None:
     with pytest.raises(ValueError, match="do not tell them apart"):
-        narrowed("<=2.15", ["2.15.0.dev20260101"], ["2.15.0.dev20260102"])
+        narrow_range("<=2.15", ["2.15.0.dev20260101"], ["2.15.0.dev20260102"])
     with pytest.raises(ValueError, match="do not tell them apart"):
-        seen(["2.15.0.dev20260101"], ["2.15.0.dev20260102"])
+        smallest_range(["2.15.0.dev20260101"], ["2.15.0.dev20260102"])
 
 
 def test_a_narrowed_range_holds_what_stays_and_nothing_that_falls_out() -> None:
@@ -67,7 +67,7 @@ def test_a_narrowed_range_holds_what_stays_and_nothing_that_falls_out() -> None:
         for text in ranges:
             keep = [v for v, mark in zip(versions, marks, strict=True) if mark == "k" and matches(text, v)]
             out = [v for v, mark in zip(versions, marks, strict=True) if mark == "o"]
-            made = narrowed(text, keep, out)
+            made = narrow_range(text, keep, out)
             if made:
                 assert all(matches(made, v) for v in keep) and not any(matches(made, v) for v in out), (text, keep, out)
             elif made == "":
@@ -84,4 +84,4 @@ def test_a_narrowed_range_holds_what_stays_and_nothing_that_falls_out() -> None:
     ],
 )
 def test_only_what_was_seen_is_claimed(keep: list[str], out: list[str], expected: str) -> None:
-    assert seen(keep, out) == expected
+    assert smallest_range(keep, out) == expected

@@ -131,8 +131,8 @@ def print_no_python() -> None:
 def write_another_case() -> None:
     from runner.cases import serialize
 
-    whole = serialize.text
-    serialize.text = lambda *given: whole(*given).replace("F.relu", "F.gelu")  # type: ignore[assignment]
+    whole = serialize.case_text
+    serialize.case_text = lambda *given: whole(*given).replace("F.relu", "F.gelu")  # type: ignore[assignment]
 
 
 def break_xml() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from runner.cases.yaml.reader import load
 from runner.diagnostics import Span
-from runner.ledger.edit import Add, Change, Remove, Set, Unfit, edited, written
+from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes, entry_text
 
 FILE = "a.spec.yaml"
 
@@ -70,7 +70,7 @@ def names(text: str) -> list[Span]:
 
 
 def made(text: str, *changes: Change) -> str:
-    new, refused = edited(text, changes)
+    new, refused = apply_changes(text, changes)
     assert refused == []
     return new
 
@@ -263,7 +263,7 @@ def test_what_does_not_fit_is_left_and_told() -> None:
         "cases:\n- name: a\n  known: &k [{reason: r}]\n- name: b\n  known: *k\n- {name: c, known: [&e {reason: s}]}\n"
     )
     second = places(text)[-1]
-    new, refused = edited(
+    new, refused = apply_changes(
         text,
         [Add(names(text)[1], {"reason": "n"}, case=True), Set(Span(FILE, 1, 1), {}), Set(second, {"stage": "aot"})],
     )
@@ -276,22 +276,22 @@ def test_what_does_not_fit_is_left_and_told() -> None:
 
 def test_a_case_that_inherits_its_ledger_gets_none_of_its_own() -> None:
     text = "cases:\n- name: a\n"
-    ((change, reason),) = edited(text, [Add(names(text)[0], {"reason": "n"}, case=True, inherits=True)])[1]
+    ((change, reason),) = apply_changes(text, [Add(names(text)[0], {"reason": "n"}, case=True, inherits=True)])[1]
     assert isinstance(change, Add) and "defaults" in reason
 
 
 def test_an_aliased_value_is_not_cut() -> None:
     text = "cases:\n- name: a\n  known:\n  - {oracle: &o [value], reason: r}\n  - {oracle: *o, reason: s}\n"
-    new, refused = edited(text, [Set(places(text)[1], {"oracle": ["grad"]})])
+    new, refused = apply_changes(text, [Set(places(text)[1], {"oracle": ["grad"]})])
     assert (new, [reason for _, reason in refused]) == (text, ["oracle: is an alias"])
 
 
 def test_an_edit_that_would_break_the_file() -> None:
     text = "cases:\n- name: a\n  known: [&e {reason: r}]\n- name: b\n  known: [*e]\n"
     with pytest.raises(Unfit, match=r"would break the file|cannot read"):
-        edited(text, [Remove(places(text)[0])])
+        apply_changes(text, [Remove(places(text)[0])])
     with pytest.raises(Unfit, match="cannot read"):
-        edited("a: [", [Remove(Span(FILE, 1, 1))])
+        apply_changes("a: [", [Remove(Span(FILE, 1, 1))])
 
 
 # --- entries as text ---
@@ -312,7 +312,7 @@ def test_an_edit_that_would_break_the_file() -> None:
     ],
 )
 def test_an_entry_as_it_is_written(values: dict[str, Any], text: str) -> None:
-    assert written(values) == text
+    assert entry_text(values) == text
     assert load(FILE, text)[0].plain() == values  # type: ignore[union-attr]
 
 

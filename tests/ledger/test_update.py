@@ -12,7 +12,7 @@ from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cli.main import main
 from runner.ledger.review import read_run, review
-from runner.ledger.update import plan, rewrite, signatures
+from runner.ledger.update import group_failures, plan_changes, rewrite
 from runner.record.events import Event, Finding
 from runner.record.journal import Journal
 from tests.handmade import Answer, finding, loaded, played, variants, written
@@ -31,7 +31,7 @@ def updated(
 ) -> tuple[list[str], list[str]]:
     """The lines of the ledger after an update, and what was left to do by hand."""
     run = read_run(chosen, events)
-    made = plan(review(chosen, run), chosen, run, add, TODAY)
+    made = plan_changes(review(chosen, run), chosen, run, add, TODAY)
     rewrite(made, Limits(), dry)
     text = (folder / "a.spec.yaml").read_text(encoding="utf-8")
     lines = text.partition("known:\n")[2].splitlines()
@@ -184,7 +184,7 @@ def test_signatures() -> None:
     wrapped = finding("compile-error", "aot", "InductorError", "AssertionError")
     bare = finding("runtime-error", "aot", "InductorError")
     found = [VALUE, GRAD, CRASH, wrapped, bare, finding("value", "aot")]
-    assert [dict(s.pinned) for s in signatures(map(judged, found))] == [
+    assert [dict(s.entry_keys) for s in group_failures(map(judged, found))] == [
         {"stage": "inductor", "oracle": ["value", "grad"]},
         {
             "stage": "aot",
@@ -354,7 +354,7 @@ def test_a_file_that_would_no_longer_load_is_restored(
     chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
     old = (here / "a.spec.yaml").read_bytes()
     run = kept(here, played(chosen, ["2.13.0"], lambda v, t: "PASS"))
-    monkeypatch.setattr("runner.ledger.update.edited", lambda text, changes: (text.replace("F.relu", "F.rleu"), []))
+    monkeypatch.setattr("runner.ledger.update.apply_changes", lambda text, changes: (text.replace("F.relu", "F.rleu"), []))
     assert main(["ledger", "a.spec.yaml", "--update", run]) == 1
     assert "left as it is, the edit would break it" in capsys.readouterr().err
     assert (here / "a.spec.yaml").read_bytes() == old

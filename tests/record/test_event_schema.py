@@ -19,7 +19,7 @@ from runner.cli.main import main
 from runner.record import events as events_module
 from runner.record.event_schema import Unfit, _Compiler, event_checks
 from runner.record.events import GREEN, RED, Event, Finding, Notice, RunResumed, VariantStarted, from_json, to_json
-from runner.record.journal import read
+from runner.record.journal import read_journal
 from runner.report.junit import KINDS
 from tests.handmade import finding, played, variants
 from tests.mutations import edit, written
@@ -123,7 +123,7 @@ def test_what_runs_write_fits_the_schema(tmp_path: Path) -> None:
     lines = written(tmp_path / "log.jsonl", events, plan="abc", shard="1/2")
     for line in lines:
         assert not [*_validator("events", any_device=False).iter_errors(json.loads(line))]
-    read_events, problems = read(tmp_path / "log.jsonl")
+    read_events, problems = read_journal(tmp_path / "log.jsonl")
     assert read_events == events and not problems
 
 
@@ -179,5 +179,5 @@ def test_a_long_log_is_read_in_seconds(tmp_path: Path) -> None:
     line = written(path, [finished("PASS")])[0]
     path.write_bytes((line + b"\n") * 5000)
     begin = time.process_time()
-    assert len(read(path)[0]) == 5000
+    assert len(read_journal(path)[0]) == 5000
     assert time.process_time() - begin < 1.5

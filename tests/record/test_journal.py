@@ -15,7 +15,7 @@ import pytest
 from runner.cases.limits import Limits
 from runner.record import journal
 from runner.record.events import Event, Finding, Notice, RunFinished, RunStarted, VariantFinished
-from runner.record.journal import Journal, Problems, Weight, read
+from runner.record.journal import Journal, Problems, Weight, read_journal
 
 STARTED = RunStarted(
     "r1", "1", ("run", "suites"), "2026-01-01T00:00:00", "host", "/w", ({"python": "3.11", "torch": "2.6"},)
@@ -46,7 +46,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     with Journal(path) as log:
         assert all(log.write(event) for event in EVENTS)
         assert len(path.read_bytes().splitlines()) == 4  # at once, not at the end
-    events, problems = read(path)
+    events, problems = read_journal(path)
     assert repr(events) == repr(EVENTS) and not problems  # by repr: NaN is not equal to itself
 
 
@@ -57,17 +57,17 @@ def test_every_line_is_stamped_and_the_events_stay_what_they_are(tmp_path: Path)
         assert all(log.write(event) for event in EVENTS)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["plan"], line["shard"]) for line in lines] == [("", "")] + [("abc", "2/4")] * 3  # a run says its own
-    assert repr(read(path)[0]) == repr(EVENTS)
+    assert repr(read_journal(path)[0]) == repr(EVENTS)
 
 
 def test_a_journal_is_continued_after_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"event": "notice", "message": "whole"}\n{"event": "noti')
     torn = ["line 2: cut short, as a killed runner leaves it"]
-    assert read(path) == ([Notice("whole")], Problems(torn, 1, Weight.USUAL))
+    assert read_journal(path) == ([Notice("whole")], Problems(torn, 1, Weight.USUAL))
     with Journal(path) as log:
         log.write(Notice("next"))
-    assert read(path) == ([Notice("whole"), Notice("next")], Problems(torn, 1, Weight.USUAL))
+    assert read_journal(path) == ([Notice("whole"), Notice("next")], Problems(torn, 1, Weight.USUAL))
 
 
 NO_EVENTS = [
@@ -100,7 +100,7 @@ def test_a_line_that_is_no_event_is_named_and_left_out(tmp_path: Path, line: byt
     path.write_bytes(
         b"\n" + line + b'\n\n{"event": "notice", "message": "m", "later": 1}\n{"event": "of-a-later-version"}\n'
     )
-    events, problems = read(path)
+    events, problems = read_journal(path)
     assert events == [Notice("m")] and (problems.count, problems.worst) == (1, Weight.REFUSED)
     assert problems.named[0].startswith("line 2") and reason in problems.named[0] and len(problems.named[0]) <= 300
 
@@ -115,21 +115,21 @@ def test_every_beginning_of_a_line_is_a_torn_one(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     for size in range(1, len(whole)):
         path.write_text(whole[:size])
-        events, problems = read(path)
+        events, problems = read_journal(path)
         assert events == [] and (problems.count, problems.worst) == (1, Weight.USUAL), (whole[:size], problems)
 
 
 def test_zeros_at_the_end_are_what_a_power_failure_leaves(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"event": "notice", "message": "m"}\n' + b"\0" * 4096)
-    events, problems = read(path)
+    events, problems = read_journal(path)
     assert events == [Notice("m")] and (problems.count, problems.worst) == (1, Weight.USUAL)
 
 
 def test_ten_problems_are_named_and_the_others_counted(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"[]\n" * 1000)
-    problems = read(path)[1]
+    problems = read_journal(path)[1]
     assert len(problems.lines()) == 11 and problems.lines()[-1] == "and 990 more" and len(problems) == 1000
 
 
@@ -139,7 +139,7 @@ def test_a_long_line_is_passed_over_in_pieces(tmp_path: Path) -> None:
     message = json.dumps({"event": "notice", "message": "x" * 65}).encode()
     assert len(message) == 99
     path.write_bytes(message + b"\n" + b"y" * 1000 + b"\n" + message + b"\n" + b"z" * 100)
-    events, problems = read(path, limits)
+    events, problems = read_journal(path, limits)
     assert len(events) == 2 and problems.count == 2
     assert problems.named[0] == "line 2: it has more than 100 bytes (log_line_bytes)"
     assert problems.named[1].startswith("line 4, column 1: no JSON")
@@ -149,11 +149,11 @@ def test_a_log_that_is_too_large_or_no_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"{}\n" * 100)
     with pytest.raises(OSError, match="it has 300 bytes, and log_bytes is 299 bytes"):
-        read(path, Limits(log_bytes=299))
+        read_journal(path, Limits(log_bytes=299))
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", ".", "/dev/zero"):
         with pytest.raises(OSError, match=r"regular file|directory"):
-            read(tmp_path / name)
+            read_journal(tmp_path / name)
 
 
 def test_a_gigabyte_on_one_line_takes_no_memory(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_gigabyte_on_one_line_takes_no_memory(tmp_path: Path) -> None:
         file.truncate(1 << 30)  # the rest is a hole, which reads as zeros
     tracemalloc.start()
     try:
-        events, problems = read(path)
+        events, problems = read_journal(path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -179,7 +179,7 @@ def test_what_is_written_can_be_read_however_long_it_is(tmp_path: Path) -> None:
     hopeless = replace(FINISHED, params={"n": [nested] * 100})
     with Journal(path, stamp={"plan": "abc"}) as log:
         assert log.write(huge) and log.write(hopeless)
-    events, problems = read(path)
+    events, problems = read_journal(path)
     assert not problems and len(events) == 2
     assert isinstance(events[0], VariantFinished) and events[0].id == "a/b" and len(events[0].findings) == 3
     assert "bytes cut" in events[0].output
@@ -215,7 +215,7 @@ def test_a_write_cut_short_spoils_only_its_own_line(tmp_path: Path, monkeypatch:
     room[0] = 1000  # somebody made room
     assert log.write(Notice("four")) and log.write(Notice("five"))
     log.close()
-    events, found = read(path)
+    events, found = read_journal(path)
     assert events == [Notice("one"), Notice("four"), Notice("five")]
     assert (found.count, found.worst) == (1, Weight.USUAL) and "line 2: cut short" in found.named[0]
     assert len(problems) == 1
@@ -230,12 +230,12 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert log.write(Notice("kept"))
     log.close()
     log.close()
-    assert read(log.path) == ([Notice("kept")], Problems()) and len(problems) == 1
+    assert read_journal(log.path) == ([Notice("kept")], Problems()) and len(problems) == 1
 
 
 def test_a_missing_journal_is_the_callers_to_explain(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read(tmp_path / "none.jsonl")
+        read_journal(tmp_path / "none.jsonl")
 
 
 def test_a_killed_writer_leaves_whole_lines(tmp_path: Path) -> None:
@@ -253,5 +253,5 @@ for number in range(10**9):
     with subprocess.Popen([sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None and writer.stdout.readline() == b"up\n"
         writer.kill()
-    events, problems = read(path)
+    events, problems = read_journal(path)
     assert len(events) > 100 and problems.count <= 1 and problems.worst == Weight.USUAL

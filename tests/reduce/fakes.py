@@ -10,7 +10,7 @@ from typing import Any
 from runner.builder.source import Source, build
 from runner.cases.expand import expand
 from runner.cases.model import Case, Suite, Variant
-from runner.cases.serialize import pinned, text_of_plain
+from runner.cases.serialize import resolve_axes, text_of_plain
 from runner.cases.suites import Reader
 from runner.reduce.cut import Facts, steps_of
 from runner.reduce.facts import Fact
@@ -32,7 +32,7 @@ def variant(folder: Path, keys: str) -> Variant:
 
 
 def case(folder: Path, keys: str) -> Case:
-    return pinned(variant(folder, keys))
+    return resolve_axes(variant(folder, keys))
 
 
 def tensor(*shape: int, **more: Any) -> Fact:

@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.builder.source import build
 from runner.cases.model import Variant
-from runner.cases.serialize import text as yaml_of
+from runner.cases.serialize import case_text
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.rules import Facts, ScriptRun, Tried
 from runner.record.events import Finding
@@ -88,4 +88,4 @@ def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **chang
         "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
     }  # fmt: skip
     more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
-    return Material(Facts(**{**values, **changes}), yaml_of(variant), "PyTorch version: 2.13.0+cpu\n", **more)
+    return Material(Facts(**{**values, **changes}), case_text(variant), "PyTorch version: 2.13.0+cpu\n", **more)

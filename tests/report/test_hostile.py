@@ -125,7 +125,7 @@ def test_a_caret_stands_below_its_character(text: str, column: int, length: int,
 @pytest.mark.parametrize("payload", [payload for payload in PAYLOADS if payload != "surrogate"])
 def test_yaml_holds_the_text_and_nothing_else(payload: str) -> None:
     text = PAYLOADS[payload]
-    entry = edit.written({"reason": text, "params": {text: text}, "oracle": [text]})
+    entry = edit.entry_text({"reason": text, "params": {text: text}, "oracle": [text]})
     assert yaml.safe_load(entry) == {"reason": text, "params": {text: text}, "oracle": [text]}
     data = {"cases": [{"doc": text, text: [text, {"k": text}]}]}
     assert yaml.safe_load(emit(data, ("cases",))) == data

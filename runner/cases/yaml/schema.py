@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.cases.limits import Limits
 from runner.cases.yaml.tree import Mapping, Node, Sequence, find
-from runner.cases.yaml.wording import count, expected, flow, found, shown, such_as
+from runner.cases.yaml.wording import count, describe_value, expected, flow, show_value, such_as
 from runner.diagnostics import Diagnostic, Span, nearest, source_line
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
     steps = list(error.absolute_schema_path)
     if "propertyNames" in steps[-2:] and isinstance(node, Mapping):
         key = node.key(str(instance))
-        yield (key or node).span, "key", f"the key {shown(instance)} does not fit: expected {expected(schema)}", ""
+        yield (key or node).span, "key", f"the key {show_value(instance)} does not fit: expected {expected(schema)}", ""
     elif rule == "additionalProperties" and isinstance(node, Mapping):
         yield from _unknown_keys(node, schema)
     elif rule == "required":
@@ -205,7 +205,7 @@ def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
         yield from _alternatives(error, node, root)
     elif rule == "uniqueItems" and isinstance(node, Sequence):
         repeat = _repeated(node)
-        yield repeat.span, "value", f"{shown(repeat.plain())} is listed twice", ""
+        yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
     elif rule == "maxProperties" and isinstance(node, Mapping):
         extra = node.entries[rule_value][0]
         yield (
@@ -215,7 +215,7 @@ def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
             such_as(schema),
         )
     elif rule == "pattern" and "x-namespaces" in schema:
-        yield node.span, "value", f"{shown(instance)} is no operator", _operator_hint(str(instance), schema)
+        yield node.span, "value", f"{show_value(instance)} is no operator", _operator_hint(str(instance), schema)
     else:
         message, hint = _about_value(rule, rule_value, instance, schema)
         yield node.span, "value", message, hint
@@ -228,19 +228,19 @@ def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any])
             hint = "" if "x-expected" in schema else such_as(schema)
             if value in ("yes", "no", "on", "off", "y", "n") and "boolean" in schema.get("type", ""):
                 hint = f"in YAML 1.2 {value} is text: write true or false"
-            return f"expected {expected(schema)}, found {found(value)}", hint
+            return f"expected {expected(schema)}, found {describe_value(value)}", hint
         case "enum":
             return _not_listed(value, [str(word) for word in rule_value if word is not None], schema)
         case "minimum" | "exclusiveMinimum":
             wish = f"{rule_value} or more" if rule == "minimum" else f"more than {rule_value}"
-            return f"{shown(value)} is too small: expected {schema.get('x-expected', wish)}", ""
+            return f"{show_value(value)} is too small: expected {schema.get('x-expected', wish)}", ""
         case "maximum":
-            return f"{shown(value)} is too large: expected {rule_value} or less", ""
+            return f"{show_value(value)} is too large: expected {rule_value} or less", ""
         case "x-devices":
             close = nearest(str(value).partition(":")[0], rule_value) or f"torch has {', '.join(rule_value)}"
-            return f"torch has no device {shown(value)}", f"{close} (--import brings others)"
+            return f"torch has no device {show_value(value)}", f"{close} (--import brings others)"
         case "x-finite":
-            return f"{shown(value)} has no place here: expected a finite number", ""
+            return f"{show_value(value)} has no place here: expected a finite number", ""
         case "minItems" | "maxItems":
             exact = schema.get("minItems") == schema.get("maxItems")
             bound = "exactly" if exact else "at least" if rule == "minItems" else "at most"
@@ -257,10 +257,10 @@ def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any])
 def _not_listed(value: Any, words: list[str], schema: dict[str, Any]) -> tuple[str, str]:
     close = nearest(value, words) if isinstance(value, str) else ""
     if len(words) <= 12:
-        return f"{shown(value)} is not one of {', '.join(words)}", close
+        return f"{show_value(value)} is not one of {', '.join(words)}", close
     if "x-expected" in schema:
-        return f"expected {expected(schema)}, found {found(value)}", close
-    return f"{shown(value)} is not known here", close or f"there are {', '.join(words)}"
+        return f"expected {expected(schema)}, found {describe_value(value)}", close
+    return f"{show_value(value)} is not known here", close or f"there are {', '.join(words)}"
 
 
 def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
@@ -270,7 +270,7 @@ def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
     unknown = (key for key, _ in node.entries if not _fits(str(key.value), known, patterns))
     for key in islice(unknown, _UNKNOWN):
         name = str(key.value)
-        quoted = shown(name)
+        quoted = show_value(name)
         refused = schema.get("x-refused", {}).get(name)
         if refused:
             yield key.span, "key", f"the key {quoted} is not taken here: {refused}", ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from runner.cases.yaml.tree import Mapping, Node, Scalar, Sequence
-from runner.cases.yaml.wording import found
+from runner.cases.yaml.wording import describe_value
 from runner.diagnostics import Span
 
 SCALARS = (bool, int, float, str, type(None))
@@ -23,7 +23,7 @@ class Mistyped(Exception):
     """A value of another type than its field has."""
 
     def __init__(self, node: Node, expected: str) -> None:
-        super().__init__(f"expected {expected}, found {found(node.plain())}")
+        super().__init__(f"expected {expected}, found {describe_value(node.plain())}")
         self.span: Span = node.span
 
 

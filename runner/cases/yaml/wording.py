@@ -27,25 +27,25 @@ def expected(schema: dict[str, Any]) -> str:
     return " or ".join(words) or "something else"
 
 
-def found(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What a value is: its kind and, where it is short, itself."""
     match value:
         case None:
             return "nothing (null)"
         case bool():
-            return f"{shown(value)}"
+            return f"{show_value(value)}"
         case int():
-            return f"the integer {shown(value)}"
+            return f"the integer {show_value(value)}"
         case float():
-            return f"the number {shown(value)}"
+            return f"the number {show_value(value)}"
         case str():
-            return f"the text {shown(value)}"
+            return f"the text {show_value(value)}"
         case list():
             return "a list" if value else "an empty list"
     return "a mapping" if value else "an empty mapping"
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value as it stands in a message: short, on one line."""
     text = repr(value) if isinstance(value, str) else flow(value)
     return text if len(text) <= 60 else text[:57] + "..."
