@@ -10,7 +10,7 @@ from runner.builder import kernels, operators
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
-from runner.cases.model import (
+from runner.cases.chain_nodes import (
     Arithmetic,
     Function,
     If,

@@ -9,7 +9,7 @@ from typing import Any
 from runner.builder import operators
 from runner.builder.scope import Scope
 from runner.cases import expressions
-from runner.cases.model import (
+from runner.cases.chain_nodes import (
     Arguments,
     Arithmetic,
     Constant,

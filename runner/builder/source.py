@@ -20,9 +20,10 @@ from runner.builder.chain import ChainWriter, Line, Modules, names_made, places_
 from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
+from runner.cases.chain_nodes import Literal
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
-from runner.cases.model import Case, Input, Literal, Variant
+from runner.cases.model import Case, Input, Variant
 from runner.cases.problems import Problems, TooManyProblems
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path
 from runner.quote import QuoteError, docstring, identifier, literal, torch_name

@@ -7,8 +7,9 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.render import Renderer
 from runner.builder.scope import Scope
+from runner.cases.chain_nodes import Function, Items, Literal, Value
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import Function, Input, Items, Literal, Value
+from runner.cases.model import Input
 from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
 

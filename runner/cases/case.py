@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from collections.abc import Mapping as Map
+from collections.abc import Mapping as Mapping
 from datetime import date
 from typing import Any
 
@@ -33,8 +33,7 @@ from runner.cases.steps import parse_chain
 from runner.cases.texts import check_numpy
 from runner.cases.values import is_name, parse_value
 from runner.cases.versions import parse_range
-from runner.cases.yaml.reader import Mapping, Node, Scalar
-from runner.cases.yaml.tree import count_nodes
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, count_nodes
 from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, listed, scalar, several, table
 from runner.diagnostics import nearest
 
@@ -48,7 +47,9 @@ _SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|min|h)?")
 _UNIT = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-def parse_case(node: Mapping, file: str, problems: Problems, kernels: Map[str, Kernel | None] | None = None) -> Case:
+def parse_case(
+    node: YamlMapping, file: str, problems: Problems, kernels: Mapping[str, Kernel | None] | None = None
+) -> Case:
     """The case of a mapping that passed its schema. What a schema cannot say is reported to ``problems``.
 
     ``kernels`` are those that the file declares. Raises Mistyped where a value has another type than its field.
@@ -121,17 +122,17 @@ def parse_case(node: Mapping, file: str, problems: Problems, kernels: Map[str, K
     return case
 
 
-def with_defaults(node: Mapping, *defaults: Node | None) -> Mapping:
+def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:
     """The mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
     have = set(node.keys())
-    extra: list[tuple[Scalar, Node]] = []
+    extra: list[tuple[YamlScalar, YamlNode]] = []
     for default in defaults:
-        if isinstance(default, Mapping):
+        if isinstance(default, YamlMapping):
             for key, value in default.entries:
                 if str(key.value) not in have:
                     have.add(str(key.value))
                     extra.append((key, value))
-    return Mapping((*node.entries, *extra), node.span) if extra else node
+    return YamlMapping((*node.entries, *extra), node.span) if extra else node
 
 
 def duration(value: Any) -> float | None:
@@ -146,7 +147,7 @@ def duration(value: Any) -> float | None:
     return float(match[1]) * _UNIT[match[2]]
 
 
-def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+def _params(node: YamlNode | None, problems: Problems) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
     params: dict[str, tuple[Any, ...]] = {}
     limits = problems.limits
     for key, value in entries(node):
@@ -156,7 +157,7 @@ def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any,
             continue
         params[name] = listed(value, *SCALARS)
         for item in several(value):
-            if isinstance(item, Scalar) and len(item.text) > limits.value_characters:
+            if isinstance(item, YamlScalar) and len(item.text) > limits.value_characters:
                 message = f"a value of a param has at most {limits.value_characters} characters, since ids show it"
                 problems.error(item.span, message, limits.hint("value_characters"))
     if node is not None and len(params) > limits.axes:
@@ -164,7 +165,7 @@ def _params(node: Node | None, problems: Problems) -> tuple[dict[str, tuple[Any,
     return params, list(params)
 
 
-def _exclude(node: Node | None, params: Map[str, Any], problems: Problems) -> None:
+def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problems) -> None:
     """A combination that names something else would leave nothing out."""
     for item in items(node):
         for key, _ in entries(item):
@@ -174,12 +175,12 @@ def _exclude(node: Node | None, params: Map[str, Any], problems: Problems) -> No
                 )
 
 
-def _grads(node: Node | None) -> tuple[Grad, ...]:
+def _grads(node: YamlNode | None) -> tuple[Grad, ...]:
     return (Grad(),) if node is None else tuple(map(_grad, several(node)))
 
 
-def _grad(node: Node) -> Grad:
-    if isinstance(node, Mapping):
+def _grad(node: YamlNode) -> Grad:
+    if isinstance(node, YamlMapping):
         keys = fields(node)
         return Grad(
             "backward",
@@ -189,7 +190,7 @@ def _grad(node: Node) -> Grad:
     return Grad(scalar(node, str))
 
 
-def _calls(node: Node | None, inputs: Node | None, problems: Problems) -> tuple[Call, ...]:
+def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -> tuple[Call, ...]:
     """The further calls. Each makes all inputs again, so that their product is bounded."""
     calls: list[Call] = []
     limits = problems.limits
@@ -203,12 +204,12 @@ def _calls(node: Node | None, inputs: Node | None, problems: Problems) -> tuple[
     return tuple(calls)
 
 
-def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | None:
+def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModule | None:
     if node is None:
         return None
     keys = fields(node)
     path, name = keys.get("file"), keys.get("name")
-    if not isinstance(path, Scalar) or not isinstance(name, Scalar):
+    if not isinstance(path, YamlScalar) or not isinstance(name, YamlScalar):
         return None
     title: str = scalar(name, str)
     if not is_name(title, frozenset()):
@@ -222,20 +223,20 @@ def _module(node: Node | None, file: str, problems: Problems) -> PythonModule | 
     return None if full is None else PythonModule(str(full), title, pairs, node.span)
 
 
-def _requires(node: Node | None, problems: Problems) -> Requires:
+def _requires(node: YamlNode | None, problems: Problems) -> Requires:
     keys = fields(node)
     if "torch" in keys:
         _range(keys["torch"], problems)
     return Requires(scalar(keys.get("torch"), str), listed(keys.get("device"), str), listed(keys.get("package"), str))
 
 
-def _compile(node: Node | None, problems: Problems) -> Compile:
+def _compile(node: YamlNode | None, problems: Problems) -> Compile:
     keys = fields(node)
     options = check_flags(keys.get("options"), problems, "torch._inductor.config.")
     return Compile(scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str), options)
 
 
-def _expect(node: Node | None, problems: Problems) -> Expect:
+def _expect(node: YamlNode | None, problems: Problems) -> Expect:
     keys = fields(node)
     raises = None
     if "raises" in keys:
@@ -250,7 +251,7 @@ def _expect(node: Node | None, problems: Problems) -> Expect:
     return Expect(raises, **numbers)
 
 
-def _pattern(node: Node, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:
+def _pattern(node: YamlNode, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:
     """Report a regular expression that ``check`` does not take, and more of them than a file may have."""
     text: str = scalar(node, str)
     limits = problems.limits
@@ -269,14 +270,14 @@ def _pattern(node: Node, problems: Problems, check: Callable[[str], None], prefi
         problems.error(node.span, f"{prefix}{error}", error.hint)
 
 
-def _tolerance(node: Node | None, problems: Problems) -> Tolerance:
+def _tolerance(node: YamlNode | None, problems: Problems) -> Tolerance:
     if node is None:
         return Tolerance()
     keys = fields(node)
     by_dtype: dict[str, tuple[float | None, float | None]] = {}
     if "rtol" in keys or "atol" in keys:
         by_dtype[""] = _bounds(keys)
-    own = {name: fields(value) for name, value in keys.items() if isinstance(value, Mapping)}
+    own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping)}
     for name, bounds in own.items():
         by_dtype[dtype_name(name)] = _bounds(bounds)
         if dtype_name(name) not in DTYPES:
@@ -288,11 +289,11 @@ def _tolerance(node: Node | None, problems: Problems) -> Tolerance:
     return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason)
 
 
-def _bounds(keys: Map[str, Node]) -> tuple[float | None, float | None]:
+def _bounds(keys: Mapping[str, YamlNode]) -> tuple[float | None, float | None]:
     return scalar(keys.get("rtol"), *NUMBERS), scalar(keys.get("atol"), *NUMBERS)
 
 
-def _timeout(node: Node | None, problems: Problems) -> float | None:
+def _timeout(node: YamlNode | None, problems: Problems) -> float | None:
     if node is None:
         return None
     try:
@@ -305,7 +306,7 @@ def _timeout(node: Node | None, problems: Problems) -> float | None:
     return seconds
 
 
-def _memory(node: Node | None, problems: Problems) -> int | None:
+def _memory(node: YamlNode | None, problems: Problems) -> int | None:
     if node is None:
         return None
     try:
@@ -318,7 +319,7 @@ def _memory(node: Node | None, problems: Problems) -> int | None:
     return size
 
 
-def _entry(item: Node, problems: Problems) -> Known:
+def _entry(item: YamlNode, problems: Problems) -> Known:
     keys = fields(item)
     texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
     if not texts["issue"] and not texts["reason"]:
@@ -349,7 +350,7 @@ def _entry(item: Node, problems: Problems) -> Known:
     )
 
 
-def _range(node: Node, problems: Problems) -> None:
+def _range(node: YamlNode, problems: Problems) -> None:
     if len(scalar(node, str)) > _LONGEST_RANGE:
         problems.error(
             node.span, f"torch: a range of versions has at most {_LONGEST_RANGE} characters", "such as >=2.7"
@@ -361,7 +362,7 @@ def _range(node: Node, problems: Problems) -> None:
         problems.error(node.span, f"torch: {error}")
 
 
-def _review(review: Node | None, problems: Problems) -> None:
+def _review(review: YamlNode | None, problems: Problems) -> None:
     if review is None:
         return
     text = scalar(review, str)

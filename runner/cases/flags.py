@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from runner.cases.problems import Problems
-from runner.cases.yaml.reader import Mapping, Node, Scalar
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar
 from runner.diagnostics import Span, nearest
 
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",
@@ -87,19 +87,19 @@ def table() -> dict[str, Flag]:
     return flags
 
 
-def check_flags(node: Node | None, problems: Problems, prefix: str = "") -> dict[str, Value]:
+def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> dict[str, Value]:
     """The flags of a mapping as plain data; each one that is refused is reported. ``prefix`` completes short names."""
-    if not isinstance(node, Mapping):
+    if not isinstance(node, YamlMapping):
         return {}
     flags: dict[str, Value] = {}
     for key, item in node.entries:
         name = prefix + str(key.value)
-        value = item.value if isinstance(item, Scalar) else ...
+        value = item.value if isinstance(item, YamlScalar) else ...
         reason = refusal(name, value)
         if reason:
             _report(problems, key.span, name, reason)
         else:
-            assert isinstance(item, Scalar)
+            assert isinstance(item, YamlScalar)
             flags[str(key.value)] = item.value
     return flags
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runner.cases.model import DTYPES, Arithmetic, Input, Literal, Value
+from runner.cases.chain_nodes import Arithmetic, Literal, Value
+from runner.cases.model import DTYPES, Input
 from runner.cases.problems import Problems
 from runner.cases.steps import parse_chain
 from runner.cases.values import OF_MODULES, RESERVED, is_name, parse_value
-from runner.cases.yaml.reader import Mapping, Node, Scalar, Sequence
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import nearest
 
 INITS = ("normal", "randint", "uniform", "zeros", "ones", "full", "arange", "linspace", "integer", "special", "eye")
@@ -17,9 +18,9 @@ _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 _SOURCES = ("shape", "values", "view_of", "list", "python")
 
 
-def parse_inputs(node: Node | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
+def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
     """The inputs of a mapping, in order. ``role`` they are is said in messages; ``"state"`` becomes attributes of a module."""
-    if not isinstance(node, Mapping):
+    if not isinstance(node, YamlMapping):
         return ()
     inputs = []
     for key, value in node.entries:
@@ -43,11 +44,11 @@ def parse_inputs(node: Node | None, problems: Problems, role: str = "an input") 
     return tuple(inputs)
 
 
-def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input | None:
+def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> Input | None:
     """One input. ``[2, 3]`` is short for ``{shape: [2, 3]}``."""
-    if isinstance(node, Sequence):
+    if isinstance(node, YamlSequence):
         return Input(name, "tensor", key.span, shape=_shape(node, problems))
-    if not isinstance(node, Mapping):
+    if not isinstance(node, YamlMapping):
         problems.error(node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
         return None
     sources = [source for source in _SOURCES if _has(node, source)]
@@ -65,14 +66,14 @@ def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input
         name,
         kind,
         key.span,
-        shape=_shape(shape, problems) if isinstance(shape, Sequence) else None,
+        shape=_shape(shape, problems) if isinstance(shape, YamlSequence) else None,
         dtype=_dtype(node.get("dtype"), problems),
         init=init,
         init_args=init_args,
         values=None if values is None else parse_value(values, problems),
-        tile=tile.value if isinstance(tile, Scalar) and isinstance(tile.value, int) else None,
+        tile=tile.value if isinstance(tile, YamlScalar) and isinstance(tile.value, int) else None,
         view_of=_text(node.get("view_of")),
-        items=_items(name, key, items, problems) if isinstance(items, Sequence) else (),
+        items=_items(name, key, items, problems) if isinstance(items, YamlSequence) else (),
         python=None if python is None else parse_value(python, problems),
         layout=parse_chain(node.get("layout"), problems),
         requires_grad=_flag(node, "requires_grad"),
@@ -81,7 +82,7 @@ def parse_input(name: str, key: Scalar, node: Node, problems: Problems) -> Input
     )
 
 
-def _items(name: str, key: Scalar, node: Sequence, problems: Problems) -> tuple[Input, ...]:
+def _items(name: str, key: YamlScalar, node: YamlSequence, problems: Problems) -> tuple[Input, ...]:
     parsed = [parse_input(f"{name}_{i}", key, item, problems) for i, item in enumerate(node.items)]
     return tuple(item for item in parsed if item is not None)
 
@@ -92,7 +93,7 @@ def _parts(item: Input) -> Iterator[Input]:
         yield from _parts(part)
 
 
-def _shape(node: Sequence, problems: Problems) -> tuple[Value, ...]:
+def _shape(node: YamlSequence, problems: Problems) -> tuple[Value, ...]:
     sizes = []
     for item in node.items:
         value = parse_value(item, problems)
@@ -108,19 +109,19 @@ def _shape(node: Sequence, problems: Problems) -> tuple[Value, ...]:
     return tuple(sizes)
 
 
-def _init(node: Node | None, problems: Problems) -> tuple[str | None, tuple[Value, ...]]:
+def _init(node: YamlNode | None, problems: Problems) -> tuple[str | None, tuple[Value, ...]]:
     if node is None:
         return None, ()
-    name_node: Node = node
+    name_node: YamlNode = node
     arguments: tuple[Value, ...] = ()
-    if isinstance(node, Mapping):
+    if isinstance(node, YamlMapping):
         if len(node.entries) != 1:
             problems.error(node.span, "init: has one way of making values", "such as init: {uniform: [0, 1]}")
             return None, ()
         name_node, body = node.entries[0]
-        parts = body.items if isinstance(body, Sequence) else (body,)
+        parts = body.items if isinstance(body, YamlSequence) else (body,)
         arguments = tuple(parse_value(part, problems) for part in parts)
-    name = name_node.value if isinstance(name_node, Scalar) else None
+    name = name_node.value if isinstance(name_node, YamlScalar) else None
     if name not in INITS:
         problems.error(
             name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
@@ -142,10 +143,10 @@ _EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "f
              "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye")}}  # fmt: skip
 
 
-def _dtype(node: Node | None, problems: Problems) -> str | None:
+def _dtype(node: YamlNode | None, problems: Problems) -> str | None:
     if node is None:
         return None
-    name = dtype_name(node.value if isinstance(node, Scalar) else None)
+    name = dtype_name(node.value if isinstance(node, YamlScalar) else None)
     if name not in DTYPES and name != "$dtype":
         problems.error(
             node.span, f"torch has no dtype {name!r}", nearest(str(name), DTYPES) or "such as float32, int64, bool"
@@ -159,14 +160,14 @@ def dtype_name(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def _has(node: Mapping, name: str) -> bool:
+def _has(node: YamlMapping, name: str) -> bool:
     return any(key.value == name for key, _ in node.entries)
 
 
-def _flag(node: Mapping, name: str) -> bool:
+def _flag(node: YamlMapping, name: str) -> bool:
     value = node.get(name)
-    return isinstance(value, Scalar) and value.value is True
+    return isinstance(value, YamlScalar) and value.value is True
 
 
-def _text(node: Node | None) -> str | None:
-    return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
+def _text(node: YamlNode | None) -> str | None:
+    return node.value if isinstance(node, YamlScalar) and isinstance(node.value, str) else None

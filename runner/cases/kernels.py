@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases import expressions
+from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
 from runner.cases.inputs import dtype_name
 from runner.cases.kernel_signature import Signature, read_signatures
-from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Output, Ref, Step, Value
-from runner.cases.model import Node as ChainNode
+from runner.cases.model import DTYPES, Kernel, Output
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import resolve_python_file
 from runner.cases.steps import parse_chain
 from runner.cases.values import RESERVED, is_name, parse_value
 from runner.cases.walk import all_steps
-from runner.cases.yaml.reader import Mapping as MappingNode
-from runner.cases.yaml.reader import Node, Scalar
-from runner.cases.yaml.reader import Sequence as SequenceNode
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.cases.yaml.typed import NUMBERS, Mistyped, scalar
 from runner.diagnostics import Span, nearest
 
@@ -27,18 +25,18 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Constants that Triton takes at a launch besides the kernel's own."""
 
 
-def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str, Kernel | None]:
+def parse_kernels(node: YamlNode | None, file: str, problems: Problems) -> dict[str, Kernel | None]:
     """The kernels of a file by name; None for one with errors, which are reported."""
     kernels: dict[str, Kernel | None] = {}
     signatures: dict[Path, Mapping[str, Signature] | None] = {}
-    for key, value in node.entries if isinstance(node, MappingNode) else ():
+    for key, value in node.entries if isinstance(node, YamlMapping) else ():
         name = str(key.value)
         errors_before = problems.errors
         if not is_name(name):
             problems.error(key.span, f"{name!r} cannot name a kernel", "names are Python names")
         kernel = None
         try:
-            if isinstance(value, MappingNode):
+            if isinstance(value, YamlMapping):
                 kernel = _Reader(name, key.span, file, problems, signatures).kernel(value)
         except Mistyped as error:
             problems.error(error.span, str(error))
@@ -47,7 +45,7 @@ def parse_kernels(node: Node | None, file: str, problems: Problems) -> dict[str,
 
 
 def launched_kernels(
-    chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None], problems: Problems
+    chain: Iterable[Node], kernels: Mapping[str, Kernel | None], problems: Problems
 ) -> tuple[Kernel, ...]:
     """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
     by_name: dict[str, Kernel | None] = {}
@@ -60,14 +58,14 @@ def launched_kernels(
     return tuple(kernel for kernel in by_name.values() if kernel is not None)
 
 
-def launches_broken_kernel(chain: Iterable[ChainNode], kernels: Mapping[str, Kernel | None]) -> bool:
+def launches_broken_kernel(chain: Iterable[Node], kernels: Mapping[str, Kernel | None]) -> bool:
     """Whether a chain launches a kernel that was declared with errors."""
     wrong = {name for name, kernel in kernels.items() if kernel is None}
     return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
 
 
 def constant_axes(
-    params: Mapping[str, tuple[Any, ...]], kernels: Iterable[Kernel], node: Node | None, problems: Problems
+    params: Mapping[str, tuple[Any, ...]], kernels: Iterable[Kernel], node: YamlNode | None, problems: Problems
 ) -> dict[str, tuple[Any, ...]]:
     """The params with an axis ``kernel.CONSTANT`` for each constant that has alternatives, unless the case has its own.
 
@@ -78,7 +76,7 @@ def constant_axes(
     for name, values in constants.items():
         if name not in axes and len(values) > 1:
             axes[name] = tuple(value.value for value in values if isinstance(value, Literal))
-    for key, _ in node.entries if isinstance(node, MappingNode) else ():
+    for key, _ in node.entries if isinstance(node, YamlMapping) else ():
         if "." in str(key.value) and str(key.value) not in constants:
             hint = (
                 nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain"
@@ -87,7 +85,7 @@ def constant_axes(
     return axes
 
 
-def launches(chain: Iterable[ChainNode]) -> Iterator[Step]:
+def launches(chain: Iterable[Node]) -> Iterator[Step]:
     """The steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
     return (step for step in all_steps(chain) if step.operator.startswith("triton."))
 
@@ -107,10 +105,10 @@ class _Reader:
         self.name, self.span, self.file, self.problems, self.signatures = name, span, file, problems, signatures
         self.seen: dict[str, Span] = {}  # names in the order of their first appearance
 
-    def kernel(self, node: MappingNode) -> Kernel | None:
+    def kernel(self, node: YamlMapping) -> Kernel | None:
         """The kernel, or None where too little is known to say more."""
         path, function = node.get("file"), node.get("function")
-        if not isinstance(path, Scalar) or not isinstance(function, Scalar):
+        if not isinstance(path, YamlScalar) or not isinstance(function, YamlScalar):
             return None
         full = resolve_python_file(path, self.file, self.problems)
         if full is None or not full.is_file():
@@ -174,10 +172,10 @@ class _Reader:
 
     # --- values ---
 
-    def _value(self, node: Node) -> Value:
+    def _value(self, node: YamlNode) -> Value:
         """A number, text, null, ``$name`` or ``${...}``, which may call the functions of a launch."""
-        text = node.value if isinstance(node, Scalar) else None
-        if isinstance(node, Scalar) and isinstance(text, str) and text.startswith("${") and text.endswith("}"):
+        text = node.value if isinstance(node, YamlScalar) else None
+        if isinstance(node, YamlScalar) and isinstance(text, str) and text.startswith("${") and text.endswith("}"):
             span = within(node.span, node.quoted, node.span.length)
             try:
                 expressions.parse(text[2:-1], True)
@@ -219,14 +217,14 @@ class _Reader:
 
     # --- the parts ---
 
-    def _constants(self, node: Node | None, signature: Signature) -> dict[str, tuple[Value, ...]]:
+    def _constants(self, node: YamlNode | None, signature: Signature) -> dict[str, tuple[Value, ...]]:
         constants: dict[str, tuple[Value, ...]] = {}
-        for key, value in node.entries if isinstance(node, MappingNode) else ():
+        for key, value in node.entries if isinstance(node, YamlMapping) else ():
             name = str(key.value)
             if name not in (*signature.parameters, *OPTIONS):
                 hint = nearest(name, (*signature.parameters, *OPTIONS)) or "it has " + ", ".join(signature.parameters)
                 self.problems.error(key.span, f"kernel function {signature.name!r} has no parameter {name!r}", hint)
-            parts = value.items if isinstance(value, SequenceNode) else (value,)
+            parts = value.items if isinstance(value, YamlSequence) else (value,)
             values = tuple(self._value(part) for part in parts)
             for part, constant in zip(parts, values, strict=True):
                 if isinstance(constant, Ref) or (len(parts) > 1 and not isinstance(constant, Literal)):
@@ -237,11 +235,11 @@ class _Reader:
         return constants
 
     def _arguments(
-        self, node: Node | None, signature: Signature, constants: Mapping[str, Any]
+        self, node: YamlNode | None, signature: Signature, constants: Mapping[str, Any]
     ) -> tuple[tuple[str, Value], ...]:
         free = [name for name in signature.parameters if name not in constants]
         arguments: list[tuple[str, Value]] = []
-        if isinstance(node, SequenceNode):
+        if isinstance(node, YamlSequence):
             if len(node.items) > len(free):
                 hint = f"besides constants it takes {', '.join(free)}"
                 self.problems.error(
@@ -250,7 +248,7 @@ class _Reader:
                     hint,
                 )
             arguments = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
-        elif isinstance(node, MappingNode):
+        elif isinstance(node, YamlMapping):
             for key, value in node.entries:
                 name = str(key.value)
                 if name not in free:
@@ -267,9 +265,9 @@ class _Reader:
             self.problems.error(node.span, f"{signature.name} is not given {', '.join(missing)}", hint)
         return tuple(arguments)
 
-    def _outputs(self, node: Node | None) -> tuple[Output, ...]:
+    def _outputs(self, node: YamlNode | None) -> tuple[Output, ...]:
         outputs = []
-        for key, value in node.entries if isinstance(node, MappingNode) else ():
+        for key, value in node.entries if isinstance(node, YamlMapping) else ():
             name = str(key.value)
             if not is_name(name):
                 self.problems.error(
@@ -277,7 +275,7 @@ class _Reader:
                     f"{name!r} cannot name an output",
                     "names are Python names that the source does not use itself",
                 )
-            if not isinstance(value, MappingNode):
+            if not isinstance(value, YamlMapping):
                 continue
             like, shape, dtype, fill = (value.get(part) for part in ("like", "shape", "dtype", "fill"))
             if like is None and shape is None:
@@ -286,16 +284,16 @@ class _Reader:
                 Output(
                     name,
                     key.span,
-                    str(like.value) if isinstance(like, Scalar) else None,
-                    tuple(self._value(size) for size in shape.items) if isinstance(shape, SequenceNode) else None,
+                    str(like.value) if isinstance(like, YamlScalar) else None,
+                    tuple(self._value(size) for size in shape.items) if isinstance(shape, YamlSequence) else None,
                     self._dtype(dtype),
                     scalar(fill, bool, *NUMBERS),
                 )
             )
         return tuple(outputs)
 
-    def _dtype(self, node: Node | None) -> str | None:
-        if not isinstance(node, Scalar):
+    def _dtype(self, node: YamlNode | None) -> str | None:
+        if not isinstance(node, YamlScalar):
             return None
         name = dtype_name(node.value)
         if name not in DTYPES and name != "$dtype":
@@ -304,9 +302,9 @@ class _Reader:
             )
         return name
 
-    def _grid(self, node: Node | None) -> tuple[Value, ...]:
+    def _grid(self, node: YamlNode | None) -> tuple[Value, ...]:
         sizes = []
-        for item in node.items if isinstance(node, SequenceNode) else ():
+        for item in node.items if isinstance(node, YamlSequence) else ():
             value = self._value(item)
             if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
                 self.problems.error(
@@ -316,9 +314,9 @@ class _Reader:
             sizes.append(value)
         return tuple(sizes)
 
-    def _scalars(self, node: Node | None, inputs: Sequence[str]) -> dict[str, str]:
+    def _scalars(self, node: YamlNode | None, inputs: Sequence[str]) -> dict[str, str]:
         scalars: dict[str, str] = {}
-        for key, value in node.entries if isinstance(node, MappingNode) else ():
+        for key, value in node.entries if isinstance(node, YamlMapping) else ():
             name = str(key.value)
             if name not in inputs:
                 self.problems.error(key.span, f"{name!r} is no input of kernel {self.name!r}", nearest(name, inputs))
@@ -351,19 +349,17 @@ class _Reader:
                     nearest(output.like, tensors),
                 )
 
-    def _result(self, node: Node | None, outputs: int, reference_function: str | None) -> Value | None:
-        count = len(node.items) if isinstance(node, SequenceNode) else 1
+    def _result(self, node: YamlNode | None, outputs: int, reference_function: str | None) -> Value | None:
+        count = len(node.items) if isinstance(node, YamlSequence) else 1
         if count != outputs and reference_function is None:
             hint = "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it"
             span = node.span if node is not None else self.span
             self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {count}", hint)
         return None if node is None else parse_value(node, self.problems)
 
-    def _reference(
-        self, node: MappingNode, functions: Mapping[str, Signature]
-    ) -> tuple[tuple[ChainNode, ...], str | None]:
+    def _reference(self, node: YamlMapping, functions: Mapping[str, Signature]) -> tuple[tuple[Node, ...], str | None]:
         reference = node.get("reference")
-        if not isinstance(reference, Scalar) or not isinstance(reference.value, str):
+        if not isinstance(reference, YamlScalar) or not isinstance(reference.value, str):
             return parse_chain(reference, self.problems), None
         signature = functions.get(reference.value)
         if signature is None or signature.jit:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from runner.cases.limits import show_size
 from runner.cases.problems import Problems
-from runner.cases.yaml.reader import Scalar
+from runner.cases.yaml.tree import YamlScalar
 
 
-def resolve_python_file(path: Scalar, file: str, problems: Problems) -> Path | None:
+def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path | None:
     """The file that ``path`` names, seen from the spec file ``file``: in its folder or below.
 
     Anything else is reported; None only where the file cannot even be looked at.

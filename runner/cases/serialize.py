@@ -14,32 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.axes import resolve_axes
-from runner.cases.kernels import launches
-from runner.cases.model import (
+from runner.cases.chain_nodes import (
     Arguments,
     Arithmetic,
-    Case,
     Constant,
     Function,
-    Grad,
     If,
     Index,
-    Input,
     Items,
-    Kernel,
-    Known,
     Literal,
     Node,
-    Output,
-    PythonModule,
     Ref,
     Step,
     Table,
     TensorLiteral,
-    Tolerance,
     Value,
-    Variant,
 )
+from runner.cases.kernels import launches
+from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
 from runner.cases.yaml.emitter import emit
 
 __all__ = ["case_text", "chain_of", "plain", "resolve_axes", "text_of_plain", "value_of"]

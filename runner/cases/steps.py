@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from runner.cases.model import Arguments, If, Step, With
-from runner.cases.model import Node as ChainNode
+from runner.cases.chain_nodes import Arguments, If, Node, Step, With
 from runner.cases.problems import Problems
 from runner.cases.values import OF_MODULES, is_name, parse_arguments, parse_value
-from runner.cases.yaml.reader import Mapping, Node, Scalar, Sequence
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Span, nearest
 
 STEP_KEYS = ("out", "call", "id", "train")
 BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
 
 
-def parse_chain(node: Node | None, problems: Problems) -> tuple[ChainNode, ...]:
+def parse_chain(node: YamlNode | None, problems: Problems) -> tuple[Node, ...]:
     """Every step that can be read; what cannot is reported."""
-    if node is None or (isinstance(node, Scalar) and node.value is None):
+    if node is None or (isinstance(node, YamlScalar) and node.value is None):
         return ()
-    if not isinstance(node, Sequence):
+    if not isinstance(node, YamlSequence):
         problems.error(node.span, "a chain is a list of steps", "such as chain: [F.relu, {torch.add: [$_, 1]}]")
         return ()
     steps = [_parse(item, problems) for item in node.items]
     return tuple(step for step in steps if step is not None)
 
 
-def _parse(node: Node, problems: Problems) -> ChainNode | None:
-    if isinstance(node, Scalar) and isinstance(node.value, str):
+def _parse(node: YamlNode, problems: Problems) -> Node | None:
+    if isinstance(node, YamlScalar) and isinstance(node.value, str):
         return Step(node.value, Arguments(bare=True), node.span)
-    if not isinstance(node, Mapping):
+    if not isinstance(node, YamlMapping):
         problems.error(node.span, "a step is an operator, or a mapping of one operator to its arguments")
         return None
     for block in BLOCK_KEYS:
@@ -36,7 +35,7 @@ def _parse(node: Node, problems: Problems) -> ChainNode | None:
     return _step(node, problems)
 
 
-def _step(node: Mapping, problems: Problems) -> Step | None:
+def _step(node: YamlMapping, problems: Problems) -> Step | None:
     operators = [(key, value) for key, value in node.entries if key.value not in STEP_KEYS]
     dotted = [(key, value) for key, value in operators if "." in str(key.value)]
     for key, _ in operators:
@@ -75,63 +74,63 @@ def _step(node: Mapping, problems: Problems) -> Step | None:
     )
 
 
-def _indentation(name: str, value: Node, problems: Problems) -> None:
+def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
     """A step key among the keywords is nearly always two spaces too many."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, YamlMapping):
         return
     for key, inner in value.entries:
-        reference = isinstance(inner, Scalar) and isinstance(inner.value, str) and inner.value.startswith("$")
+        reference = isinstance(inner, YamlScalar) and isinstance(inner.value, str) and inner.value.startswith("$")
         if key.value in STEP_KEYS and not reference:
             hint = f"indentation? Put {key.value}: in line with {name}:"
             problems.error(key.span, f"{key.value!r} stands among the arguments of {name}", hint)
 
 
-def _out(node: Node | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
+def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
     if node is None:
         return (), False
-    names = node.items if isinstance(node, Sequence) else (node,)
+    names = node.items if isinstance(node, YamlSequence) else (node,)
     out = []
     for item in names:
-        text = item.value if isinstance(item, Scalar) else None
+        text = item.value if isinstance(item, YamlScalar) else None
         if not isinstance(text, str) or not (text == "_" or _is_target(text)):
             problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
         else:
             out.append(text)
-    return tuple(out), isinstance(node, Sequence)
+    return tuple(out), isinstance(node, YamlSequence)
 
 
 def _is_target(text: str) -> bool:
     return is_name(text.removeprefix("self."), OF_MODULES) if text.startswith("self.") else is_name(text)
 
 
-def _id(node: Mapping, name: str, problems: Problems) -> str | None:
+def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
     value = node.get("id")
     if value is None:
         return None
     if not name.startswith("nn."):
         problems.error(_key(node, "id"), f"id: names a submodule; {name} is none")
         return None
-    text = value.value if isinstance(value, Scalar) else None
+    text = value.value if isinstance(value, YamlScalar) else None
     if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
         problems.error(value.span, "id: is a name that no attribute of nn.Module has", "such as id: first")
         return None
     return text
 
 
-def _train(node: Mapping, name: str, problems: Problems) -> bool | None:
+def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
     value = node.get("train")
     if value is None:
         return None
     if not name.startswith("nn."):
         problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
         return None
-    if not isinstance(value, Scalar) or not isinstance(value.value, bool):
+    if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
         problems.error(value.span, "train: is true or false")
         return None
     return value.value
 
 
-def _block(block: str, node: Mapping, problems: Problems) -> ChainNode | None:
+def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
     for key, _ in node.entries:
         if key.value not in BLOCK_KEYS[block]:
             hint = nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}"
@@ -139,7 +138,7 @@ def _block(block: str, node: Mapping, problems: Problems) -> ChainNode | None:
     span = _key(node, block)
     if block == "with":
         contexts = node.get("with")
-        if not isinstance(contexts, Sequence):
+        if not isinstance(contexts, YamlSequence):
             problems.error(
                 contexts.span if contexts else span, "with: holds a list of contexts", "such as with: [torch.no_grad]"
             )
@@ -156,6 +155,6 @@ def _block(block: str, node: Mapping, problems: Problems) -> ChainNode | None:
     )
 
 
-def _key(node: Mapping, name: str) -> Span:
+def _key(node: YamlMapping, name: str) -> Span:
     """Where the key ``name`` stands."""
     return next((key.span for key, _ in node.entries if key.value == name), node.span)

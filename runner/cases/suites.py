@@ -18,9 +18,9 @@ from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
-from runner.cases.yaml.reader import Mapping, Node, Scalar, load, read_text, split_lines
-from runner.cases.yaml.reader import Sequence as SequenceNode
-from runner.cases.yaml.tree import count_nodes
+from runner.cases.yaml.reader import load, read_text
+from runner.cases.yaml.scalars import split_lines
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, count_nodes
 from runner.cases.yaml.typed import Mistyped, entries, fields, items, listed, scalar
 from runner.diagnostics import Diagnostic, Span
 
@@ -44,7 +44,7 @@ class _Accepted:
     """A file whose schema accepts everything around its cases. ``refused`` are the numbers of cases that it does not accept."""
 
     path: Path
-    node: Mapping
+    node: YamlMapping
     problems: Problems
     refused: frozenset[int | None]
 
@@ -97,7 +97,7 @@ class Reader:
             backends += tuple(Backend(name, name) for name in KERNEL_BACKENDS)
         return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
 
-    def spec(self, path: Path, defaults: Node | None) -> tuple[Case, ...]:
+    def spec(self, path: Path, defaults: YamlNode | None) -> tuple[Case, ...]:
         """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them.
 
         ``defaults`` are those of a suite that was accepted.
@@ -112,7 +112,7 @@ class Reader:
                 self._keep(file.problems)
         return self._specs[key]
 
-    def _spec(self, file: _Accepted, defaults: Node | None) -> tuple[Case, ...]:
+    def _spec(self, file: _Accepted, defaults: YamlNode | None) -> tuple[Case, ...]:
         kernels = parse_kernels(file.node.get("kernels"), str(file.path), file.problems)
         if not self._defaults_hold(file, kernels):
             return ()
@@ -158,7 +158,7 @@ class Reader:
             manual=scalar(node.get("manual"), bool, default=False),
         )
 
-    def _named(self, pattern: Node, path: Path, problems: Problems) -> list[Path]:
+    def _named(self, pattern: YamlNode, path: Path, problems: Problems) -> list[Path]:
         """The spec files that an entry of ``specs:`` names."""
         text = scalar(pattern, str)
         try:
@@ -170,12 +170,12 @@ class Reader:
             problems.error(pattern.span, f"no file matches {text!r}", f"it is looked up from {path.parent}")
         return files
 
-    def _backends(self, node: Node | None, problems: Problems) -> tuple[Backend, ...]:
+    def _backends(self, node: YamlNode | None, problems: Problems) -> tuple[Backend, ...]:
         if node is None:
             return (Backend("inductor", "inductor"),)
         backends: dict[str, Backend] = {}
         for item in items(node):
-            if isinstance(item, Scalar):
+            if isinstance(item, YamlScalar):
                 name = scalar(item, str)
                 backend = Backend(name, name, span=item.span)
             else:
@@ -195,7 +195,9 @@ class Reader:
             backends[backend.name] = backend
         return tuple(backends.values())
 
-    def _cases(self, file: _Accepted, kernels: dict[str, Kernel | None], *defaults: Node | None) -> tuple[Case, ...]:
+    def _cases(
+        self, file: _Accepted, kernels: dict[str, Kernel | None], *defaults: YamlNode | None
+    ) -> tuple[Case, ...]:
         """The cases of a file that are sound, under defaults that hold."""
         problems, path = file.problems, str(file.path)
         sizes = {id(value): count_nodes(value) for default in defaults for value in fields(default).values()}
@@ -203,7 +205,7 @@ class Reader:
         cases: list[Case] = []
         names: dict[str, Span] = {}
         for number, item in enumerate(items(file.node.get("cases"))):
-            if not isinstance(item, Mapping) or number in file.refused:
+            if not isinstance(item, YamlMapping) or number in file.refused:
                 continue
             errors_before = problems.errors
             merged = with_defaults(item, *defaults)
@@ -224,7 +226,7 @@ class Reader:
                 cases.append(case)
         return tuple(cases)
 
-    def _case(self, node: Mapping, path: str, problems: Problems, kernels: dict[str, Kernel | None]) -> Case | None:
+    def _case(self, node: YamlMapping, path: str, problems: Problems, kernels: dict[str, Kernel | None]) -> Case | None:
         try:
             return parse_case(node, path, problems, kernels)
         except Mistyped as error:
@@ -239,8 +241,9 @@ class Reader:
         errors_before = file.problems.errors
         span = defaults.span
         own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
-        alone = Mapping(
-            (*own, _entry("name", Scalar("defaults", span, "defaults")), _entry("chain", SequenceNode((), span))), span
+        alone = YamlMapping(
+            (*own, _entry("name", YamlScalar("defaults", span, "defaults")), _entry("chain", YamlSequence((), span))),
+            span,
         )
         self._case(alone, str(file.path), file.problems, kernels)
         return file.problems.errors == errors_before
@@ -265,7 +268,7 @@ class Reader:
             problems.take(violations.diagnostics)
             refused = violations.refused
         # What is no clean YAML may mean anything: no part of the file is used.
-        if isinstance(node, Mapping) and None not in refused and not any(d.severity == "error" for d in findings):
+        if isinstance(node, YamlMapping) and None not in refused and not any(d.severity == "error" for d in findings):
             return _Accepted(path, node, problems, refused)
         self._keep(problems)
         return None
@@ -333,8 +336,8 @@ def _directory(path: Path, walk: Walk) -> list[Path]:
 
 def _is_manual(path: Path, limits: Limits) -> bool:
     node, _ = load(path, limits=limits)
-    manual = node.get("manual") if isinstance(node, Mapping) else None
-    return isinstance(manual, Scalar) and manual.value is True
+    manual = node.get("manual") if isinstance(node, YamlMapping) else None
+    return isinstance(manual, YamlScalar) and manual.value is True
 
 
 @contextmanager
@@ -349,11 +352,11 @@ def _reading(problems: Problems) -> Iterator[None]:
         return
 
 
-def _entry(key: str, value: Node) -> tuple[Scalar, Node]:
-    return Scalar(key, value.span, key), value
+def _entry(key: str, value: YamlNode) -> tuple[YamlScalar, YamlNode]:
+    return YamlScalar(key, value.span, key), value
 
 
-def _selection(node: Node | None, problems: Problems) -> str | None:
+def _selection(node: YamlNode | None, problems: Problems) -> str | None:
     text: str | None = scalar(node, str)
     if node is None or text is None:
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runner.cases.model import Case, Literal, Table, Value
+from runner.cases.chain_nodes import Literal, Table, Value
+from runner.cases.model import Case
 from runner.cases.problems import Problems
 from runner.cases.walk import all_steps, parts_of, values_of
 

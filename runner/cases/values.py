@@ -7,14 +7,25 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from runner.cases import expressions
-from runner.cases.model import Arguments, Arithmetic, Constant, Index, Items, Literal, Ref, Table, TensorLiteral, Value
+from runner.cases.chain_nodes import (
+    Arguments,
+    Arithmetic,
+    Constant,
+    Index,
+    Items,
+    Literal,
+    Ref,
+    Table,
+    TensorLiteral,
+    Value,
+)
 from runner.cases.problems import Problems, within
-from runner.cases.yaml.reader import Mapping, Node, Scalar, Sequence
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span, nearest
 
 if TYPE_CHECKING:
-    from runner.cases.model import Function
+    from runner.cases.chain_nodes import Function
 
 _INDEX_DIGITS = len(str(1 << expressions.MAX_BITS))
 """Of an integer in an index: as many as the result of an expression may have."""
@@ -54,11 +65,11 @@ def is_name(text: str, reserved: frozenset[str] = RESERVED) -> bool:
     )
 
 
-def parse_value(node: Node, problems: Problems) -> Value:
+def parse_value(node: YamlNode, problems: Problems) -> Value:
     """The value that a YAML node stands for. Problems are reported; something harmless is returned for them."""
-    if isinstance(node, Scalar):
+    if isinstance(node, YamlScalar):
         return _scalar(node, problems)
-    if isinstance(node, Sequence):
+    if isinstance(node, YamlSequence):
         return Items(tuple(parse_value(item, problems) for item in node.items))
     special = _special(node, problems)
     if special is not None:
@@ -71,19 +82,19 @@ def parse_value(node: Node, problems: Problems) -> Value:
     )
 
 
-def parse_arguments(node: Node, problems: Problems, index_at: int | None = None) -> Arguments:
+def parse_arguments(node: YamlNode, problems: Problems, index_at: int | None = None) -> Arguments:
     """Arguments of one call: a list is positional, a mapping holds keywords (``"*"``: positionals), other values are
     the one positional, nothing is bare. ``index_at`` is the positional that may be an index text."""
-    if isinstance(node, Scalar) and node.value is None and not node.quoted:
+    if isinstance(node, YamlScalar) and node.value is None and not node.quoted:
         return Arguments(bare=True)
-    if isinstance(node, Sequence):
+    if isinstance(node, YamlSequence):
         return Arguments(positional=_positionals(node, problems, index_at))
-    if isinstance(node, Mapping) and _special_key(node) is None:
+    if isinstance(node, YamlMapping) and _special_key(node) is None:
         positional: tuple[Value, ...] = ()
         keywords = []
         for key, value in node.entries:
             if key.value == "*":
-                if not isinstance(value, Sequence):
+                if not isinstance(value, YamlSequence):
                     problems.error(
                         value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}'
                     )
@@ -143,7 +154,7 @@ def plain_text(text: str, span: Span, problems: Problems) -> str:
     return ""
 
 
-def _scalar(node: Scalar, problems: Problems) -> Value:
+def _scalar(node: YamlScalar, problems: Problems) -> Value:
     value = node.value
     if not isinstance(value, str):
         return Literal(value)
@@ -160,10 +171,10 @@ def _scalar(node: Scalar, problems: Problems) -> Value:
     return Literal(plain_text(value, span, problems))
 
 
-def _positionals(node: Sequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
+def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
     values: list[Value] = []
     for place, item in enumerate(node.items):
-        is_index = isinstance(item, Scalar) and isinstance(item.value, str) and item.value.startswith("[")
+        is_index = isinstance(item, YamlScalar) and isinstance(item.value, str) and item.value.startswith("[")
         if place == index_at and is_index:
             values.append(parse_index(item, problems))  # type: ignore[arg-type]
         else:
@@ -171,7 +182,7 @@ def _positionals(node: Sequence, problems: Problems, index_at: int | None) -> tu
     return tuple(values)
 
 
-def parse_index(node: Scalar, problems: Problems) -> Value:
+def parse_index(node: YamlScalar, problems: Problems) -> Value:
     """``"[..., None, $i, 1:3]"``."""
     text = str(node.value)
     if len(text) > MAX_INDEX:
@@ -244,12 +255,12 @@ def _split_slice(text: str) -> list[str]:
     return [*parts, current]
 
 
-def _special_key(node: Mapping) -> str | None:
+def _special_key(node: YamlMapping) -> str | None:
     keys = [str(key.value) for key, _ in node.entries]
     return next((key for key in keys if key in ("$tensor", "$fn", "$text")), None)
 
 
-def _special(node: Mapping, problems: Problems) -> Value | None:
+def _special(node: YamlMapping, problems: Problems) -> Value | None:
     key = _special_key(node)
     if key is None:
         for entry, _ in node.entries:
@@ -262,7 +273,7 @@ def _special(node: Mapping, problems: Problems) -> Value | None:
     body = node.get(key)
     assert body is not None
     if key == "$text":
-        if siblings or not isinstance(body, Scalar):
+        if siblings or not isinstance(body, YamlScalar):
             problems.error(node.span, "$text holds one text and nothing stands beside it")
             return Literal("")
         return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
@@ -277,11 +288,11 @@ def _special(node: Mapping, problems: Problems) -> Value | None:
     return _function(body, problems)
 
 
-def _function(node: Node, problems: Problems) -> Function | Literal:
-    from runner.cases.model import Function
+def _function(node: YamlNode, problems: Problems) -> Function | Literal:
+    from runner.cases.chain_nodes import Function
     from runner.cases.steps import parse_chain  # chains hold values and values hold functions
 
-    if not isinstance(node, Mapping) or node.get("chain") is None:
+    if not isinstance(node, YamlMapping) or node.get("chain") is None:
         problems.error(node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}")
         return Literal(None)
     for key, _ in node.entries:
@@ -292,9 +303,9 @@ def _function(node: Node, problems: Problems) -> Function | Literal:
                 nearest(str(key.value), ("args", "chain", "return")),
             )
     args = node.get("args")
-    names = [str(a.value) for a in args.items if isinstance(a, Scalar)] if isinstance(args, Sequence) else []
+    names = [str(a.value) for a in args.items if isinstance(a, YamlScalar)] if isinstance(args, YamlSequence) else []
     if args is not None and (
-        not isinstance(args, Sequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
+        not isinstance(args, YamlSequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
     ):
         problems.error(
             args.span, "args is a list of names", "names are Python names that the source does not use itself"

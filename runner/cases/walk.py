@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.model import (
+from runner.cases.chain_nodes import (
     Arguments,
     Arithmetic,
     Function,
     If,
     Index,
-    Input,
     Items,
     Node,
     Ref,
@@ -23,6 +22,7 @@ from runner.cases.model import (
     Value,
     With,
 )
+from runner.cases.model import Input
 
 Change = Callable[[Value], Value]
 

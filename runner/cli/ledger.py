@@ -9,7 +9,7 @@ from runner.cli.arguments import add_paths
 from runner.cli.variants import limits_of, load_variants, refuse
 from runner.exit_codes import UsageError
 from runner.ledger.review import RED_STATES, Run, read_run, review
-from runner.ledger.update import plan, rewrite
+from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import has_latest, read_events
 from runner.report.ledger import render_ledger
 from runner.session.collect import Loaded
@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _update(arguments: argparse.Namespace, loaded: Loaded, past: Run) -> bool:
     """Rewrite the entries and print the diff; whether something is left to do by hand."""
-    made = plan(review(loaded.variants, past), loaded.variants, past, arguments.add)
-    console.output(rewrite(made, limits_of(arguments), arguments.dry_run), end="")
-    for note in made.notes:
+    plan = plan_changes(review(loaded.variants, past), loaded.variants, past, arguments.add)
+    console.output(rewrite(plan, limits_of(arguments), arguments.dry_run), end="")
+    for note in plan.notes:
         console.message(f"runner: {note}")
-    return bool(made.notes)
+    return bool(plan.notes)

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.cases.model import Step, Variant
+from runner.cases.chain_nodes import Step
+from runner.cases.model import Variant
 from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis

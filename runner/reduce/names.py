@@ -11,7 +11,8 @@ from typing import Any
 from runner.builder import operators
 from runner.builder.chain import STATEMENTS
 from runner.cases import expressions
-from runner.cases.model import Arguments, Arithmetic, Case, Function, If, Index, Literal, Node, Ref, Step, Value, With
+from runner.cases.chain_nodes import Arguments, Arithmetic, Function, If, Index, Literal, Node, Ref, Step, Value, With
+from runner.cases.model import Case
 from runner.cases.values import RESERVED
 from runner.cases.walk import (
     change_entry,

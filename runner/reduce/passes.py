@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
 from runner.reduce.cut import cut, steps_of, tidy

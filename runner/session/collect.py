@@ -17,7 +17,7 @@ from runner.cases.model import Backend, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
 from runner.cases.select import Predicate
 from runner.cases.suites import PathError, Reader, discover
-from runner.cases.yaml.reader import split_lines
+from runner.cases.yaml.scalars import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, source_line
 from runner.exit_codes import UsageError
 

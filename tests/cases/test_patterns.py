@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, matches_anywhere
-from runner.cases.yaml.reader import Mapping, Scalar, Sequence, load
+from runner.cases.yaml.reader import load
+from runner.cases.yaml.tree import YamlMapping, YamlScalar, YamlSequence
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [*ROOT.glob("specs/**/*.spec.yaml"), *(ROOT.parent / "shared" / "corpus" / "yaml").glob("*.spec.yaml")]
@@ -79,12 +80,12 @@ def test_what_python_does_not_take_in_a_worker(pattern: str, words: str) -> None
 def _errors(node: object) -> list[str]:
     """Every ``error:`` of a tree."""
     patterns = []
-    if isinstance(node, Mapping):
+    if isinstance(node, YamlMapping):
         for key, value in node.entries:
-            if key.value == "error" and isinstance(value, Scalar) and isinstance(value.value, str):
+            if key.value == "error" and isinstance(value, YamlScalar) and isinstance(value.value, str):
                 patterns.append(value.value)
             patterns += _errors(value)
-    elif isinstance(node, Sequence):
+    elif isinstance(node, YamlSequence):
         patterns += [pattern for item in node.items for pattern in _errors(item)]
     return patterns
 

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from spec_files import Files
 
-from runner.cases.model import If, Literal, Node, Ref, Step, With
+from runner.cases.chain_nodes import If, Literal, Node, Ref, Step, With
 from runner.cases.problems import Problems
 from runner.cases.steps import parse_chain
 from runner.cases.yaml.reader import load

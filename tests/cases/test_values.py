@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from spec_files import Files
 
-from runner.cases.model import (
+from runner.cases.chain_nodes import (
     Arguments,
     Arithmetic,
     Constant,

@@ -354,7 +354,9 @@ def test_a_file_that_would_no_longer_load_is_restored(
     chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
     old = (here / "a.spec.yaml").read_bytes()
     run = kept(here, played(chosen, ["2.13.0"], lambda v, t: "PASS"))
-    monkeypatch.setattr("runner.ledger.update.apply_changes", lambda text, changes: (text.replace("F.relu", "F.rleu"), []))
+    monkeypatch.setattr(
+        "runner.ledger.update.apply_changes", lambda text, changes: (text.replace("F.relu", "F.rleu"), [])
+    )
     assert main(["ledger", "a.spec.yaml", "--update", run]) == 1
     assert "left as it is, the edit would break it" in capsys.readouterr().err
     assert (here / "a.spec.yaml").read_bytes() == old

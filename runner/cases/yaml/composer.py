@@ -9,7 +9,7 @@ import yaml
 
 from runner.cases.limits import Limits
 from runner.cases.yaml.scalars import excerpt, resolve, split_lines, syntax_problem
-from runner.cases.yaml.tree import Mapping, Node, Scalar, Sequence
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Diagnostic, Span, nearest
 
 try:
@@ -55,10 +55,10 @@ class _Frame:
         self.event = event
         self.is_mapping = is_mapping
         self.anchor: str | None = event.anchor
-        self.items: list[Node] = []
-        self.entries: list[tuple[Scalar, Node]] = []
-        self.seen: dict[str, Scalar] = {}
-        self.key: Scalar | None = None
+        self.items: list[YamlNode] = []
+        self.entries: list[tuple[YamlScalar, YamlNode]] = []
+        self.seen: dict[str, YamlScalar] = {}
+        self.key: YamlScalar | None = None
         self.skip = False  # the key was refused: its value is read and dropped
         self.count = 1
         self.height = 1
@@ -79,14 +79,14 @@ class Builder:
 
     def _reset(self) -> None:
         self.stack: list[_Frame] = []
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
         # node, nodes in it, height, characters; None while open
-        self.anchors: dict[str, tuple[Node, int, int, int] | None] = {}
+        self.anchors: dict[str, tuple[YamlNode, int, int, int] | None] = {}
         self.written = self.expanded = self.repeated = 0
         self.memo: dict[str, bool | int | float | str | None] = {}
         self.documents = 0
 
-    def build(self) -> Node | None:
+    def build(self) -> YamlNode | None:
         """The tree, or None where there is none; ``diagnostics`` says why."""
         if self._check_characters():
             return None
@@ -94,7 +94,7 @@ class Builder:
             self._run(C_PARSER)
         except _Stop:
             return None
-        if self.root is None or (isinstance(self.root, Scalar) and not self.root.quoted and not self.root.text):
+        if self.root is None or (isinstance(self.root, YamlScalar) and not self.root.quoted and not self.root.text):
             self._report(
                 Span(self.file, 1, 1), "this file is empty: there is nothing in it", "a spec starts with `cases:`"
             )
@@ -163,7 +163,7 @@ class Builder:
             self._report(span, f"this file has more than {self.limits.nodes} values", self.limits.hint("nodes"))
             raise _Stop
 
-    def _scalar(self, event: Any) -> Scalar:
+    def _scalar(self, event: Any) -> YamlScalar:
         text: str = event.value
         start, end = event.start_mark, event.end_mark
         column = start.column
@@ -188,7 +188,7 @@ class Builder:
         if event.style == '"' and not text.isascii() and _SURROGATE.search(text):
             self._report(span, "half of a surrogate pair is no character", "write \\U and eight digits")
             value = text = _SURROGATE.sub("\ufffd", text)
-        return Scalar(value, span, text, quoted)
+        return YamlScalar(value, span, text, quoted)
 
     def _resolved(self, text: str, span: Span) -> bool | int | float | str | None:
         try:
@@ -224,11 +224,11 @@ class Builder:
             "leave it out; only !!str, !!int, !!float, !!bool, !!null, !!seq and !!map are known",
         )
 
-    def _alias(self, event: Any) -> tuple[Node, int, int, int]:
+    def _alias(self, event: Any) -> tuple[YamlNode, int, int, int]:
         name = event.anchor
         span = self._span(event.start_mark, len(name) + 1)
         self._count(span)
-        none = Scalar(None, span, ""), 1, 0, 0
+        none = YamlScalar(None, span, ""), 1, 0, 0
         if name not in self.anchors:
             close = nearest(name, self.anchors)
             hint = close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
@@ -276,12 +276,14 @@ class Builder:
         elif frame.entries and frame.entries[0][0].span.line == start.line + 1:
             length = frame.entries[0][0].span.length  # a block mapping is shown by its first key
         span = Span(self.file, start.line + 1, column + 1, max(length, 1))
-        node: Node = Mapping(tuple(frame.entries), span) if frame.is_mapping else Sequence(tuple(frame.items), span)
+        node: YamlNode = (
+            YamlMapping(tuple(frame.entries), span) if frame.is_mapping else YamlSequence(tuple(frame.items), span)
+        )
         if frame.anchor:
             self.anchors[frame.anchor] = (node, frame.count, frame.height, frame.size)
         self._add(node, frame.count, frame.height, frame.size)
 
-    def _add(self, node: Node, count: int, height: int, size: int) -> None:
+    def _add(self, node: YamlNode, count: int, height: int, size: int) -> None:
         """Puts a finished node into the collection that is open."""
         if not self.stack:
             self.root = node
@@ -302,10 +304,10 @@ class Builder:
             frame.entries.append((frame.key, node))
             frame.key = None
 
-    def _checked_key(self, frame: _Frame, node: Node) -> Scalar | None:
+    def _checked_key(self, frame: _Frame, node: YamlNode) -> YamlScalar | None:
         """``node`` as a key, or None when its entry cannot stand."""
-        if not isinstance(node, Scalar):
-            kind = "list" if isinstance(node, Sequence) else "mapping"
+        if not isinstance(node, YamlScalar):
+            kind = "list" if isinstance(node, YamlSequence) else "mapping"
             self._report(
                 node.span, f"a {kind} cannot be a key: keys are text", "quote a `{` or `[` that is meant as text"
             )
@@ -315,7 +317,7 @@ class Builder:
                 self._report(node.span, "a key is missing before the colon")
                 return None
             self._report(node.span, f"the key {node.text[:60]} is not text", f'keys are text: write "{node.text[:60]}"')
-            node = Scalar(node.text, node.span, node.text)
+            node = YamlScalar(node.text, node.span, node.text)
         key = str(node.value)
         if key == "<<" and not node.quoted:
             self._report(

@@ -14,18 +14,14 @@ from pathlib import Path
 
 from runner.cases.limits import Limits, show_size
 from runner.cases.yaml.composer import Builder
-from runner.cases.yaml.scalars import excerpt, resolve, split_lines
-from runner.cases.yaml.tree import Mapping, Node, Scalar, Sequence, find
+from runner.cases.yaml.scalars import excerpt, split_lines
+from runner.cases.yaml.tree import YamlNode
 from runner.diagnostics import Diagnostic, Span, nearest
-
-__all__ = [
-    "Limits", "Mapping", "Node", "Scalar", "Sequence", "find", "load", "read_text", "resolve", "split_lines",
-]  # fmt: skip
 
 
 def load(
     path: str | Path, text: str | None = None, limits: Limits | None = None
-) -> tuple[Node | None, list[Diagnostic]]:
+) -> tuple[YamlNode | None, list[Diagnostic]]:
     """The tree in ``text`` (in the file ``path`` when None), and what is wrong with it.
 
     Nothing is raised for a bad file. The node is None where no tree could be built; beside errors that leave

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cases.limits import Limits
-from runner.cases.yaml.tree import Mapping, Node, Sequence, find
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
 from runner.cases.yaml.wording import count, describe_value, expected, flow, show_value, such_as
 from runner.diagnostics import Diagnostic, Span, nearest, source_line
 
@@ -48,7 +48,7 @@ class Violations:
 
 
 def validate(
-    node: Node,
+    node: YamlNode,
     kind: str,
     text_lines: list[str] | None = None,
     limits: Limits | None = None,
@@ -182,31 +182,31 @@ def _python_pattern(pattern: str) -> str:
 _Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each place and kind), message, hint
 
 
-def _explain(error: ValidationError, root: Node) -> Iterator[_Finding]:
+def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
     node = find(root, error.absolute_path)
     instance: Any = error.instance
     rule_value: Any = error.validator_value
     rule = str(error.validator)
     schema = error.schema if isinstance(error.schema, dict) else {}
     steps = list(error.absolute_schema_path)
-    if "propertyNames" in steps[-2:] and isinstance(node, Mapping):
+    if "propertyNames" in steps[-2:] and isinstance(node, YamlMapping):
         key = node.key(str(instance))
         yield (key or node).span, "key", f"the key {show_value(instance)} does not fit: expected {expected(schema)}", ""
-    elif rule == "additionalProperties" and isinstance(node, Mapping):
+    elif rule == "additionalProperties" and isinstance(node, YamlMapping):
         yield from _unknown_keys(node, schema)
     elif rule == "required":
         yield from _missing(node, schema, rule_value)
-    elif rule == "dependencies" and isinstance(node, Mapping):
+    elif rule == "dependencies" and isinstance(node, YamlMapping):
         for name, needed in rule_value.items():
             for partner in needed:
                 if name in instance and partner not in instance:
                     yield node.key(name).span, "key", f"{name}: needs {partner}: beside it", ""  # type: ignore[union-attr]
     elif rule in ("anyOf", "oneOf"):
         yield from _alternatives(error, node, root)
-    elif rule == "uniqueItems" and isinstance(node, Sequence):
+    elif rule == "uniqueItems" and isinstance(node, YamlSequence):
         repeat = _repeated(node)
         yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
-    elif rule == "maxProperties" and isinstance(node, Mapping):
+    elif rule == "maxProperties" and isinstance(node, YamlMapping):
         extra = node.entries[rule_value][0]
         yield (
             extra.span,
@@ -263,7 +263,7 @@ def _not_listed(value: Any, words: list[str], schema: dict[str, Any]) -> tuple[s
     return f"{show_value(value)} is not known here", close or f"there are {', '.join(words)}"
 
 
-def _unknown_keys(node: Mapping, schema: dict[str, Any]) -> Iterator[_Finding]:
+def _unknown_keys(node: YamlMapping, schema: dict[str, Any]) -> Iterator[_Finding]:
     known = list(schema.get("properties", {}))
     patterns = list(schema.get("patternProperties", {}))
     present = set(node.keys())
@@ -293,8 +293,8 @@ def _listed(keys: list[str]) -> list[str]:
     return [key for key in keys if not re.match(r"(torch\.)?(b?float|complex|u?int|bool)\d*", key)]
 
 
-def _missing(node: Node, schema: dict[str, Any], required_keys: Iterable[str]) -> Iterator[_Finding]:
-    have = set(node.keys()) if isinstance(node, Mapping) else set()
+def _missing(node: YamlNode, schema: dict[str, Any], required_keys: Iterable[str]) -> Iterator[_Finding]:
+    have = set(node.keys()) if isinstance(node, YamlMapping) else set()
     missing = [key for key in required_keys if key not in have and not _misspelt([key], have, schema)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -311,7 +311,7 @@ def _misspelt(expected_keys: list[str], have: Any, schema: dict[str, Any]) -> bo
     return any(nearest(key, expected_keys) for key in unknown)
 
 
-def _alternatives(error: ValidationError, node: Node, root: Node) -> Iterator[_Finding]:
+def _alternatives(error: ValidationError, node: YamlNode, root: YamlNode) -> Iterator[_Finding]:
     branches: Any = error.validator_value
     if all(set(branch) == {"required"} for branch in branches):
         names = " or ".join(f"{key}:" for branch in branches for key in branch["required"])
@@ -336,7 +336,7 @@ def _operator_hint(name: str, schema: dict[str, Any]) -> str:
     return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
 
 
-def _repeated(node: Sequence) -> Node:
+def _repeated(node: YamlSequence) -> YamlNode:
     texts: set[str] = set()
     for item in node.items:
         value = repr(item.plain())

@@ -10,7 +10,7 @@ from runner.diagnostics import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scalar:
+class YamlScalar:
     """One value that is not a collection.
 
     ``value`` is what the core schema makes of it, ``text`` its characters without quotes or escapes,
@@ -28,10 +28,10 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sequence:
+class YamlSequence:
     """A list."""
 
-    items: tuple[Node, ...]
+    items: tuple[YamlNode, ...]
     span: Span
 
     def plain(self) -> list[Any]:
@@ -40,17 +40,17 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mapping:
+class YamlMapping:
     """A mapping. Its keys are text, each there once, in the order written."""
 
-    entries: tuple[tuple[Scalar, Node], ...]
+    entries: tuple[tuple[YamlScalar, YamlNode], ...]
     span: Span
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> YamlNode | None:
         """The value of ``key``, or None."""
         return next((value for name, value in self.entries if name.value == key), None)
 
-    def key(self, key: str) -> Scalar | None:
+    def key(self, key: str) -> YamlScalar | None:
         """The node of the key itself, or None."""
         return next((name for name, _ in self.entries if name.value == key), None)
 
@@ -63,24 +63,24 @@ class Mapping:
         return {str(name.value): value.plain() for name, value in self.entries}
 
 
-Node = Scalar | Sequence | Mapping
+YamlNode = YamlScalar | YamlSequence | YamlMapping
 
 
-def count_nodes(node: Node) -> int:
+def count_nodes(node: YamlNode) -> int:
     """How many values, lists and mappings a node is, aliases followed."""
-    if isinstance(node, Scalar):
+    if isinstance(node, YamlScalar):
         return 1
-    inner = node.items if isinstance(node, Sequence) else [value for _, value in node.entries]
+    inner = node.items if isinstance(node, YamlSequence) else [value for _, value in node.entries]
     return 1 + sum(map(count_nodes, inner))
 
 
-def find(node: Node, path: Any) -> Node:
+def find(node: YamlNode, path: Any) -> YamlNode:
     """The node at a path of keys and indices, such as jsonschema gives; the deepest one that is there when it ends early."""
     for part in path:
-        child: Node | None = None
-        if isinstance(node, Mapping) and isinstance(part, str):
+        child: YamlNode | None = None
+        if isinstance(node, YamlMapping) and isinstance(part, str):
             child = node.get(part)
-        elif isinstance(node, Sequence) and isinstance(part, int) and -len(node.items) <= part < len(node.items):
+        elif isinstance(node, YamlSequence) and isinstance(part, int) and -len(node.items) <= part < len(node.items):
             child = node.items[part]
         if child is None:
             return node

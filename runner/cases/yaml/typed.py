@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.cases.yaml.tree import Mapping, Node, Scalar, Sequence
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.cases.yaml.wording import describe_value
 from runner.diagnostics import Span
 
@@ -22,55 +22,55 @@ _WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "tex
 class Mistyped(Exception):
     """A value of another type than its field has."""
 
-    def __init__(self, node: Node, expected: str) -> None:
+    def __init__(self, node: YamlNode, expected: str) -> None:
         super().__init__(f"expected {expected}, found {describe_value(node.plain())}")
         self.span: Span = node.span
 
 
-def scalar(node: Node | None, *types: type, default: Any = None) -> Any:
+def scalar(node: YamlNode | None, *types: type, default: Any = None) -> Any:
     """The value of ``node``, exactly of one of ``types`` (true is no integer); ``default`` where there is no node. Raises Mistyped."""
     if node is None:
         return default
-    if not isinstance(node, Scalar) or type(node.value) not in types:
+    if not isinstance(node, YamlScalar) or type(node.value) not in types:
         raise Mistyped(node, " or ".join(_WORDS[kind] for kind in types))
     return node.value
 
 
-def listed(node: Node | None, *types: type, default: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+def listed(node: YamlNode | None, *types: type, default: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """The values of a list, or one value that stands for a list of one. Raises Mistyped for one of another type."""
     if node is None:
         return default
     return tuple(scalar(item, *types) for item in several(node))
 
 
-def table(node: Node | None, *types: type) -> dict[str, Any]:
+def table(node: YamlNode | None, *types: type) -> dict[str, Any]:
     """A mapping of names to values of these types. Raises Mistyped."""
     return {name: scalar(value, *types) for name, value in fields(node).items()}
 
 
-def several(node: Node) -> tuple[Node, ...]:
+def several(node: YamlNode) -> tuple[YamlNode, ...]:
     """The items of a list; anything else stands for a list of one."""
-    return node.items if isinstance(node, Sequence) else (node,)
+    return node.items if isinstance(node, YamlSequence) else (node,)
 
 
-def items(node: Node | None) -> tuple[Node, ...]:
+def items(node: YamlNode | None) -> tuple[YamlNode, ...]:
     """The items of a list, which may be left out. Raises Mistyped for anything else."""
     if node is None:
         return ()
-    if not isinstance(node, Sequence):
+    if not isinstance(node, YamlSequence):
         raise Mistyped(node, "a list")
     return node.items
 
 
-def entries(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
+def entries(node: YamlNode | None) -> tuple[tuple[YamlScalar, YamlNode], ...]:
     """The entries of a mapping, which may be left out. Raises Mistyped for anything else."""
     if node is None:
         return ()
-    if not isinstance(node, Mapping):
+    if not isinstance(node, YamlMapping):
         raise Mistyped(node, "a mapping")
     return node.entries
 
 
-def fields(node: Node | None) -> dict[str, Node]:
+def fields(node: YamlNode | None) -> dict[str, YamlNode]:
     """The entries of a mapping by name, as ``entries`` gives them."""
     return {str(key.value): value for key, value in entries(node)}

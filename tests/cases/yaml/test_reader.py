@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from runner.cases.limits import Limits
 from runner.cases.yaml import composer
-from runner.cases.yaml.reader import Limits, Mapping, Node, Scalar, Sequence, find, load, read_text, resolve
+from runner.cases.yaml.reader import load, read_text
+from runner.cases.yaml.scalars import resolve
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, find
 
 FORMAT = Path(__file__).resolve().parents[3] / "docs" / "format.md"
 
@@ -42,12 +45,12 @@ def errors(text: str, limits: Limits | None = None) -> list[str]:
     return [f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in diagnostics]
 
 
-def nodes(node: Node) -> Iterator[Node]:
+def nodes(node: YamlNode) -> Iterator[YamlNode]:
     yield node
-    if isinstance(node, Sequence):
+    if isinstance(node, YamlSequence):
         for item in node.items:
             yield from nodes(item)
-    elif isinstance(node, Mapping):
+    elif isinstance(node, YamlMapping):
         for key, value in node.entries:
             yield key
             yield from nodes(value)
@@ -121,8 +124,8 @@ def test_core_tags(parser: str) -> None:
 
 def test_quoted_and_text() -> None:
     node, _ = load("x.yaml", "[1, '1', \"1\", !!str 1, |\n x]\n".replace("|\n x", "x"))
-    assert isinstance(node, Sequence)
-    assert [(n.text, n.quoted) for n in node.items if isinstance(n, Scalar)] == [
+    assert isinstance(node, YamlSequence)
+    assert [(n.text, n.quoted) for n in node.items if isinstance(n, YamlScalar)] == [
         ("1", False), ("1", True), ("1", True), ("1", False), ("x", False)]  # fmt: skip
 
 
@@ -132,7 +135,7 @@ def test_quoted_and_text() -> None:
 def test_places(parser: str) -> None:
     text = "# é\ncases:\n  - name: é\n    'k': \"a b\"\n    f: [10, {x: -1.5}]\n    anchored: &n !!str tag\n"
     node, _ = load("f.yaml", text)
-    assert isinstance(node, Mapping)
+    assert isinstance(node, YamlMapping)
 
     def place(*path: str | int) -> tuple[str, int, int, int]:
         span = find(node, path).span
@@ -149,7 +152,7 @@ def test_places(parser: str) -> None:
     assert place("cases", 0, "f", 1, "x") == ("f.yaml", 5, 17, 4)
     assert place("cases", 0, "anchored") == ("f.yaml", 6, 24, 3)
     case = find(node, ["cases", 0])
-    assert isinstance(case, Mapping)
+    assert isinstance(case, YamlMapping)
     key = case.key("k")
     assert key is not None and (key.span.line, key.span.column, key.span.length) == (4, 5, 3)
 
@@ -157,14 +160,14 @@ def test_places(parser: str) -> None:
 def test_places_after_other_line_breaks_and_a_byte_order_mark(parser: str) -> None:
     node, _ = load("x.yaml", "\ufeffa: 1\r\nb: 2\rc: 3\n")
     assert node is not None
-    assert [(n.span.line, n.span.column) for n in nodes(node) if isinstance(n, Scalar)] == [
+    assert [(n.span.line, n.span.column) for n in nodes(node) if isinstance(n, YamlScalar)] == [
         (1, 1), (1, 4), (2, 1), (2, 4), (3, 1), (3, 4)]  # fmt: skip
 
 
 def test_places_of_block_scalars_and_of_text_on_several_lines(parser: str) -> None:
     node, _ = load("x.yaml", 'a: |\n  x\nb: "one\n  two"\nc: \n')
     assert node is not None
-    spans = [(n.span.line, n.span.column, n.span.length) for n in nodes(node) if isinstance(n, Scalar)]
+    spans = [(n.span.line, n.span.column, n.span.length) for n in nodes(node) if isinstance(n, YamlScalar)]
     assert spans[1] == (1, 4, 1)
     assert spans[3] == (3, 4, 4)
     assert spans[5][0] == 5 and spans[5][2] == 1
@@ -172,7 +175,7 @@ def test_places_of_block_scalars_and_of_text_on_several_lines(parser: str) -> No
 
 def test_helpers() -> None:
     node, _ = load("x.yaml", "{a: [1, {b: 2}], c: 3}")
-    assert isinstance(node, Mapping)
+    assert isinstance(node, YamlMapping)
     assert list(node.keys()) == ["a", "c"]
     assert node.get("z") is None and node.key("z") is None
     value = node.get("c")
@@ -336,7 +339,7 @@ def test_billion_laughs(parser: str) -> None:
 
 def test_aliases_share_their_node(parser: str) -> None:
     node, diagnostics = load("x.yaml", "{a: &x [1, 2], b: *x, c: *x}")
-    assert isinstance(node, Mapping) and not diagnostics
+    assert isinstance(node, YamlMapping) and not diagnostics
     assert node.get("a") is node.get("b") is node.get("c")
 
 
