@@ -19,12 +19,15 @@ LAYERS = (
     ("ledger",),
     ("session",),
     ("verdict",),
-    ("record", "engine"),
+    ("engine",),
+    ("record",),
     ("builder",),
     ("cases",),
     ("templates",),
     ("worker",),
-    ("interrupts", "console", "quote", "diagnostics", "text", "exit_codes"),
+    ("interrupts",),
+    ("console", "quote", "diagnostics"),
+    ("text", "exit_codes", "files"),
 )
 """From the top of the house to its ground. A package imports from those below it, never from one beside or above it."""
 

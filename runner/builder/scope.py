@@ -11,7 +11,7 @@ from typing import Any
 from runner.builder.operators import BUILTINS
 from runner.cases.model import Kernel
 from runner.cases.problems import Problems
-from runner.cases.values import plain_text
+from runner.cases.texts import plain_text
 from runner.diagnostics import Span, nearest
 from runner.quote import dotted_name, identifier, literal
 

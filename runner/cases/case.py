@@ -8,6 +8,7 @@ from collections.abc import Mapping as Mapping
 from datetime import date
 from typing import Any
 
+from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.flags import check_flags
 from runner.cases.inputs import dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
@@ -29,9 +30,8 @@ from runner.cases.model import (
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
-from runner.cases.steps import parse_chain
+from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
-from runner.cases.values import is_name, parse_value
 from runner.cases.versions import parse_range
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, count_nodes
 from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, listed, scalar, several, table

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.cases.chain_nodes import Arithmetic, Literal, Value
+from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.model import DTYPES, Input
 from runner.cases.problems import Problems
-from runner.cases.steps import parse_chain
-from runner.cases.values import OF_MODULES, RESERVED, is_name, parse_value
+from runner.cases.python_names import OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import nearest
 

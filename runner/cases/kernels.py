@@ -9,13 +9,13 @@ from typing import Any
 
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
+from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.inputs import dtype_name
 from runner.cases.kernel_signature import Signature, read_signatures
 from runner.cases.model import DTYPES, Kernel, Output
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import resolve_python_file
-from runner.cases.steps import parse_chain
-from runner.cases.values import RESERVED, is_name, parse_value
+from runner.cases.python_names import RESERVED, is_name
 from runner.cases.walk import all_steps
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.cases.yaml.typed import NUMBERS, Mistyped, scalar

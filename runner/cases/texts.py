@@ -1,13 +1,36 @@
-"""Texts that a case could make out of numbers, and how it is kept from that: see ``values.plain_text``."""
+"""Texts that reach operators: which characters they may hold, and why a case that calls numpy holds none."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from runner.cases.chain_nodes import Literal, Table, Value
 from runner.cases.model import Case
 from runner.cases.problems import Problems
 from runner.cases.walk import all_steps, parts_of, values_of
+from runner.cases.yaml.wording import show_value
+from runner.diagnostics import Span
+
+_STRAY = re.compile(r"[^\w .,:>$-]", re.ASCII)
+"""What a text may not hold that reaches an operator: all that ends a text of Python or C++, and all that makes a call.
+
+Compilers write the texts of a graph into the code that they generate. Inductor's C++ wrapper does not quote them (torch 2.13,
+``codegen/cpp_wrapper_cpu.py``), nor do its Triton templates (``select_algorithm.py``): a text became a call of ``system``.
+"""
+
+
+def plain_text(text: str, span: Span, problems: Problems) -> str:
+    """``text``, for an operator; empty, with a problem reported, when it holds a character that generated code might not quote."""
+    stray = _STRAY.search(text)
+    if stray is None:
+        return text
+    problems.error(
+        span,
+        f"a text for an operator may not hold {show_value(stray[0])}: compilers write it into the code that they generate",
+        "it may hold ASCII letters, digits, blanks and . , : - > $ _",
+    )
+    return ""
 
 
 def check_numpy(case: Case, problems: Problems) -> None:

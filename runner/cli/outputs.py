@@ -8,8 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from runner.exit_codes import INTERNAL, UsageError
+from runner.files import replace_file
 from runner.quote import shell_word
-from runner.report.live_file import replace
 
 OPTIONS = ("junit", "events", "html", "json", "plot", "output")
 EMPTY = "an empty path; did a shell variable have no value?"
@@ -62,7 +62,7 @@ def write(option: str, path: str, text: str) -> None:
         if os.path.exists(path) and not os.path.isfile(path):
             Path(path).write_bytes(data)
         else:
-            replace(path, [data])
+            replace_file(path, [data])
     except OSError as error:
         raise UsageError(f"{option} {path} could not be written: {error.strerror}", INTERNAL) from None
 

@@ -17,7 +17,7 @@ from typing import Any
 from runner.builder.launchers import FUTURE
 from runner.builder.source import Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
-from runner.cases.values import is_name
+from runner.cases.python_names import is_name
 from runner.engine.messages import Job
 from runner.quote import decimal, integer, literal, torch_flag, torch_name
 from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of

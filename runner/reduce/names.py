@@ -13,7 +13,7 @@ from runner.builder.chain import STATEMENTS
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arguments, Arithmetic, Function, If, Index, Literal, Node, Ref, Step, Value, With
 from runner.cases.model import Case
-from runner.cases.values import RESERVED
+from runner.cases.python_names import RESERVED
 from runner.cases.walk import (
     change_entry,
     map_nodes,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import time
 from collections.abc import Callable, Iterable
+
+from runner.files import replace_file
 
 _EVERY = 0.3  # seconds between two writes, at least
 _SHARE = 10  # and at least so many times as long as the last write took
@@ -51,7 +51,7 @@ class LiveFile:
             return
         why, size = "", 0
         try:
-            size = replace(self.path, self._content())
+            size = replace_file(self.path, self._content())
         except (OSError, ValueError) as error:  # ValueError: what cannot be written down, such as two cases of one name
             why = str(error) or type(error).__name__
         end = self._clock()
@@ -66,31 +66,3 @@ class LiveFile:
         before, self.problem = self.problem, f"{self.path} could not be written: {why}"
         if self.problem != before:  # set first: on_problem may send an event that comes back here
             self._on_problem(self.problem)
-
-
-def replace(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
-    """Let the pieces be the file's content, in one step; its size in bytes. Its folder is made.
-
-    Raises:
-        OSError: it cannot be written, or is no regular file. What was there before stays.
-        ValueError: a piece cannot be made.
-    """
-    target = os.path.realpath(path)  # a link stays a link
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise OSError(errno.EINVAL, "not a regular file", target)  # replacing /dev/null would be a bad joke
-    folder, name = os.path.split(target)
-    os.makedirs(folder, exist_ok=True)
-    beside = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    try:
-        # Not tempfile: its files are for the owner's eyes only, and reports are read by others.
-        with open(beside, "wb") as handle:
-            handle.writelines(pieces)
-            handle.flush()
-            os.fsync(handle.fileno())
-            size = handle.tell()
-        os.replace(beside, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-    return size

@@ -15,7 +15,7 @@ from runner.builder.chain import _snake
 from runner.builder.operators import constants, inventory, resolve
 from runner.builder.source import build
 from runner.cases.model import DTYPES, Variant
-from runner.cases.values import OF_MODULES
+from runner.cases.python_names import OF_MODULES
 from runner.cases.versions import matches
 from runner.session.collect import load
 

@@ -1,4 +1,4 @@
-"""``runner.cases.values``: what stands in arguments."""
+"""``runner.cases.chain_reader``: the values in arguments."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -24,8 +24,9 @@ from runner.cases.chain_nodes import (
     TensorLiteral,
     Value,
 )
+from runner.cases.chain_reader import parse_arguments, parse_value
 from runner.cases.problems import Problems
-from runner.cases.values import OF_MODULES, RESERVED, is_name, parse_arguments, parse_value
+from runner.cases.python_names import OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.reader import load
 
 

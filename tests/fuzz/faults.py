@@ -12,9 +12,9 @@ from typing import Any
 def paste_text() -> None:
     """Any text goes into Python as it is, between quotes."""
     from runner.builder import render
-    from runner.cases import values
+    from runner.cases import chain_reader
 
-    values.plain_text = lambda text, *_: text
+    chain_reader.plain_text = lambda text, *_: text
     whole = render.literal
     render.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
 

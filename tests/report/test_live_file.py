@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
+from runner import files
 from runner.record.events import Event, Notice, RunFinished, VariantFinished, VariantStarted
 from runner.report import junit, live_file
 from runner.report.junit import Dialect, JUnitFile, render
@@ -125,7 +126,7 @@ def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         if broken == "open":
-            patch.setattr(live_file, "open", full, raising=False)
+            patch.setattr(files, "open", full, raising=False)
         else:
             patch.setattr(os, broken, full)
         for event in events[13:]:

@@ -1,0 +1,313 @@
+"""A chain from YAML nodes: steps, ``with`` blocks and ``if`` blocks, and the values in their arguments.
+
+One module reads both, because steps hold values and a value may hold the chain of a function.
+"""
+
+from __future__ import annotations
+
+from runner.cases.chain_nodes import (
+    Arguments,
+    Constant,
+    Function,
+    If,
+    Items,
+    Literal,
+    Node,
+    Step,
+    Table,
+    TensorLiteral,
+    Value,
+    With,
+)
+from runner.cases.problems import Problems, within
+from runner.cases.python_names import OF_MODULES, is_name
+from runner.cases.references import parse_arithmetic, parse_index, parse_reference
+from runner.cases.texts import plain_text
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from runner.diagnostics import Span, nearest
+
+STEP_KEYS = ("out", "call", "id", "train")
+BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
+
+
+# --- steps and blocks ---
+
+
+def parse_chain(node: YamlNode | None, problems: Problems) -> tuple[Node, ...]:
+    """Every step that can be read; what cannot is reported."""
+    if node is None or (isinstance(node, YamlScalar) and node.value is None):
+        return ()
+    if not isinstance(node, YamlSequence):
+        problems.error(node.span, "a chain is a list of steps", "such as chain: [F.relu, {torch.add: [$_, 1]}]")
+        return ()
+    steps = [_parse(item, problems) for item in node.items]
+    return tuple(step for step in steps if step is not None)
+
+
+def _parse(node: YamlNode, problems: Problems) -> Node | None:
+    if isinstance(node, YamlScalar) and isinstance(node.value, str):
+        return Step(node.value, Arguments(bare=True), node.span)
+    if not isinstance(node, YamlMapping):
+        problems.error(node.span, "a step is an operator, or a mapping of one operator to its arguments")
+        return None
+    for block in BLOCK_KEYS:
+        if node.get(block) is not None:
+            return _block(block, node, problems)
+    return _step(node, problems)
+
+
+def _step(node: YamlMapping, problems: Problems) -> Step | None:
+    operators = [(key, value) for key, value in node.entries if key.value not in STEP_KEYS]
+    dotted = [(key, value) for key, value in operators if "." in str(key.value)]
+    for key, _ in operators:
+        if "." not in str(key.value):
+            hint = nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
+            problems.error(key.span, f"{key.value!r} is neither an operator nor a key of a step", hint)
+    if not dotted:
+        if not operators:
+            problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
+        return None
+    if len(dotted) > 1:
+        first, second = dotted[0][0].value, dotted[1][0]
+        problems.error(
+            second.span,
+            f"two operators in one step: {first} and {second.value}",
+            "begin the second with a dash of its own",
+        )
+        return None
+    key, value = dotted[0]
+    name = str(key.value)
+    _indentation(name, value, problems)
+    index_at = 1 if name in ("operator.getitem", "operator.setitem", "operator.delitem") else None
+    call = node.get("call")
+    if call is not None and not name.startswith("nn."):
+        problems.error(_key(node, "call"), f"call: belongs to nn modules; {name} takes its arguments directly")
+    out, unpack = _out(node.get("out"), problems)
+    return Step(
+        operator=name,
+        arguments=parse_arguments(value, problems, index_at),
+        span=key.span,
+        out=out,
+        unpack=unpack,
+        call=None if call is None else parse_arguments(call, problems),
+        id=_id(node, name, problems),
+        train=_train(node, name, problems),
+    )
+
+
+def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
+    """A step key among the keywords is nearly always two spaces too many."""
+    if not isinstance(value, YamlMapping):
+        return
+    for key, inner in value.entries:
+        reference = isinstance(inner, YamlScalar) and isinstance(inner.value, str) and inner.value.startswith("$")
+        if key.value in STEP_KEYS and not reference:
+            hint = f"indentation? Put {key.value}: in line with {name}:"
+            problems.error(key.span, f"{key.value!r} stands among the arguments of {name}", hint)
+
+
+def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
+    if node is None:
+        return (), False
+    names = node.items if isinstance(node, YamlSequence) else (node,)
+    out = []
+    for item in names:
+        text = item.value if isinstance(item, YamlScalar) else None
+        if not isinstance(text, str) or not (text == "_" or _is_target(text)):
+            problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
+        else:
+            out.append(text)
+    return tuple(out), isinstance(node, YamlSequence)
+
+
+def _is_target(text: str) -> bool:
+    return is_name(text.removeprefix("self."), OF_MODULES) if text.startswith("self.") else is_name(text)
+
+
+def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
+    value = node.get("id")
+    if value is None:
+        return None
+    if not name.startswith("nn."):
+        problems.error(_key(node, "id"), f"id: names a submodule; {name} is none")
+        return None
+    text = value.value if isinstance(value, YamlScalar) else None
+    if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
+        problems.error(value.span, "id: is a name that no attribute of nn.Module has", "such as id: first")
+        return None
+    return text
+
+
+def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
+    value = node.get("train")
+    if value is None:
+        return None
+    if not name.startswith("nn."):
+        problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
+        return None
+    if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
+        problems.error(value.span, "train: is true or false")
+        return None
+    return value.value
+
+
+def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
+    for key, _ in node.entries:
+        if key.value not in BLOCK_KEYS[block]:
+            hint = nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}"
+            problems.error(key.span, f"{key.value!r} does not belong to a {block} block", hint)
+    span = _key(node, block)
+    if block == "with":
+        contexts = node.get("with")
+        if not isinstance(contexts, YamlSequence):
+            problems.error(
+                contexts.span if contexts else span, "with: holds a list of contexts", "such as with: [torch.no_grad]"
+            )
+            return None
+        entered = [s for s in parse_chain(contexts, problems) if isinstance(s, Step)]
+        return With(tuple(entered), parse_chain(node.get("chain"), problems), span)
+    condition = node.get("if")
+    assert condition is not None
+    return If(
+        parse_value(condition, problems),
+        parse_chain(node.get("do"), problems),
+        parse_chain(node.get("else"), problems),
+        span,
+    )
+
+
+def _key(node: YamlMapping, name: str) -> Span:
+    """Where the key ``name`` stands."""
+    return next((key.span for key, _ in node.entries if key.value == name), node.span)
+
+
+# --- values ---
+
+
+def parse_value(node: YamlNode, problems: Problems) -> Value:
+    """The value that a YAML node stands for. Problems are reported; something harmless is returned for them."""
+    if isinstance(node, YamlScalar):
+        return _scalar(node, problems)
+    if isinstance(node, YamlSequence):
+        return Items(tuple(parse_value(item, problems) for item in node.items))
+    special = _special(node, problems)
+    if special is not None:
+        return special
+    return Table(
+        tuple(
+            (plain_text(str(key.value), key.span, problems), parse_value(value, problems))
+            for key, value in node.entries
+        )
+    )
+
+
+def parse_arguments(node: YamlNode, problems: Problems, index_at: int | None = None) -> Arguments:
+    """Arguments of one call: a list is positional, a mapping holds keywords (``"*"``: positionals), other values are
+    the one positional, nothing is bare. ``index_at`` is the positional that may be an index text."""
+    if isinstance(node, YamlScalar) and node.value is None and not node.quoted:
+        return Arguments(bare=True)
+    if isinstance(node, YamlSequence):
+        return Arguments(positional=_positionals(node, problems, index_at))
+    if isinstance(node, YamlMapping) and _special_key(node) is None:
+        positional: tuple[Value, ...] = ()
+        keywords = []
+        for key, value in node.entries:
+            if key.value == "*":
+                if not isinstance(value, YamlSequence):
+                    problems.error(
+                        value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}'
+                    )
+                    continue
+                positional = _positionals(value, problems, index_at)
+            elif str(key.value).startswith("_") or not is_name(str(key.value), frozenset()):
+                problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
+            else:
+                keywords.append((str(key.value), parse_value(value, problems)))
+        return Arguments(positional, tuple(keywords))
+    return Arguments(positional=(parse_value(node, problems),))
+
+
+def _scalar(node: YamlScalar, problems: Problems) -> Value:
+    value = node.value
+    if not isinstance(value, str):
+        return Literal(value)
+    span = node.span
+    if "${" in value:
+        if not (value.startswith("${") and value.endswith("}") and value.count("${") == 1):
+            problems.error(span, "${...} stands alone in its value", f"split {value!r} into arguments of their own")
+            return Literal(value)
+        return parse_arithmetic(value, within(span, node.quoted, span.length), problems) or Literal(0)
+    if value in ("$dtype", "$device") or value.startswith("torch."):
+        return Constant(value, span)
+    if value.startswith("$"):
+        return parse_reference(value, span, problems) or Literal(None)
+    return Literal(plain_text(value, span, problems))
+
+
+def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
+    values: list[Value] = []
+    for place, item in enumerate(node.items):
+        is_index = isinstance(item, YamlScalar) and isinstance(item.value, str) and item.value.startswith("[")
+        if place == index_at and is_index:
+            values.append(parse_index(item, problems))  # type: ignore[arg-type]
+        else:
+            values.append(parse_value(item, problems))
+    return tuple(values)
+
+
+def _special_key(node: YamlMapping) -> str | None:
+    keys = [str(key.value) for key, _ in node.entries]
+    return next((key for key in keys if key in ("$tensor", "$fn", "$text")), None)
+
+
+def _special(node: YamlMapping, problems: Problems) -> Value | None:
+    key = _special_key(node)
+    if key is None:
+        for entry, _ in node.entries:
+            if str(entry.value).startswith("$"):
+                problems.error(
+                    entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), ("$tensor", "$fn", "$text"))
+                )
+        return None
+    siblings = [(str(k.value), v) for k, v in node.entries if k.value != key]
+    body = node.get(key)
+    assert body is not None
+    if key == "$text":
+        if siblings or not isinstance(body, YamlScalar):
+            problems.error(node.span, "$text holds one text and nothing stands beside it")
+            return Literal("")
+        return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
+    if key == "$tensor":
+        for name, _ in siblings:
+            if name not in ("dtype", "device", "requires_grad"):
+                problems.error(node.span, f"$tensor takes dtype, device and requires_grad, not {name!r}")
+        options = tuple((name, parse_value(value, problems)) for name, value in siblings)
+        return TensorLiteral(parse_value(body, problems), options, node.span)
+    if siblings:
+        problems.error(node.span, "nothing stands beside $fn")
+    return _function(body, problems)
+
+
+def _function(node: YamlNode, problems: Problems) -> Function | Literal:
+    if not isinstance(node, YamlMapping) or node.get("chain") is None:
+        problems.error(node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}")
+        return Literal(None)
+    for key, _ in node.entries:
+        if key.value not in ("args", "chain", "return"):
+            problems.error(
+                key.span,
+                f"$fn takes args, chain and return, not {key.value!r}",
+                nearest(str(key.value), ("args", "chain", "return")),
+            )
+    args = node.get("args")
+    names = [str(a.value) for a in args.items if isinstance(a, YamlScalar)] if isinstance(args, YamlSequence) else []
+    if args is not None and (
+        not isinstance(args, YamlSequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
+    ):
+        problems.error(
+            args.span, "args is a list of names", "names are Python names that the source does not use itself"
+        )
+        names = []
+    result = node.get("return")
+    chain = parse_chain(node.get("chain"), problems)
+    return Function(tuple(names), chain, None if result is None else parse_value(result, problems), node.span)

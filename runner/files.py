@@ -1,0 +1,36 @@
+"""Files that are replaced whole: a reader sees the old content or the new one, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable
+
+
+def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
+    """Write ``pieces`` as the whole content of a file, in one step, and return its size in bytes. Its folder is made.
+
+    Raises:
+        OSError: it cannot be written, or is no regular file. What was there before stays.
+        ValueError: a piece cannot be made.
+    """
+    target = os.path.realpath(path)  # a link stays a link
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OSError(errno.EINVAL, "not a regular file", target)  # /dev/null must stay a device
+    folder, name = os.path.split(target)
+    os.makedirs(folder, exist_ok=True)
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    try:
+        # Not tempfile: its files are for the owner's eyes only, and reports are read by others.
+        with open(temporary, "wb") as handle:
+            handle.writelines(pieces)
+            handle.flush()
+            os.fsync(handle.fileno())
+            size = handle.tell()
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return size
