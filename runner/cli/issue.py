@@ -215,7 +215,7 @@ def run_script(text: str, lab: Lab) -> ScriptRun:
     with scratch.folder() as folder:
         (folder / "repro.py").write_text(text, encoding="utf-8")
         try:
-            done = interpreters.run_family(
+            done = interpreters.run_process_tree(
                 [lab.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip

@@ -256,11 +256,11 @@ def _engine(
     if not arguments.cached:
         return made
     from runner.engine.cached import CachedEngine
-    from runner.engine.fingerprint import facts_of
+    from runner.engine.fingerprint import take_fingerprints
 
-    found = facts_of(pythons.values())
-    facts = {key: found[python] for key, python in pythons.items()}
-    return CachedEngine(made, Path(FOLDER, "results"), facts, folder.name)
+    by_python = take_fingerprints(pythons.values())
+    fingerprints = {key: by_python[python] for key, python in pythons.items()}
+    return CachedEngine(made, Path(FOLDER, "results"), fingerprints, folder.name)
 
 
 def _options(

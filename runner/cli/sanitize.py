@@ -60,7 +60,7 @@ def sanitize(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         path.write_text(script(variant), encoding="utf-8")
         command = [tool, "--tool", arguments.tool, "--error-exitcode", str(_FOUND), python, str(path)]
         console.output(f"{variant.id}: compute-sanitizer --tool {arguments.tool}")
-        code = interpreters.run_family(command, env=environment).returncode
+        code = interpreters.run_process_tree(command, env=environment).returncode
     if code == 0:
         console.output(f"{arguments.tool} found nothing")
         return exit_codes.OK

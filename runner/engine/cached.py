@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.engine.fingerprint import Facts
+from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import ISOLATION, Job, Outcome
 from runner.record.signing import NoKey, sign
 
@@ -30,7 +30,7 @@ VERSION = 2
 SIZE = 512 << 20
 """Bytes that the files may take; beyond, those that were not used for longest go."""
 
-NOT_ASKED = frozenset({"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable"})
+NOT_IN_KEY = frozenset({"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable"})
 """Fields of a job that are not part of its question: names, and limits, since what was reached under one is valid
 under another. ``isolation`` is added to the question apart."""
 
@@ -69,25 +69,30 @@ class CachedEngine:
     """
 
     def __init__(
-        self, engine: Wrapped, folder: str | os.PathLike[str], facts: Mapping[str, Facts], run: str, size: int = SIZE
+        self,
+        engine: Wrapped,
+        folder: str | os.PathLike[str],
+        fingerprints: Mapping[str, Fingerprint],
+        run: str,
+        size: int = SIZE,
     ) -> None:
         """Nothing is read or written before the first job.
 
         Args:
             engine: what runs the jobs that nothing is known of.
             folder: where answers are kept; made when there is one.
-            facts: by name of a job's environment. Jobs of any other are passed on.
+            fingerprints: by name of a job's environment. Jobs of any other are passed on.
             run: this run's name, for the outcomes of later ones.
             size: bytes that the folder may hold.
         """
-        self.engine, self.folder, self.facts, self.run, self.size = engine, Path(folder), facts, run, size
+        self.engine, self.folder, self.fingerprints, self.run, self.size = engine, Path(folder), fingerprints, run, size
         self.reused = self.stored = 0
         self.problem = ""
         self._hits: list[Outcome] = []
-        self._asked: dict[
+        self._cache_keys: dict[
             str, str
         ] = {}  # key of a job that the engine has -> its question, or "" if it is not to be kept
-        self._said: dict[str, _Answer | None] = {}  # question -> this run's answer; None when there were two
+        self._answers: dict[str, _Answer | None] = {}  # question -> this run's answer; None when there were two
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)  # such as hello
@@ -102,29 +107,29 @@ class CachedEngine:
 
     def submit(self, job: Job) -> None:
         """Answer a job at the next ``wait`` from the cache, or let it run. Raises what the engine raises."""
-        facts = self.facts.get(job.environment)
-        asked = "" if facts is None or refusal(job, facts) else question(job, facts)
-        found = self._find(asked, job) if asked and asked not in self._said else None
-        if found is not None:
+        fingerprint = self.fingerprints.get(job.environment)
+        cache_key = "" if fingerprint is None or refusal(job, fingerprint) else make_cache_key(job, fingerprint)
+        outcome = self._find(cache_key, job) if cache_key and cache_key not in self._answers else None
+        if outcome is not None:
             self.reused += 1
-            self._hits.append(found)
+            self._hits.append(outcome)
             return
-        self._asked[job.key] = asked
+        self._cache_keys[job.key] = cache_key
         self.engine.submit(job)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """The outcomes from the cache, at once, and those of the engine, which is waited for only if there are none."""
-        done, self._hits = self._hits, []
-        if done and not self._asked:
-            return done
-        for outcome in self.engine.wait(0.0 if done else timeout):
+        outcomes, self._hits = self._hits, []
+        if outcomes and not self._cache_keys:
+            return outcomes
+        for outcome in self.engine.wait(0.0 if outcomes else timeout):
             self._take(outcome)
-            done.append(outcome)
-        return done
+            outcomes.append(outcome)
+        return outcomes
 
     def pending(self) -> int:
         """How many submitted jobs ``wait`` has not returned yet."""
-        return len(self._hits) + len(self._asked)
+        return len(self._hits) + len(self._cache_keys)
 
     def running(self) -> list[tuple[Job, float, str]]:
         """The jobs that run now, each with its seconds so far and its phase."""
@@ -132,15 +137,15 @@ class CachedEngine:
 
     def notices(self) -> list[str]:
         """What a person should know: why nothing was taken or kept."""
-        dirty = sorted({facts.dirty for facts in self.facts.values() if facts.dirty})
-        told = [f"--cached: nothing is taken or kept: {text}" for text in dirty]
-        return [*told, f"--cached: {self.problem}"] if self.problem else told
+        dirty = sorted({fingerprint.dirty for fingerprint in self.fingerprints.values() if fingerprint.dirty})
+        notices = [f"--cached: nothing is taken or kept: {text}" for text in dirty]
+        return [*notices, f"--cached: {self.problem}"] if self.problem else notices
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
         dropped = self.engine.cancel_all()
         for job in dropped:
-            self._asked.pop(job.key, None)
+            self._cache_keys.pop(job.key, None)
         return dropped
 
     def close(self) -> None:
@@ -152,10 +157,10 @@ class CachedEngine:
 
     # --- the files ---
 
-    def _find(self, asked: str, job: Job) -> Outcome | None:
+    def _find(self, cache_key: str, job: Job) -> Outcome | None:
         """A stored answer. One from a process that shared less is as good."""
         for isolation in ISOLATION_FROM.get(job.isolation, (job.isolation,)):
-            path = self._path(asked, isolation)
+            path = self._path(cache_key, isolation)
             entry = read(path)
             if entry is not None and entry["run"] != self.run:
                 with contextlib.suppress(OSError):
@@ -166,25 +171,25 @@ class CachedEngine:
     def _take(self, outcome: Outcome) -> None:
         """Keep an outcome, if it may be kept."""
         job = outcome.job
-        asked = self._asked.pop(job.key, "")
-        if not asked:
+        cache_key = self._cache_keys.pop(job.key, "")
+        if not cache_key:
             return
         answer = _answer(outcome)
-        if self._said.setdefault(asked, answer) != answer:
-            self._said[asked] = None
+        if self._answers.setdefault(cache_key, answer) != answer:
+            self._answers[cache_key] = None
             for isolation in ISOLATION:
                 with contextlib.suppress(OSError):
-                    self._path(asked, isolation).unlink(missing_ok=True)
+                    self._path(cache_key, isolation).unlink(missing_ok=True)
         elif not doubt(outcome):
-            kept = {name: getattr(outcome, name) for name in ("seconds", "phase", "result", "output")}
+            values = {name: getattr(outcome, name) for name in ("seconds", "phase", "result", "output")}
             try:
-                write(self._path(asked, job.isolation), self.run, kept)
+                write(self._path(cache_key, job.isolation), self.run, values)
                 self.stored += 1
             except (OSError, NoKey) as error:
                 self.problem = f"results cannot be kept in {self.folder} ({getattr(error, 'strerror', None) or error})"
 
-    def _path(self, asked: str, isolation: str) -> Path:
-        digest = hashlib.sha256(f"{asked} {isolation}".encode()).hexdigest()
+    def _path(self, cache_key: str, isolation: str) -> Path:
+        digest = hashlib.sha256(f"{cache_key} {isolation}".encode()).hexdigest()
         return self.folder / digest[:2] / f"{digest}.json"
 
 
@@ -192,24 +197,24 @@ ISOLATION_FROM = {"living": ("living", "fork", "fresh"), "fork": ("fork", "fresh
 """A job's isolation to those whose answers will do."""
 
 
-def question(job: Job, facts: Facts) -> str:
+def make_cache_key(job: Job, fingerprint: Fingerprint) -> str:
     """A hash of all that decides about a job's outcome but its isolation."""
-    asked = {name: value for name, value in dataclasses.asdict(job).items() if name not in NOT_ASKED}
+    fields = {name: value for name, value in dataclasses.asdict(job).items() if name not in NOT_IN_KEY}
     if job.source.startswith('"""'):
-        asked["source"] = _WRITTEN_FROM.sub('\nWritten from\n"""\n', job.source, count=1)
-    text = json.dumps([VERSION, facts.digest, asked], sort_keys=True, default=repr)
+        fields["source"] = _WRITTEN_FROM.sub('\nWritten from\n"""\n', job.source, count=1)
+    text = json.dumps([VERSION, fingerprint.digest, fields], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def refusal(job: Job, facts: Facts) -> str:
+def refusal(job: Job, fingerprint: Fingerprint) -> str:
     """Why a job is neither answered from the cache nor kept in it; empty when it may be."""
-    if facts.dirty:
-        return facts.dirty
+    if fingerprint.dirty:
+        return fingerprint.dirty
     if job.imports or job.paths or not job.cacheable or ":" in str(job.backend.get("backend", "")):
         return "code that the key does not name decides too"
     if job.task != "judge":
         return f"the task is to {job.task}"
-    if job.device.partition(":")[0] not in facts.devices:
+    if job.device.partition(":")[0] not in fingerprint.devices:
         return f"nothing is known of the device {job.device}"
     return ""
 
@@ -230,11 +235,11 @@ def doubt(outcome: Outcome) -> str:
 
 def _answer(outcome: Outcome) -> _Answer:
     """What an outcome says, without its numbers: how it ended, the kinds of its findings, the doubt."""
-    found = frozenset(
-        (str(one.get("oracle")), str((one.get("error") or {}).get("type")))
-        for one in outcome.result.get("findings", ())
+    kinds = frozenset(
+        (str(finding.get("oracle")), str((finding.get("error") or {}).get("type")))
+        for finding in outcome.result.get("findings", ())
     )
-    return outcome.ended, found, str((outcome.result.get("trust") or {}).get("verdict"))
+    return outcome.ended, kinds, str((outcome.result.get("trust") or {}).get("verdict"))
 
 
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
@@ -243,14 +248,14 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     signature = sign("result", path.name, run, body)
     entry = json.dumps({"version": VERSION, "run": run, "signature": signature, "outcome": body})
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(entry)
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 

@@ -37,7 +37,7 @@ class Channel:
         """Every complete message that has arrived, and whether the other end is gone (or talks nonsense)."""
         if self.closed:
             return [], True
-        gone = False
+        hung_up = False
         while len(self._buffer) <= MAX_LINE:
             try:
                 data = self._socket.recv(1 << 18)
@@ -46,7 +46,7 @@ class Channel:
             except OSError:
                 data = b""
             if not data:
-                gone = True
+                hung_up = True
                 break
             self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
@@ -56,7 +56,7 @@ class Channel:
             return [{"broken": "the worker sent a line that is no JSON"}], True
         if len(self._buffer) > MAX_LINE:
             return [*messages, {"broken": f"the worker sent a message of more than {MAX_LINE >> 20} MiB"}], True
-        return [message for message in messages if isinstance(message, dict)], gone
+        return [message for message in messages if isinstance(message, dict)], hung_up
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send one message. An end that is gone, or reads nothing for 5 s, is left to be noticed by its silence."""

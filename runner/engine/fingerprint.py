@@ -120,7 +120,7 @@ _PROCESSOR = (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Fingerprint:
     """What one interpreter on this machine would answer with.
 
     ``dirty`` says, for people, what no digest covers; empty when there is no such thing. ``devices`` are the kinds of
@@ -132,12 +132,12 @@ class Facts:
     devices: tuple[str, ...] = ("cpu", "meta")
 
 
-def facts(python: str, environ: Mapping[str, str] | None = None) -> Facts:
-    """The facts of one interpreter, in about 0.3 s, most of it torch's 12 000 files; see ``facts_of``."""
-    return facts_of([python], environ)[python]
+def take_fingerprint(python: str, environ: Mapping[str, str] | None = None) -> Fingerprint:
+    """The facts of one interpreter, in about 0.3 s, most of it torch's 12 000 files; see ``take_fingerprints``."""
+    return take_fingerprints([python], environ)[python]
 
 
-def facts_of(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Facts]:
+def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Fingerprint]:
     """The facts of several interpreters, asked side by side. Never raises: what cannot be found out is ``dirty``.
 
     Args:
@@ -146,30 +146,30 @@ def facts_of(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -
     """
     pythons = list(dict.fromkeys(pythons))
     given = dict(environ or {})
-    whole = {**os.environ, **given}
+    variables = {**os.environ, **given}
     with ThreadPoolExecutor(max_workers=len(pythons) + 1) as pool:
-        waiting = pool.submit(machine, whole)
-        answers = dict(zip(pythons, pool.map(lambda python: ask(python, whole), pythons), strict=True))
-        here = waiting.result()
-    shared = {"machine": here, "worker": worker_code(), "variables": keyed(whole), "given": given}
+        machine_future = pool.submit(machine, variables)
+        answers = dict(zip(pythons, pool.map(lambda python: ask(python, variables), pythons), strict=True))
+        hardware = machine_future.result()
+    shared = {"machine": hardware, "worker": worker_code(), "variables": keyed_variables(variables), "given": given}
     own = {name: value for name, value in os.environ.items() if name not in given}
-    return {python: _facts(answer, shared, own) for python, answer in answers.items()}
+    return {python: _fingerprint(answer, shared, own) for python, answer in answers.items()}
 
 
-def _facts(answer: Mapping[str, Any], shared: Mapping[str, Any], environ: Mapping[str, str]) -> Facts:
+def _fingerprint(answer: Mapping[str, Any], shared: Mapping[str, Any], environ: Mapping[str, str]) -> Fingerprint:
     torch, editable = answer.get("torch"), answer.get("editable")
     reasons = [
         str(answer.get("error") or ""),
         "it has no torch" if not torch and "error" not in answer else "",
         f"the torch in {torch} is not an installed one" if torch and not answer.get("recorded") else "",
         f"backends from editable installs: {', '.join(editable)}" if editable else "",
-        f"{', '.join(names)} set" if (names := disturbing(environ)) else "",
+        f"{', '.join(names)} set" if (names := disturbing_variables(environ)) else "",
     ]
-    kept = {key: value for key, value in answer.items() if key != "torch"}  # its path says nothing
-    text = json.dumps({"interpreter": kept, **shared}, sort_keys=True)
+    own_answer = {key: value for key, value in answer.items() if key != "torch"}  # its path says nothing
+    text = json.dumps({"interpreter": own_answer, **shared}, sort_keys=True)
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
     devices = ("cpu", "meta", "cuda") if shared["machine"]["gpus"] else ("cpu", "meta")
-    return Facts(digest, "; ".join(filter(None, reasons)), devices)
+    return Fingerprint(digest, "; ".join(filter(None, reasons)), devices)
 
 
 def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -182,16 +182,16 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
         environ = {**environ, "PYTHONPATH": os.pathsep.join(folders)}
     try:
         # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
-        done = subprocess.run(
+        process = subprocess.run(
             [path, "-c", _ASK], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60, env=environ
         )
-        found = json.loads(done.stdout.strip().rpartition(b"\n")[2])
-        return found if isinstance(found, dict) else {"error": f"{python} answered something else than it was asked"}
+        answer = json.loads(process.stdout.strip().rpartition(b"\n")[2])
+        return answer if isinstance(answer, dict) else {"error": f"{python} answered something else than it was asked"}
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return {"error": f"{python} could not be asked: {error}"}
 
 
-def disturbing(environ: Mapping[str, str]) -> list[str]:
+def disturbing_variables(environ: Mapping[str, str]) -> list[str]:
     """The variables of ``environ`` that change what torch does in ways that no digest covers."""
     return sorted(
         name
@@ -200,7 +200,7 @@ def disturbing(environ: Mapping[str, str]) -> list[str]:
     )
 
 
-def keyed(environ: Mapping[str, str]) -> dict[str, str]:
+def keyed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of ``environ`` whose values are part of the digest."""
     return {name: value for name, value in environ.items() if name in KEYED or name.startswith("PYTHON")}
 
@@ -236,14 +236,14 @@ def processor(path: str = "/proc/cpuinfo") -> dict[str, str]:
 
 def gpus(driver_file: str = "/proc/driver/nvidia/version") -> list[str]:
     """NVIDIA's cards and their parts by model, without serial numbers, then the driver; empty where there are none."""
-    listed = _said(["nvidia-smi", "-L"])
+    listed = _output_of(["nvidia-smi", "-L"])
     names = [re.sub(r"\s*\(UUID: [^)]*\)", "", line).strip() for line in listed.splitlines() if "UUID" in line]
     if not names:
         return []
     try:
         driver = Path(driver_file).read_text(errors="replace").partition("\n")[0]
     except OSError:
-        driver = _said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+        driver = _output_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     return [*names, driver.strip()]
 
 
@@ -254,13 +254,13 @@ def compiler(command: str) -> list[str]:
     except ValueError:
         words = [command]
     path = shutil.which(words[0]) if words else None
-    return [path or "", _said([path, *words[1:], "--version"]) if path else ""]
+    return [path or "", _output_of([path, *words[1:], "--version"]) if path else ""]
 
 
-def _said(command: list[str]) -> str:
+def _output_of(command: list[str]) -> str:
     """What a program prints; nothing when it is not there or fails."""
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=30)
+        process = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+    return process.stdout.decode(errors="replace") if process.returncode == 0 else ""

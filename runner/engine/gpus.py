@@ -9,7 +9,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable by which CUDA is told the devices that a process may see: indices or UUIDs."""
 
 
-def visible(given: str | None, count: int) -> tuple[str, ...]:
+def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
     """The GPUs that may be leased, each as CUDA_VISIBLE_DEVICES names it.
 
     Args:
@@ -21,12 +21,12 @@ def visible(given: str | None, count: int) -> tuple[str, ...]:
     return tuple(name.strip() for name in given.split(","))[:count]
 
 
-def choose(gpus: Sequence[str], held: Iterable[str]) -> str:
+def choose_gpu(gpus: Sequence[str], assigned: Iterable[str]) -> str:
     """The GPU of the next job: the first of those that the fewest jobs hold; empty where there is none."""
-    taken = Counter(held)
-    return min(gpus, key=lambda gpu: taken[gpu], default="")
+    counts = Counter(assigned)
+    return min(gpus, key=lambda gpu: counts[gpu], default="")
 
 
-def share(slots: int, gpus: int) -> float:
-    """Which part of its GPU's memory each of ``slots`` jobs may use, when ``choose`` spreads them over ``gpus``."""
+def memory_share(slots: int, gpus: int) -> float:
+    """Which part of its GPU's memory each of ``slots`` jobs may use, when ``choose_gpu`` spreads them over ``gpus``."""
     return 1 / -(-slots // gpus) if gpus else 1.0

@@ -64,8 +64,8 @@ class Packages:
 
 def find_python(python: str) -> str | None:
     """The absolute path of an executable given by name or path, None if there is none. Links stay: a venv is a link."""
-    found = shutil.which(os.path.expanduser(python))
-    return os.path.abspath(found) if found else None
+    path = shutil.which(os.path.expanduser(python))
+    return os.path.abspath(path) if path else None
 
 
 def probe(python: str) -> dict[str, str]:
@@ -79,20 +79,22 @@ def probe(python: str) -> dict[str, str]:
         there = os.path.exists(os.path.expanduser(python))
         return {"error": f"{python} is not an executable file" if there else f"{python}: no such Python interpreter"}
     try:
-        done = _answer(path, _PROBE)
+        process = _answer(path, _PROBE)
     except subprocess.TimeoutExpired:
         return {"error": f"{python} did not answer within 60 s"}
     except OSError as error:
         return {"error": f"{python} cannot be started: {error.strerror}"}
     try:
-        answer = json.loads(done.stdout)
-        found = {str(key): str(value) for key, value in answer.items()}
+        answer = json.loads(process.stdout)
+        fields = {str(key): str(value) for key, value in answer.items()}
     except (ValueError, AttributeError):
-        last = done.stderr.decode(errors="backslashreplace").strip().rpartition("\n")[2]
-        return {"error": f"{python} does not work as a Python interpreter: {last or f'exit status {done.returncode}'}"}
-    if "build" not in found:
-        return {"error": f"{python} (Python {found.get('python')}) has no torch: {path} -m pip install torch"}
-    return {"torch": found["build"].partition("+")[0], **found}
+        last = process.stderr.decode(errors="backslashreplace").strip().rpartition("\n")[2]
+        return {
+            "error": f"{python} does not work as a Python interpreter: {last or f'exit status {process.returncode}'}"
+        }
+    if "build" not in fields:
+        return {"error": f"{python} (Python {fields.get('python')}) has no torch: {path} -m pip install torch"}
+    return {"torch": fields["build"].partition("+")[0], **fields}
 
 
 def inspect_packages(python: str, group: str, modules: Sequence[str], folders: Sequence[str] = ()) -> Packages:
@@ -185,7 +187,7 @@ def start_worker(
         )
 
 
-def run_family(
+def run_process_tree(
     command: Sequence[str], *, timeout: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """``subprocess.run`` that leaves nobody: whatever ends the wait ends the process with all that it has started.
@@ -199,7 +201,7 @@ def run_family(
             output, _ = child.communicate(timeout=timeout)
         except BaseException as error:
             with interrupts.held():
-                process_tree.end_family(child.pid)
+                process_tree.kill_tree(child.pid)
                 output, _ = child.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
                 error.output = output

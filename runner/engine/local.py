@@ -5,7 +5,7 @@ Single-threaded: everything happens inside ``wait``. Each environment has at mos
 and cold ones, which have imported torch and nothing more, for ``fresh`` jobs.
 
 The engine hands jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own, and a
-worker a child for the job that it runs (``children.py``); both talk over ``connections.py``. Which job starts next is
+worker a running for the job that it runs (``children.py``); both talk over ``connections.py``. Which job starts next is
 decided in ``schedule.py``, which GPU it gets in ``leases.py``. Jobs that need variables of their own, set before anything
 is imported (Triton's interpreter), have servers of their own, so that nobody else sees these.
 """
@@ -23,12 +23,11 @@ from types import TracebackType
 from typing import Any
 
 from runner import interrupts
-from runner.engine import gpus as leases
-from runner.engine import interpreters, scratch
+from runner.engine import gpus, interpreters, scratch
 from runner.engine.connections import Channel, Connections
 from runner.engine.memory import machine_memory
 from runner.engine.messages import Job, Outcome
-from runner.engine.running_job import Child, Task
+from runner.engine.running_job import RunningJob, Task
 from runner.engine.schedule import next_start
 from runner.engine.servers import Kind, Server
 from runner.engine.workers import Worker
@@ -90,9 +89,9 @@ class LocalEngine:
         self._keep_logs = log_folder is not None
         self._connections = Connections(self._folder)
         self._servers: dict[tuple[str, bool, str, tuple[tuple[str, str], ...]], Server] = {}
-        self._done: list[Outcome] = []
+        self._outcomes: list[Outcome] = []
         self._tickets = 0
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._closed = False
 
     probe = staticmethod(interpreters.probe)
@@ -123,22 +122,22 @@ class LocalEngine:
 
     def pending(self) -> int:
         """How many submitted jobs ``wait`` has not returned yet."""
-        return sum(server.unfinished for server in self._servers.values()) + len(self._done)
+        return sum(server.unfinished for server in self._servers.values()) + len(self._outcomes)
 
     def running(self) -> list[tuple[Job, float, str]]:
         """The jobs that run now, each with its seconds so far and its phase."""
         now = time.monotonic()
         return [
-            (child.task.job, now - child.began, child.phase)
+            (job.task.job, now - job.began, job.phase)
             for server in self._servers.values()
-            for child in server.children
-            if child.began is not None and child.outcome is None
+            for job in server.running_jobs
+            if job.began is not None and job.outcome is None
         ]
 
     def hello(self, environment: str) -> Mapping[str, Any]:
         """What the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is up."""
-        found = (server.hello for (name, *_), server in self._servers.items() if name == environment and server.hello)
-        return next(found, {})
+        hellos = (server.hello for (name, *_), server in self._servers.items() if name == environment and server.hello)
+        return next(hellos, {})
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """Run jobs until at least one ends, ``timeout`` seconds pass (None: no limit), or none is left.
@@ -148,15 +147,15 @@ class LocalEngine:
         end = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             self._start_jobs()
-            self._look()
-            if self._done or not self.pending() or time.monotonic() >= end:
+            self._enforce_limits()
+            if self._outcomes or not self.pending() or time.monotonic() >= end:
                 break
-            for channel in self._connections.wait(max(0.0, min(end, self._next_look) - time.monotonic())):
+            for channel in self._connections.wait(max(0.0, min(end, self._next_check) - time.monotonic())):
                 if not channel.closed:  # meanwhile, by a message before it
                     self._read(channel)
         self._start_jobs()  # the slots stay busy while the caller digests
-        done, self._done = self._done, []
-        return done
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
@@ -195,7 +194,7 @@ class LocalEngine:
             if not accelerated:
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
                 # opened fails in its children. And a verdict about the CPU must not depend on the GPU beside it.
-                environ[leases.VARIABLE] = ""
+                environ[gpus.VARIABLE] = ""
             if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
                 folder = self._kernels / str(list(self._environments).index(job.environment))
                 environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
@@ -209,69 +208,71 @@ class LocalEngine:
         servers = list(self._servers.values())
         for server in servers:
             if server.failure:
-                self._done += server.give_up()
+                self._outcomes += server.give_up()
         while (start := next_start(servers, self._slots)) is not None:
             task = start.server.queues[start.kind].popleft()
             if start.resting is not None:
-                start.resting.hand(self._child(task))
+                start.resting.hand(self._running_job(task))
             else:
                 self._fork(start.server, start.kind, task, start.slot)
 
     def _fork(self, server: Server, kind: Kind, task: Task, slot: int) -> None:
         environ = {"RUNNER_SLOT": str(slot)}
         gpu, share = "", 1.0
-        if kind.leased:
-            given = self._environ.get(leases.VARIABLE, os.environ.get(leases.VARIABLE))
-            gpus = leases.visible(given, int(server.hello.get("gpus", 0)))
-            workers = [worker for one in self._servers.values() for worker in one.workers.values()]
-            gpu = leases.choose(gpus, [worker.gpu for worker in workers])
+        if kind.needs_gpu:
+            given = self._environ.get(gpus.VARIABLE, os.environ.get(gpus.VARIABLE))
+            visible = gpus.visible_gpus(given, int(server.hello.get("gpus", 0)))
+            workers = [worker for candidate in self._servers.values() for worker in candidate.workers.values()]
+            gpu = gpus.choose_gpu(visible, [worker.gpu for worker in workers])
             if gpu:
-                environ[leases.VARIABLE] = gpu
-                share = leases.share(self._slots, len(gpus))
+                environ[gpus.VARIABLE] = gpu
+                share = gpus.memory_share(self._slots, len(visible))
         growth = self._default_memory // GROWTH_PART if kind.living else None
-        worker = Worker(task.ticket, slot, gpu, kind.leased, growth, self._living_jobs, self._child(task))
+        worker = Worker(task.ticket, slot, gpu, kind.needs_gpu, growth, self._living_jobs, self._running_job(task))
         server.run(worker, environ, share if share < 1 else None)
 
-    def _child(self, task: Task) -> Child:
+    def _running_job(self, task: Task) -> RunningJob:
         name = f"{task.ticket:05d}-" + re.sub(r"[^\w.-]+", "_", task.job.name)[:80]
         limit = task.job.memory or self._default_memory
         log = self._logs / f"{name}.log"
         with contextlib.suppress(OSError):
             log.unlink(missing_ok=True)
-        return Child(task, limit, log, self._folder / f"{name}.stack", self._keep_logs)
+        return RunningJob(task, limit, log, self._folder / f"{name}.stack", self._keep_logs)
 
-    def _look(self) -> None:
+    def _enforce_limits(self) -> None:
         """Enforce the limits, at most every 0.1 s (less often where the process table is so long that it costs)."""
         now = time.monotonic()
-        if now < self._next_look:
+        if now < self._next_check:
             return
         for server in self._servers.values():
-            self._done += server.check_start(now)
-            self._done += server.check_jobs(now)
-        self._next_look = now + max(0.1, 20 * (time.monotonic() - now))
+            self._outcomes += server.check_start(now)
+            self._outcomes += server.check_jobs(now)
+        self._next_check = now + max(0.1, 20 * (time.monotonic() - now))
 
     # Messages find whom they concern.
 
     def _read(self, channel: Channel) -> None:
-        messages, gone = channel.receive()
+        messages, hung_up = channel.receive()
         for message in messages:
             if channel.owner is None:
                 self._introduce(channel, message)
             elif isinstance(channel.owner, Worker):
-                self._done += channel.owner.take(message)
+                self._outcomes += channel.owner.take(message)
             else:
                 if "exit" in message:  # the job may have spoken without our knowing yet which connection is its own
                     for stranger in self._connections.strangers():
                         self._read(stranger)
-                self._done += channel.owner.take(message)
-        if gone:
+                self._outcomes += channel.owner.take(message)
+        if hung_up:
             channel.close()
             if isinstance(channel.owner, Server) and channel.owner.channel is channel:
-                self._done += channel.owner.died()
+                self._outcomes += channel.owner.died()
 
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
         """The first message of a connection says whose it is; the token shows that it is one of ours."""
-        server = next((one for one in self._servers.values() if one.token == message.get("token")), None)
+        server = next(
+            (candidate for candidate in self._servers.values() if candidate.token == message.get("token")), None
+        )
         if server is None:
             channel.close()
         elif "hello" in message:

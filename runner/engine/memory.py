@@ -18,7 +18,7 @@ A C++ compiler takes hundreds of MiB whatever the case; how many is its own affa
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldMemory:
     """Bytes that a job's processes hold: ``own`` by what it runs itself, ``compilers`` by compilers it has started."""
 
     own: int
@@ -52,38 +52,42 @@ class Meter:
         self._pid = pid
         self._shared: dict[int, int] = {} if base is None else {pid: base}
 
-    def read(self, table: Mapping[int, process_tree.Process]) -> Held:
+    def read(self, table: Mapping[int, process_tree.Process]) -> HeldMemory:
         """What the job holds according to the process table."""
-        members = process_tree.family(self._pid, table)
+        members = process_tree.tree_members(self._pid, table)
         compilers = _compilers(members, self._pid)
         own = 0
-        for one in members:
-            if one.pid in compilers:
+        for process in members:
+            if process.pid in compilers:
                 continue
-            if one.pid == self._pid:
-                own += one.resident - self._inherited(one, table)
-            elif one.copy:  # also a process about to become a compiler, which for a moment is all of its parent
-                own += max(0, one.resident - self._inherited(one, table))
+            if process.pid == self._pid:
+                own += process.resident - self._inherited(process, table)
+            elif process.copy:  # also a process about to become a compiler, which for a moment is all of its parent
+                own += max(0, process.resident - self._inherited(process, table))
             else:
-                own += one.resident
-        return Held(max(0, own), sum(one.resident for one in members if one.pid in compilers))
+                own += process.resident
+        return HeldMemory(max(0, own), sum(process.resident for process in members if process.pid in compilers))
 
-    def _inherited(self, one: process_tree.Process, table: Mapping[int, process_tree.Process]) -> int:
-        parent = table.get(one.parent)
-        if one.pid not in self._shared and parent is not None:
-            self._shared[one.pid] = parent.resident
-        return self._shared.get(one.pid, 0)
+    def _inherited(self, process: process_tree.Process, table: Mapping[int, process_tree.Process]) -> int:
+        parent = table.get(process.parent)
+        if process.pid not in self._shared and parent is not None:
+            self._shared[process.pid] = parent.resident
+        return self._shared.get(process.pid, 0)
 
 
 def _compilers(members: list[process_tree.Process], pid: int) -> set[int]:
     """Those of a job's family that are compilers or were started by one; never the job's own process ``pid``."""
-    found = {one.pid for one in members if one.pid != pid and process_tree.is_compiler(one)}
-    grew = bool(found)
+    compilers = {process.pid for process in members if process.pid != pid and process_tree.is_compiler(process)}
+    grew = bool(compilers)
     while grew:
-        more = {one.pid for one in members if one.parent in found and one.pid not in found and one.pid != pid}
-        found |= more
-        grew = bool(more)
-    return found
+        children = {
+            process.pid
+            for process in members
+            if process.parent in compilers and process.pid not in compilers and process.pid != pid
+        }
+        compilers |= children
+        grew = bool(children)
+    return compilers
 
 
 def machine_memory() -> int:

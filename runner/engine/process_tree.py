@@ -49,8 +49,8 @@ def signal_name(number: int) -> str:
 
 def processes() -> dict[int, Process]:
     """The process table, by id. Costs about 20 microseconds a process."""
-    found = (stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
-    return {one.pid: one for one in found if one is not None}
+    table = (stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    return {process.pid: process for process in table if process is not None}
 
 
 def trees(roots: Iterable[int]) -> dict[int, Process]:
@@ -59,10 +59,10 @@ def trees(roots: Iterable[int]) -> dict[int, Process]:
     queue = list(roots)
     while queue:
         pid = queue.pop()
-        one = None if pid in table else stat(pid)
-        if one is None:
+        process = None if pid in table else stat(pid)
+        if process is None:
             continue
-        table[pid] = one
+        table[pid] = process
         children = _children(pid)
         if children is None:
             return processes()
@@ -72,26 +72,26 @@ def trees(roots: Iterable[int]) -> dict[int, Process]:
 
 def _children(pid: int) -> list[int] | None:
     """Children of all threads of a process; None if the kernel was built without such lists."""
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):  # it has just ended
         for thread in os.listdir(f"/proc/{pid}/task"):
             try:
                 with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                    found += map(int, file.read().split())
+                    pids += map(int, file.read().split())
             except OSError:
                 if not _LISTS_CHILDREN:
                     return None
-    return found
+    return pids
 
 
 def stat(pid: int) -> Process | None:
     """One line of the process table; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            start, _, rest = file.read().rpartition(b")")
+            start, _, tail = file.read().rpartition(b")")
     except OSError:
         return None
-    fields = rest.split()
+    fields = tail.split()
     state, parent, group, session = fields[:4]
     return Process(
         pid=pid,
@@ -105,19 +105,19 @@ def stat(pid: int) -> Process | None:
     )
 
 
-def family(pid: int, table: Mapping[int, Process]) -> list[Process]:
+def tree_members(pid: int, table: Mapping[int, Process]) -> list[Process]:
     """Process ``pid`` with its session, its group and all their descendants, dead ones left out; ``pid`` first."""
-    members = {number for number, one in table.items() if pid in (number, one.session, one.group)}
+    members = {number for number, process in table.items() if pid in (number, process.session, process.group)}
     grew = True
     while grew:
-        more = {number for number, one in table.items() if one.parent in members and number not in members}
-        members |= more
-        grew = bool(more)
+        children = {number for number, process in table.items() if process.parent in members and number not in members}
+        members |= children
+        grew = bool(children)
     members -= {0, 1, os.getpid()}
     return [table[number] for number in sorted(members, key=lambda number: number != pid) if not table[number].zombie]
 
 
-def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
+def kill_tree(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
     """Kill a job's process with its session, its group and all their descendants. Ends nothing else.
 
     ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
@@ -134,33 +134,33 @@ def end_family(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
         return 0
     if not reaped:
         _signal(pid, signal.SIGSTOP)
-    doomed = end_helpers(pid, grace)
+    signalled = kill_descendants(pid, grace)
     if reaped:
-        return doomed
+        return signalled
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
-    return doomed + _signal(pid, signal.SIGKILL)
+    return signalled + _signal(pid, signal.SIGKILL)
 
 
-def end_helpers(pid: int, grace: float = 0.2) -> int:
-    """As ``end_family``, but spare the process itself. Returns how many had to be killed."""
-    doomed: set[int] = set()
-    torn: set[str] = set()
+def kill_descendants(pid: int, grace: float = 0.2) -> int:
+    """As ``kill_tree``, but spare the process itself. Returns how many had to be killed."""
+    signalled: set[int] = set()
+    partial_outputs: set[str] = set()
     deadline = time.monotonic() + grace
-    while helpers := [one.pid for one in family(pid, processes()) if one.pid != pid]:
-        patient = time.monotonic() < deadline
+    while helpers := [process.pid for process in tree_members(pid, processes()) if process.pid != pid]:
+        asks_first = time.monotonic() < deadline
         for helper in helpers:
-            torn |= _written_by(helper)
-            if not patient or helper not in doomed:
-                _signal(helper, signal.SIGTERM if patient else signal.SIGKILL)
-            doomed.add(helper)
+            partial_outputs |= _output_files(helper)
+            if not asks_first or helper not in signalled:
+                _signal(helper, signal.SIGTERM if asks_first else signal.SIGKILL)
+            signalled.add(helper)
         if time.monotonic() > deadline + 2:
             break  # in uninterruptible sleep; it goes when the kernel lets it
         time.sleep(0.005)
-    for path in torn:
+    for path in partial_outputs:
         with contextlib.suppress(OSError):
             os.unlink(path)
-    return len(doomed)
+    return len(signalled)
 
 
 def _signal(pid: int, number: int) -> bool:
@@ -171,7 +171,7 @@ def _signal(pid: int, number: int) -> bool:
     return True
 
 
-def _written_by(pid: int) -> set[str]:
+def _output_files(pid: int) -> set[str]:
     """The file that a compiler or linker is writing: its ``-o``."""
     words = _command(pid)
     if "-o" not in words[:-1] or not _names_compiler(words[0]):

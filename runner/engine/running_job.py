@@ -37,10 +37,10 @@ class Task:
 
 
 @dataclass(slots=True, eq=False)
-class Child:
+class RunningJob:
     """A job, from the order to run it on. Times are monotonic seconds, ``limit`` is in bytes.
 
-    Of the process in which it runs, ``before`` holds the ids of the jobs that it had run, and ``held`` the bytes that
+    Of the process in which it runs, ``earlier_jobs`` holds the ids of the jobs that it had run, and ``base_memory`` the bytes that
     it held, where it was not forked for this job.
     """
 
@@ -52,8 +52,8 @@ class Child:
     sent: float = field(default_factory=time.monotonic)
     began: float | None = None
     pid: int = 0
-    before: tuple[str, ...] = ()
-    held: int | None = None
+    earlier_jobs: tuple[str, ...] = ()
+    base_memory: int | None = None
     phase: str = "load"
     outcome: Mapping[str, Any] | None = None
     broken: str | None = None
@@ -69,7 +69,7 @@ class Child:
         job = self.task.job
         return {
             "ticket": self.task.ticket,
-            "job": {one.name: getattr(job, one.name) for one in fields(job)},
+            "job": {item.name: getattr(job, item.name) for item in fields(job)},
             "log": str(self.log),
             "stack": str(self.stack),
             "limit": self.limit,
@@ -130,7 +130,7 @@ class Child:
     def _check_memory(self, table: Mapping[int, process_tree.Process], now: float) -> None:
         """Its memory, and the disk that its log takes."""
         if self._meter is None:
-            self._meter = Meter(self.pid, self.held)
+            self._meter = Meter(self.pid, self.base_memory)
         detail = self._meter.read(table).over(self.limit)
         if detail:
             self._cause, self.detail = "memory", detail
@@ -142,7 +142,7 @@ class Child:
     def _kill(self, now: float) -> None:
         self._kill_at = math.inf
         self._killed = min(self._killed, now)
-        process_tree.end_family(self.pid)
+        process_tree.kill_tree(self.pid)
 
     # Its end.
 
@@ -176,7 +176,7 @@ class Child:
             stack=tail(self.stack, 1 << 16),
             output=tail(self.log),
             detail=detail,
-            before=self.before,
+            earlier_jobs=self.earlier_jobs,
             busy=now - self.sent,
         )
         self.forget()

@@ -27,15 +27,15 @@ def next_start(servers: Sequence[Server], slots: int) -> Start | None:
     its turn. And jobs that must be alone, once nothing runs, run one after the other.
     """
     workers = [worker for server in servers for worker in server.workers.values()]
-    running = [worker.child.task.job for worker in workers if worker.child is not None]
-    if any(job.alone for job in running):
+    running_jobs = [worker.current_job.task.job for worker in workers if worker.current_job is not None]
+    if any(job.alone for job in running_jobs):
         return None
     heads = [(task.ticket, server, kind) for server in servers for kind, task in server.ready()]
-    heads.sort(key=lambda head: (bool(running) or not head[2].alone, head[0]))
+    heads.sort(key=lambda head: (bool(running_jobs) or not head[2].alone, head[0]))
     if not heads:
         return None
     if heads[0][2].alone:
-        if running:
+        if running_jobs:
             return None  # until they have ended; what is younger waits too, else its turn might never come
         heads = heads[:1]
     else:
@@ -43,12 +43,14 @@ def next_start(servers: Sequence[Server], slots: int) -> Start | None:
     resting = [worker for worker in workers if worker.resting]
     for _, server, kind in heads:
         for worker in resting:
-            if kind.living and worker.leased == kind.leased and server.workers.get(worker.ticket) is worker:
+            if kind.living and worker.needs_gpu == kind.needs_gpu and server.workers.get(worker.ticket) is worker:
                 return Start(server, kind, worker.slot, worker)
     free = set(range(slots)) - {worker.slot for worker in workers}
     _, server, kind = heads[0]
     if free:
         return Start(server, kind, min(free))
-    if resting and all(worker.resting or worker.child is not None for worker in workers):  # nobody is on the way out
+    if resting and all(
+        worker.resting or worker.current_job is not None for worker in workers
+    ):  # nobody is on the way out
         min(resting, key=lambda worker: worker.resting_since).dismiss()
     return None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from runner.engine import interpreters, process_tree, running_job
 from runner.engine.connections import Channel
 from runner.engine.messages import Job, Outcome
-from runner.engine.running_job import Child, Task
+from runner.engine.running_job import RunningJob, Task
 from runner.engine.workers import Worker
 
 STARTUP = 900.0
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     """What decides which worker may run a job, and when. Jobs of one kind run in the order of their tickets."""
 
     living: bool
-    leased: bool  # wants a GPU of its own: device ``cuda`` without an index
+    needs_gpu: bool  # wants a GPU of its own: device ``cuda`` without an index
     alone: bool
 
     @staticmethod
@@ -83,21 +83,21 @@ class Server:
     @property
     def unfinished(self) -> int:
         """How many jobs wait or run."""
-        return sum(map(len, self.queues.values())) + len(self.children)
+        return sum(map(len, self.queues.values())) + len(self.running_jobs)
 
     @property
-    def children(self) -> list[Child]:
+    def running_jobs(self) -> list[RunningJob]:
         """The jobs that run."""
-        return [worker.child for worker in self.workers.values() if worker.child is not None]
+        return [worker.current_job for worker in self.workers.values() if worker.current_job is not None]
 
     def ready(self) -> Iterator[tuple[Kind, Task]]:
         """The next job of each kind, where it may run now. One whose server died under it runs alone the second time."""
         if self.failure or self.channel is None or not self.hello:
             return
-        running = self.children
-        suspect = any(child.task.deaths for child in running)
+        active = self.running_jobs
+        suspect = any(job.task.deaths for job in active)
         for kind, queue in self.queues.items():
-            if queue and not (running and (suspect or queue[0].deaths)):
+            if queue and not (active and (suspect or queue[0].deaths)):
                 yield kind, queue[0]
 
     def run(self, worker: Worker, environ: Mapping[str, str], share: float | None) -> None:
@@ -110,11 +110,11 @@ class Server:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
         dropped = []
         for worker in list(self.workers.values()):
-            if worker.child is not None:
+            if worker.current_job is not None:
                 worker.kill()
                 worker.forget()
-                worker.child.forget()
-                dropped.append(worker.child.task.job)
+                worker.current_job.forget()
+                dropped.append(worker.current_job.task.job)
                 del self.workers[worker.ticket]
         dropped += [task.job for task in self.waiting]
         self.queues.clear()
@@ -142,13 +142,13 @@ class Server:
         worker = self.workers.get(message.get("ticket", 0))
         if worker is None:
             if "forked" in message:
-                process_tree.end_family(message["forked"])  # cancelled before it began
+                process_tree.kill_tree(message["forked"])  # cancelled before it began
         elif "forked" in message:
             worker.pid = message["forked"]
-            if worker.child is not None:
-                worker.child.pid = worker.pid
-        elif "refused" in message and worker.child is not None:
-            worker.child.broken = f"no process could be forked: {message['refused']}"
+            if worker.current_job is not None:
+                worker.current_job.pid = worker.pid
+        elif "refused" in message and worker.current_job is not None:
+            worker.current_job.broken = f"no process could be forked: {message['refused']}"
             return [self._finish(worker, None)]
         elif "exit" in message:
             return self._ended(worker, message["status"])
@@ -156,22 +156,22 @@ class Server:
 
     def _ended(self, worker: Worker, status: int) -> list[Outcome]:
         outcomes = worker.listen()  # its last words may still wait on its own connection
-        child = worker.child
-        if child is None:
+        current_job = worker.current_job
+        if current_job is None:
             self.workers.pop(worker.ticket, None)
             worker.forget()
-        elif child.began is None and worker.before and not child.task.deaths:
+        elif current_job.began is None and worker.earlier_jobs and not current_job.task.deaths:
             self.workers.pop(worker.ticket, None)
             worker.forget()
-            self._again(child)  # it died while it rested, before the job reached it
+            self._again(current_job)  # it died while it rested, before the job reached it
         else:
             outcomes.append(self._finish(worker, status))
         return outcomes
 
-    def _again(self, child: Child) -> None:
-        child.task.deaths += 1
-        child.forget()
-        self._queue(child.task).appendleft(child.task)
+    def _again(self, current_job: RunningJob) -> None:
+        current_job.task.deaths += 1
+        current_job.forget()
+        self._queue(current_job.task).appendleft(current_job.task)
 
     def _finish(self, worker: Worker, status: int | None) -> Outcome:
         self.workers.pop(worker.ticket, None)
@@ -184,7 +184,7 @@ class Server:
         if self._popen is not None and not self.hello:
             if now - self._started > STARTUP:
                 self.failure = f"the worker server of {self.python} was not up after {STARTUP:.0f} s"
-                process_tree.end_family(self._popen.pid)
+                process_tree.kill_tree(self._popen.pid)
             if self._popen.poll() is not None:
                 return self.died()
         return []
@@ -192,7 +192,7 @@ class Server:
     def look(self) -> dict[int, process_tree.Process]:
         """The process table as far as it concerns its jobs: itself, and its workers with all that they have started."""
         table = process_tree.trees(
-            worker.pid for worker in self.workers.values() if worker.child is not None and worker.pid
+            worker.pid for worker in self.workers.values() if worker.current_job is not None and worker.pid
         )
         if self._popen is not None and (own := process_tree.stat(self._popen.pid)) is not None:
             table[own.pid] = own
@@ -201,17 +201,20 @@ class Server:
     def check_jobs(self, now: float) -> list[Outcome]:
         """Hold its jobs to their limits."""
         outcomes = []
-        table = self.look() if self.children else {}
+        table = self.look() if self.running_jobs else {}
         for worker in list(self.workers.values()):
             if worker.overdue(now):
                 worker.kill()
-            child = worker.child
-            if child is None:
+            current_job = worker.current_job
+            if current_job is None:
                 continue
-            if child.began is None:
-                if now - child.sent > running_job.UNREAPED + child.task.job.timeout and self._popen is not None:
-                    process_tree.end_family(self._popen.pid)  # it hangs or was stopped; its death is handled elsewhere
-            elif not child.check(table, now):
+            if current_job.began is None:
+                if (
+                    now - current_job.sent > running_job.UNREAPED + current_job.task.job.timeout
+                    and self._popen is not None
+                ):
+                    process_tree.kill_tree(self._popen.pid)  # it hangs or was stopped; its death is handled elsewhere
+            elif not current_job.check(table, now):
                 outcomes.append(self._finish(worker, None))
         return outcomes
 
@@ -239,16 +242,16 @@ class Server:
         for worker in sorted(self.workers.values(), key=Worker.age, reverse=True):  # so that the oldest waits first
             outcomes += worker.listen()
             worker.kill()
-            child = worker.child
-            if child is None:
+            current_job = worker.current_job
+            if current_job is None:
                 worker.forget()
-            elif child.decided or child.task.deaths:
-                if not child.decided:
-                    child.detail = f"the worker server died twice while this job ran (the last time: {how})"
+            elif current_job.decided or current_job.task.deaths:
+                if not current_job.decided:
+                    current_job.detail = f"the worker server died twice while this job ran (the last time: {how})"
                 outcomes.append(self._finish(worker, None))
             else:
                 worker.forget()
-                self._again(child)
+                self._again(current_job)
         self.workers.clear()
         if not self.failure and self._starts > (RESTARTS if was_up else EARLY.get(how, 1)):
             times = "" if was_up else " before it was up"
@@ -264,6 +267,6 @@ class Server:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(grace)
         if self._popen.poll() is None:  # not reaped yet, so the number is still its own
-            process_tree.end_family(self._popen.pid)
+            process_tree.kill_tree(self._popen.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(5)

@@ -14,7 +14,7 @@ from typing import Any
 from runner.engine import process_tree, running_job
 from runner.engine.connections import Channel
 from runner.engine.messages import Outcome
-from runner.engine.running_job import Child
+from runner.engine.running_job import RunningJob
 
 
 @dataclass(slots=True, eq=False)
@@ -28,24 +28,24 @@ class Worker:
     ticket: int
     slot: int
     gpu: str
-    leased: bool  # whether it was forked for jobs that want a lease
+    needs_gpu: bool  # whether it was forked for jobs that want a lease
     growth: int | None
     jobs: int  # how many it may run in all
-    child: Child | None = None
+    current_job: RunningJob | None = None
     pid: int = 0
-    before: list[str] = field(default_factory=list)
+    earlier_jobs: list[str] = field(default_factory=list)
     resting_since: float = 0.0
     clean: bool = False  # whether its last job said that no process of its own was left
     _channel: Channel | None = None
-    _held: int | None = None  # bytes when it last rested
+    _resting_memory: int | None = None  # bytes when it last rested
     _dismissed: float = 0.0
 
     def order(self, environ: Mapping[str, str], share: float | None) -> dict[str, Any]:
-        """What the worker or its server is told, to run ``child``."""
-        assert self.child is not None
-        last = self.growth is None or len(self.before) + 1 >= self.jobs
+        """What the worker or its server is told, to run ``current_job``."""
+        assert self.current_job is not None
+        last = self.growth is None or len(self.earlier_jobs) + 1 >= self.jobs
         return {
-            **self.child.order(),
+            **self.current_job.order(),
             "keep": None if last else self.growth,
             "environ": dict(environ),
             "share": share,
@@ -55,17 +55,17 @@ class Worker:
     def resting(self) -> bool:
         """Whether it waits for its next job."""
         channel = self._channel
-        return self.child is None and not self._dismissed and channel is not None and not channel.closed
+        return self.current_job is None and not self._dismissed and channel is not None and not channel.closed
 
     def age(self) -> int:
         """The ticket of the job that it has, or had first."""
-        return self.child.task.ticket if self.child is not None else self.ticket
+        return self.current_job.task.ticket if self.current_job is not None else self.ticket
 
-    def hand(self, child: Child) -> None:
+    def hand(self, current_job: RunningJob) -> None:
         """Give a resting worker its next job."""
         assert self._channel is not None
-        self.child, self.clean = child, False
-        child.before, child.held = tuple(self.before), self._held
+        self.current_job, self.clean = current_job, False
+        current_job.earlier_jobs, current_job.base_memory = tuple(self.earlier_jobs), self._resting_memory
         self._channel.send(self.order({}, None))  # one that is gone is noticed by its server's word
 
     def dismiss(self) -> None:
@@ -76,10 +76,10 @@ class Worker:
 
     def overdue(self, now: float) -> bool:
         """Whether it was dismissed and is still there, or hangs before a job that it was handed."""
-        if self.child is None:
+        if self.current_job is None:
             return bool(self._dismissed) and now - self._dismissed > running_job.LINGER
-        waits = self.child.began is None and bool(self.before)
-        return waits and now - self.child.sent > running_job.LINGER + running_job.UNREAPED
+        waits = self.current_job.began is None and bool(self.earlier_jobs)
+        return waits and now - self.current_job.sent > running_job.LINGER + running_job.UNREAPED
 
     # What it says.
 
@@ -87,24 +87,24 @@ class Worker:
         """It runs its first job, as process ``pid``, and has opened ``channel``."""
         channel.owner, self._channel = self, channel
         self.pid = pid
-        if self.child is not None:
-            self.child.begin(pid)
+        if self.current_job is not None:
+            self.current_job.begin(pid)
 
     def take(self, message: Mapping[str, Any]) -> list[Outcome]:
         """Act on one message; words about another job than the one it has now are too late to count."""
-        child = self.child
-        if child is None or message.get("ticket") != child.task.ticket:
+        current_job = self.current_job
+        if current_job is None or message.get("ticket") != current_job.task.ticket:
             return []
         if "job" in message:
-            child.begin(self.pid)
+            current_job.begin(self.pid)
         elif "rest" in message:
-            self._held, self.resting_since = int(message["rest"]), time.monotonic()
-            return [self._end_job(None)] if child.fine else []  # else it must go, and will
+            self._resting_memory, self.resting_since = int(message["rest"]), time.monotonic()
+            return [self._end_job(None)] if current_job.fine else []  # else it must go, and will
         else:
             self.clean = message.get("kin") is False
-            child.take(message)
+            current_job.take(message)
             if message.get("kin"):  # it adopts what it has started, all the way down, so that now all can be found
-                process_tree.end_helpers(self.pid)
+                process_tree.kill_descendants(self.pid)
                 self.forget()  # and now it may go
         return []
 
@@ -118,20 +118,20 @@ class Worker:
     def conclude(self, status: int | None) -> Outcome:
         """The outcome of the job that it has, now that the process has ended with that wait status (None: unknown)."""
         if not self.clean or status != 0:
-            process_tree.end_family(self.pid, reaped=status is not None)  # and what outlived it
+            process_tree.kill_tree(self.pid, reaped=status is not None)  # and what outlived it
         outcome = self._end_job(status)
         self.forget()
         return outcome
 
     def _end_job(self, status: int | None) -> Outcome:
-        assert self.child is not None
-        child, self.child = self.child, None
-        self.before.append(child.task.job.id)
-        return child.conclude(status)
+        assert self.current_job is not None
+        current_job, self.current_job = self.current_job, None
+        self.earlier_jobs.append(current_job.task.job.id)
+        return current_job.conclude(status)
 
     def kill(self) -> None:
         """End it with all that it has started."""
-        process_tree.end_family(self.pid)
+        process_tree.kill_tree(self.pid)
 
     def forget(self) -> None:
         """Close its connection."""

@@ -55,12 +55,12 @@ def machine_made(outcome: Outcome) -> bool:
 
 def own_fault(first: Outcome) -> bool:
     """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended it."""
-    return _failed(first) and not first.before
+    return _failed(first) and not first.earlier_jobs
 
 
 def opinions(first: Outcome) -> int:
     """How many processes of its own must find nothing before that counts more than what one found after others."""
-    return OPINIONS if _failed(first) and first.before else 1
+    return OPINIONS if _failed(first) and first.earlier_jobs else 1
 
 
 def _failed(outcome: Outcome) -> bool:
@@ -102,7 +102,7 @@ def summary(outcome: Outcome) -> str:
 
 def order_note(shared: Outcome, alone: Outcome) -> str:
     """Both orders of an order-dependent variant."""
-    before = ", ".join(shared.before[-20:])
-    more = f"{len(shared.before) - 20} others, then " if len(shared.before) > 20 else ""
+    before = ", ".join(shared.earlier_jobs[-20:])
+    more = f"{len(shared.earlier_jobs) - 20} others, then " if len(shared.earlier_jobs) > 20 else ""
     where = f"in one process after {more}{before}" if before else "beside other jobs"
     return f"{ORDER_DEPENDENT}: {where}: {summary(shared)}; alone in a fresh process: {summary(alone)}"

@@ -18,11 +18,11 @@ import pytest
 from engine_jobs import Make, finish, one
 
 from runner.engine import cached, fingerprint
-from runner.engine.cached import NOT_ASKED, CachedEngine, doubt, evict, question, read, refusal, write
-from runner.engine.fingerprint import Facts, facts
+from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
+from runner.engine.fingerprint import Fingerprint, facts
 from runner.engine.messages import Job, Outcome
 
-FACTS = Facts("digest")
+FACTS = Fingerprint("digest")
 SOURCE = '"""A case.\n\nWritten from a/b.yaml:3.\n"""\n\nimport torch\n'
 JOB = Job("v here main", "v", "here", "m", SOURCE, {"backend": "inductor", "options": {"b": 1, "a": 2}})
 PASSED: dict[str, Any] = {"findings": [], "trust": None, "labels": ["x"], "comparisons": 3, "seconds": {"eager": 0.5}}
@@ -77,7 +77,7 @@ def result(record: dict[str, Any] = PASSED, **more: Any) -> Answers:
 PASSES = result()
 
 
-def engine(folder: Path, answers: Answers = PASSES, facts: Facts = FACTS, run: str = "r1") -> CachedEngine:
+def engine(folder: Path, answers: Answers = PASSES, facts: Fingerprint = FACTS, run: str = "r1") -> CachedEngine:
     return CachedEngine(FakeEngine(answers), folder, {"here": facts}, run)
 
 
@@ -88,7 +88,7 @@ def ask(engine: CachedEngine, job: Job = JOB) -> Outcome:
     return outcome
 
 
-def later(folder: Path, job: Job = JOB, facts: Facts = FACTS) -> Outcome:
+def later(folder: Path, job: Job = JOB, facts: Fingerprint = FACTS) -> Outcome:
     """What a later run gets: a hit is marked, and anything else says ``asked``."""
     return ask(engine(folder, lambda job: Outcome(job, "asked", 0.0), facts, "r2"), job)
 
@@ -176,7 +176,7 @@ def different(value: Any) -> Any:
 def test_every_field_of_a_job_is_in_the_key_but_names_and_limits(name: str) -> None:
     other = replace(JOB, **{name: different(getattr(JOB, name))})
     assert other != JOB
-    assert (question(other, FACTS) == question(JOB, FACTS)) == (name in NOT_ASKED)
+    assert (make_cache_key(other, FACTS) == make_cache_key(JOB, FACTS)) == (name in NOT_IN_KEY)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_another_question_is_a_miss(tmp_path: Path, changes: dict[str, Any]) -> 
 
 def test_other_facts_are_a_miss(tmp_path: Path) -> None:
     ask(engine(tmp_path))
-    assert later(tmp_path, facts=Facts("another")).ended == "asked"
+    assert later(tmp_path, facts=Fingerprint("another")).ended == "asked"
 
 
 def test_the_order_of_options_and_the_checkout_s_folder_change_nothing(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_only_the_docstring_s_own_line_is_left_out() -> None:
         "# Written from one\n",
     ):
         one, other = (replace(JOB, source=text.replace("from ", f"from {word} ")) for word in ("a", "b"))
-        assert question(one, FACTS) != question(other, FACTS)
+        assert make_cache_key(one, FACTS) != make_cache_key(other, FACTS)
 
 
 def test_isolation_that_shares_less_will_do_and_never_more(tmp_path: Path) -> None:
@@ -291,17 +291,17 @@ def test_right_and_wrong_answers_are(tmp_path: Path, record: dict[str, Any]) -> 
     [
         ({"imports": ("mine",)}, FACTS), ({"paths": ("/mine",)}, FACTS), ({"cacheable": False}, FACTS),
         ({"backend": {"backend": "package:function"}}, FACTS), ({"task": "build"}, FACTS), ({"device": "cuda"}, FACTS),
-        ({"device": "cuda:1"}, FACTS), ({"device": "xpu"}, Facts("digest", devices=("cpu", "cuda"))), ({}, Facts("digest", "TORCH_LOGS set")),
+        ({"device": "cuda:1"}, FACTS), ({"device": "xpu"}, Fingerprint("digest", devices=("cpu", "cuda"))), ({}, Fingerprint("digest", "TORCH_LOGS set")),
     ],
 )  # fmt: skip
 def test_jobs_that_other_code_decides_are_neither_kept_nor_answered(
-    tmp_path: Path, changes: dict[str, Any], facts: Facts
+    tmp_path: Path, changes: dict[str, Any], facts: Fingerprint
 ) -> None:
     job = replace(JOB, **changes)
     assert refusal(job, facts)
     assert ask(engine(tmp_path, facts=facts), job).cached == "" and entries(tmp_path) == []
     for isolation in ("fork", "fresh", "living"):  # even if somebody had kept it
-        digest = question(job, facts)
+        digest = make_cache_key(job, facts)
         write(
             engine(tmp_path)._path(digest, isolation),
             "r0",
@@ -311,7 +311,7 @@ def test_jobs_that_other_code_decides_are_neither_kept_nor_answered(
 
 
 def test_on_a_card_whose_facts_are_known_jobs_are_kept(tmp_path: Path) -> None:
-    card = Facts("digest", devices=("cpu", "meta", "cuda"))
+    card = Fingerprint("digest", devices=("cpu", "meta", "cuda"))
     job = replace(JOB, device="cuda:0")
     ask(engine(tmp_path, facts=card), job)
     assert later(tmp_path, job, card).cached == "r1"

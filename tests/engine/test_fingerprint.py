@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runner.engine import fingerprint
-from runner.engine.fingerprint import Facts, facts, facts_of
+from runner.engine.fingerprint import Fingerprint, facts, take_fingerprints
 
 
 @dataclass
@@ -25,7 +25,7 @@ class World:
     programs: Path
     patch: pytest.MonkeyPatch
 
-    def facts(self) -> Facts:
+    def facts(self) -> Fingerprint:
         return facts(sys.executable, {"PYTHONPATH": str(self.site)})
 
     def program(self, name: str, text: str) -> None:
@@ -36,7 +36,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    for name in [*fingerprint.disturbing(os.environ), *fingerprint.keyed(os.environ)]:
+    for name in [*fingerprint.disturbing_variables(os.environ), *fingerprint.keyed_variables(os.environ)]:
         monkeypatch.delenv(name)
     site, worker, programs = (tmp_path / name for name in ("site", "worker", "programs"))
     for folder in (site / "torch" / "lib", site / "torch" / "include", site / "triton", worker, programs):
@@ -209,7 +209,9 @@ def test_variables_that_change_torch_are_named(world: World, name: str) -> None:
 
 
 def test_a_preloaded_library_is_named(world: World) -> None:
-    assert fingerprint.disturbing({"LD_PRELOAD": "/x.so", "LD_PRELOADED": "no", "PATH": "/bin"}) == ["LD_PRELOAD"]
+    assert fingerprint.disturbing_variables({"LD_PRELOAD": "/x.so", "LD_PRELOADED": "no", "PATH": "/bin"}) == [
+        "LD_PRELOAD"
+    ]
 
 
 def test_what_the_engine_itself_gives_to_workers_is_in_the_digest_instead(world: World) -> None:
@@ -257,7 +259,7 @@ def test_chatter_at_the_start_is_no_answer(world: World) -> None:
 def test_several_interpreters_have_facts_of_their_own(world: World) -> None:
     world.program("second", f'PYTHONHASHSEED=0 exec {sys.executable} "$@"')
     world.program("third", "exit 1")
-    found = facts_of([sys.executable, "second", "third", "second"], {"PYTHONPATH": str(world.site)})
+    found = take_fingerprints([sys.executable, "second", "third", "second"], {"PYTHONPATH": str(world.site)})
     assert list(found) == [sys.executable, "second", "third"]
     assert found[sys.executable] == world.facts() == found["second"]
     assert found["third"].dirty

@@ -89,7 +89,7 @@ def test_verdicts_are_the_same_in_every_isolation(engine: LocalEngine) -> None:
     ]
     outcomes = finish(engine, *jobs, limit=500)
     assert [key for key, outcome in outcomes.items() if not passes(outcome)] == []
-    assert max(len(outcome.before) for outcome in outcomes.values()) > 0
+    assert max(len(outcome.earlier_jobs) for outcome in outcomes.values()) > 0
 
 
 def test_a_poisoned_process_takes_no_other_job(engine: LocalEngine) -> None:
@@ -100,7 +100,7 @@ def test_a_poisoned_process_takes_no_other_job(engine: LocalEngine) -> None:
         outcomes |= finish(engine, one, limit=200)
     assert not passes(outcomes["poison"])
     assert passes(outcomes["before"]) and passes(outcomes["after"]) and passes(outcomes["again"])
-    assert "id-poison" not in outcomes["after"].before + outcomes["again"].before
+    assert "id-poison" not in outcomes["after"].earlier_jobs + outcomes["again"].earlier_jobs
 
 
 @pytest.mark.parametrize("isolation", ["fork", "living"])

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from runner.engine import gpus as leases
+from runner.engine import gpus
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ from runner.engine import gpus as leases
     ],
 )
 def test_names_of_the_visible(given: str | None, count: int, expected: tuple[str, ...]) -> None:
-    assert leases.visible(given, count) == expected
+    assert gpus.visible_gpus(given, count) == expected
 
 
 def test_the_least_taken_is_chosen_and_the_first_of_equals() -> None:
-    assert leases.choose((), []) == ""
-    assert leases.choose(("5", "2"), []) == "5"
-    assert leases.choose(("5", "2"), ["5", ""]) == "2"
-    assert leases.choose(("5", "2"), ["5", "2", "2"]) == "5"
+    assert gpus.choose_gpu((), []) == ""
+    assert gpus.choose_gpu(("5", "2"), []) == "5"
+    assert gpus.choose_gpu(("5", "2"), ["5", ""]) == "2"
+    assert gpus.choose_gpu(("5", "2"), ["5", "2", "2"]) == "5"
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_the_least_taken_is_chosen_and_the_first_of_equals() -> None:
     [(1, 1, 1.0), (4, 4, 1.0), (3, 8, 1.0), (4, 2, 0.5), (5, 2, 1 / 3), (16, 1, 1 / 16), (2, 0, 1.0)],
 )
 def test_shares(slots: int, gpus: int, expected: float) -> None:
-    assert leases.share(slots, gpus) == expected
+    assert gpus.memory_share(slots, gpus) == expected
 
 
 @pytest.mark.parametrize(("slots", "gpus"), [(1, 1), (3, 4), (4, 4), (7, 3), (16, 2)])
 def test_no_gpu_is_given_to_more_jobs_than_the_share_allows(slots: int, gpus: int) -> None:
-    names = leases.visible(None, gpus)
+    names = gpus.visible_gpus(None, gpus)
     held: list[str] = []
     for step in range(300):
         if len(held) == slots:
             del held[step * 7 % slots]
-        held.append(leases.choose(names, held))
-        assert max(Counter(held).values()) * leases.share(slots, gpus) <= 1 + 1e-9
+        held.append(gpus.choose_gpu(names, held))
+        assert max(Counter(held).values()) * gpus.memory_share(slots, gpus) <= 1 + 1e-9

@@ -68,8 +68,10 @@ def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:
     begun = time.monotonic()
     script = "sleep 100 & echo $!; setsid sleep 100 & echo $!; wait"
     with pytest.raises(subprocess.TimeoutExpired) as caught:
-        interpreters.run_family(["bash", "-c", script], timeout=1, stdout=subprocess.PIPE)
+        interpreters.run_process_tree(["bash", "-c", script], timeout=1, stdout=subprocess.PIPE)
     assert time.monotonic() - begun < 50
     pids = caught.value.output.split()
     assert len(pids) == 2 and all(gone(int(pid)) for pid in pids)
-    assert interpreters.run_family(["bash", "-c", "echo whole; exit 3"], stdout=subprocess.PIPE).stdout == b"whole\n"
+    assert (
+        interpreters.run_process_tree(["bash", "-c", "echo whole; exit 3"], stdout=subprocess.PIPE).stdout == b"whole\n"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine.memory import COMPILERS, Held, Meter, machine_memory
+from runner.engine.memory import COMPILERS, HeldMemory, Meter, machine_memory
 from runner.engine.process_tree import Process, is_compiler
 
 SERVER, JOB = 900_000_001, 900_000_002  # beyond what Linux gives out, so that nothing is read from a real process
@@ -22,14 +22,14 @@ def table(*lines: tuple[int, int, str, int, bool]) -> dict[int, Process]:
 
 
 def test_what_the_server_held_does_not_count() -> None:
-    assert Meter(JOB).read(table((JOB, SERVER, "python3", 600, True))) == Held(100 * MIB, 0)
-    assert Meter(JOB).read(table((JOB, SERVER, "python3", 400, True))) == Held(0, 0)
+    assert Meter(JOB).read(table((JOB, SERVER, "python3", 600, True))) == HeldMemory(100 * MIB, 0)
+    assert Meter(JOB).read(table((JOB, SERVER, "python3", 400, True))) == HeldMemory(0, 0)
 
 
 def test_what_a_living_worker_held_before_its_job_does_not_count() -> None:
     meter = Meter(JOB, 650 * MIB)
-    assert meter.read(table((JOB, SERVER, "python3", 600, True))) == Held(0, 0)
-    assert meter.read(table((JOB, SERVER, "python3", 700, True), (3, JOB, "sort", 5, False))) == Held(55 * MIB, 0)
+    assert meter.read(table((JOB, SERVER, "python3", 600, True))) == HeldMemory(0, 0)
+    assert meter.read(table((JOB, SERVER, "python3", 700, True), (3, JOB, "sort", 5, False))) == HeldMemory(55 * MIB, 0)
 
 
 def test_what_a_copy_shared_at_first_sight_does_not_count() -> None:
@@ -53,17 +53,17 @@ def test_compilers_and_what_they_start_are_apart() -> None:
             (9, JOB, "sort", 5, False),
         )
     )
-    assert held == Held(106 * MIB, 746 * MIB)
+    assert held == HeldMemory(106 * MIB, 746 * MIB)
 
 
 def test_a_job_that_calls_itself_a_compiler_is_none() -> None:
-    assert Meter(JOB).read(table((JOB, SERVER, "cc1plus", 600, True))) == Held(100 * MIB, 0)
+    assert Meter(JOB).read(table((JOB, SERVER, "cc1plus", 600, True))) == HeldMemory(100 * MIB, 0)
 
 
 def test_only_what_passes_the_limit_is_reported() -> None:
-    assert Held(512 * MIB, COMPILERS).over(512 * MIB) == ""
-    assert Held(1024 * MIB, 0).over(512 * MIB) == "resident set 1.0 GiB passed the limit of 512 MiB"
-    assert Held(256 * MIB, COMPILERS + 512 * MIB).over(512 * MIB) == (
+    assert HeldMemory(512 * MIB, COMPILERS).over(512 * MIB) == ""
+    assert HeldMemory(1024 * MIB, 0).over(512 * MIB) == "resident set 1.0 GiB passed the limit of 512 MiB"
+    assert HeldMemory(256 * MIB, COMPILERS + 512 * MIB).over(512 * MIB) == (
         "resident set 256 MiB and compilers 512 MiB beyond their 2.0 GiB passed the limit of 512 MiB"
     )
 

@@ -32,7 +32,7 @@ def pids(outcomes: list[Outcome]) -> list[int]:
 def test_one_process_runs_one_job_after_another(make: Make) -> None:
     outcomes = in_turn(make(), *(living("", key) for key in "abc"))
     assert len(set(pids(outcomes))) == 1
-    assert [outcome.before for outcome in outcomes] == [(), ("id-a",), ("id-a", "id-b")]
+    assert [outcome.earlier_jobs for outcome in outcomes] == [(), ("id-a",), ("id-a", "id-b")]
     assert all(outcome.ended == "result" and 0 < outcome.seconds <= outcome.busy for outcome in outcomes)
 
 
@@ -41,9 +41,9 @@ def test_what_a_job_leaves_behind_shows_and_its_order_is_told(make: Make) -> Non
     look = "import builtins; result['findings'] = ['planted'] if hasattr(builtins, 'planted') else []"
     engine = make(1)
     lived = in_turn(engine, living(plant, "plant"), living("", "idle"), living(look, "look"))[-1]
-    assert (lived.result["findings"], lived.before) == (["planted"], ("id-plant", "id-idle"))
+    assert (lived.result["findings"], lived.earlier_jobs) == (["planted"], ("id-plant", "id-idle"))
     again = finish(engine, job(look, "look"))["look"]
-    assert (again.result["findings"], again.before) == ([], ())
+    assert (again.result["findings"], again.earlier_jobs) == ([], ())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_failure_ends_its_process(make: Make, failure: str) -> None:
     engine = make(1)
     first = finish(engine, living(failure, "first"))["first"]
     (second,) = in_turn(engine, living("", "second"))
-    assert second.before == () and second.result["pid"] != first.result.get("pid")
+    assert second.earlier_jobs == () and second.result["pid"] != first.result.get("pid")
 
 
 def test_an_empty_error_is_none(make: Make) -> None:
@@ -70,7 +70,7 @@ def test_an_empty_error_is_none(make: Make) -> None:
 
 def test_a_process_is_replaced_after_so_many_jobs(make: Make) -> None:
     outcomes = in_turn(make(1, living_jobs=2), *(living("", key) for key in "abcde"))
-    assert [len(outcome.before) for outcome in outcomes] == [0, 1, 0, 1, 0]
+    assert [len(outcome.earlier_jobs) for outcome in outcomes] == [0, 1, 0, 1, 0]
     assert len(set(pids(outcomes))) == 3
 
 
@@ -78,7 +78,7 @@ def test_a_process_that_has_grown_is_replaced(make: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr(local, "GROWTH_PART", (1 << 50))
     grown = "import builtins; builtins.held = b'x' * (20 << 20)"
     outcomes = in_turn(make(1), living("", "a"), living(grown, "b"), living("", "c"))
-    assert [outcome.before for outcome in outcomes] == [(), ("id-a",), ()]
+    assert [outcome.earlier_jobs for outcome in outcomes] == [(), ("id-a",), ()]
 
 
 def test_a_death_harms_no_other(make: Make) -> None:
@@ -89,16 +89,16 @@ def test_a_death_harms_no_other(make: Make) -> None:
         engine, living("import ctypes; ctypes.string_at(0)", "dies"), living(beside, "beside"), living("", "after")
     )
     assert (outcomes["dies"].ended, outcomes["dies"].signal) == ("signal", "SIGSEGV")
-    assert outcomes["dies"].before == ("id-before",) and "<job>" in outcomes["dies"].stack
+    assert outcomes["dies"].earlier_jobs == ("id-before",) and "<job>" in outcomes["dies"].stack
     assert outcomes["beside"].ended == outcomes["after"].ended == "result"
-    assert outcomes["after"].before == ()
+    assert outcomes["after"].earlier_jobs == ()
 
 
 def test_limits_are_those_of_each_job(make: Make) -> None:
     hang = "def spin():\n    while True: pass\nsend({'phase': 'backend'}); spin()"
     engine = make(1)
     first, second, third = in_turn(engine, living("", "a"), living(hang, "b", timeout=0.5), living("", "c"))
-    assert (second.ended, second.phase, second.before) == ("timeout", "backend", ("id-a",))
+    assert (second.ended, second.phase, second.earlier_jobs) == ("timeout", "backend", ("id-a",))
     assert "in spin" in second.stack and second.signal is None
     assert third.ended == "result" and third.result["pid"] != first.result["pid"]
 
@@ -114,7 +114,7 @@ def test_memory_counts_from_where_the_job_began(make: Make) -> None:
         living(more, "much", seed=400, memory=150 << 20),
     )
     assert [outcome.ended for outcome in outcomes] == ["result", "result", "memory"]
-    assert outcomes[2].before == ("id-hold", "id-little")
+    assert outcomes[2].earlier_jobs == ("id-hold", "id-little")
 
 
 def test_a_small_limit_does_not_outlast_its_job(make: Make) -> None:
@@ -137,7 +137,7 @@ time.sleep(0.3)
 """
     first, second, third = in_turn(make(1), living(keep, "a"), living(late, "b"), living("", "c"))
     assert (second.ended, second.phase, second.result) == ("result", "load", {"pid": first.result["pid"]})
-    assert third.before == ("id-a", "id-b")
+    assert third.earlier_jobs == ("id-a", "id-b")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ time.sleep(0.3)
 )
 def test_a_process_with_others_left_is_replaced_and_they_end(make: Make, leave: str) -> None:
     first, second = in_turn(make(1), living(leave, "a"), living("", "b"))
-    assert first.result["pid"] != second.result["pid"] and second.before == ()
+    assert first.result["pid"] != second.result["pid"] and second.earlier_jobs == ()
     assert gone(int(first.output))
 
 
@@ -192,7 +192,7 @@ def test_one_that_dies_while_it_rests_costs_no_job(make: Make) -> None:
     engine.submit(living("", "c"))
     os.kill(first.result["pid"], signal.SIGKILL)
     (third,) = [outcome for _ in range(50) for outcome in engine.wait(0.2)][:1]
-    assert (third.ended, third.before) == ("result", ()) and second.result["pid"] == first.result["pid"]
+    assert (third.ended, third.earlier_jobs) == ("result", ()) and second.result["pid"] == first.result["pid"]
 
 
 def test_one_that_was_stopped_while_it_rests_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +202,13 @@ def test_one_that_was_stopped_while_it_rests_is_replaced(make: Make, monkeypatch
     first = finish(engine, living("", "a"))["a"]
     os.kill(first.result["pid"], signal.SIGSTOP)
     again = finish(engine, living("", "b"))["b"]
-    assert (again.ended, again.before) == ("result", ()) and again.result["pid"] != first.result["pid"]
+    assert (again.ended, again.earlier_jobs) == ("result", ()) and again.result["pid"] != first.result["pid"]
 
 
 def test_a_worker_that_rests_gives_its_slot_to_others(make: Make) -> None:
     engine = make(1)
     first, other, last = in_turn(engine, living("", "a"), job(PID, "fork"), living("", "b"))
-    assert first.result["pid"] != last.result["pid"] and (other.before, last.before) == ((), ())
+    assert first.result["pid"] != last.result["pid"] and (other.earlier_jobs, last.earlier_jobs) == ((), ())
     assert gone(first.result["pid"])
 
 
@@ -249,4 +249,4 @@ def test_cancelling_ends_the_ones_that_run_only(make: Make) -> None:
     while not engine.running():
         engine.wait(0.05)
     assert [dropped.key for dropped in engine.cancel_all()] == ["hang"]
-    assert len(one(engine, PID, isolation="living").before) == 1
+    assert len(one(engine, PID, isolation="living").earlier_jobs) == 1

@@ -118,7 +118,7 @@ def _listen(control: Connection, words: queue.SimpleQueue[tuple[Any, ...]], orde
 
 def _end(order: Order) -> NoReturn:
     """End this process with its whole family, and remove its files."""
-    process_tree.end_family(os.getpid(), reaped=True)
+    process_tree.kill_tree(os.getpid(), reaped=True)
     deadline = time.monotonic() + 1
     with contextlib.suppress(ChildProcessError):  # all are collected; in a container nobody else may do it
         while time.monotonic() < deadline:

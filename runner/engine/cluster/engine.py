@@ -284,7 +284,7 @@ class RayEngine:
     def _end(self) -> None:
         """End what is left of Ray, and remove its files."""
         reaped = self._popen.poll() is not None
-        process_tree.end_family(self._popen.pid, reaped=reaped)
+        process_tree.kill_tree(self._popen.pid, reaped=reaped)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(5)
         self._cluster.close()

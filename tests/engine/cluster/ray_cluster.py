@@ -50,7 +50,7 @@ class RayCluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        process_tree.end_family(self._process.pid)
+        process_tree.kill_tree(self._process.pid)
         self._process.wait()
         del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"]
 

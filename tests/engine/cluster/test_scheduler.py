@@ -224,6 +224,6 @@ def test_outcomes_keep_what_the_host_said() -> None:
     spread, (node,) = spread_of(1)
     add(spread, 1)
     deal(spread)
-    said = Outcome(job(""), "signal", 2.0, "backend", signal="SIGSEGV", stack="s", output="o", before=("a",))
+    said = Outcome(job(""), "signal", 2.0, "backend", signal="SIGSEGV", stack="s", output="o", earlier_jobs=("a",))
     ((_, outcome),) = spread.take(node, Report([(1, said)], {}, {}))
     assert outcome == dataclasses.replace(said, host="n0")

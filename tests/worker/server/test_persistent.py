@@ -147,7 +147,7 @@ def test_isolation_changes_no_verdict() -> None:
         while engine.pending():
             for outcome in engine.wait(1.0):
                 found[outcome.job.id].append(judged(outcome))
-                most = max(most, len(outcome.before))
+                most = max(most, len(outcome.earlier_jobs))
     assert most == 4
     for key, verdicts in found.items():
         assert len(verdicts) == 3 + (key in order["fresh"]) and all(verdict == verdicts[0] for verdict in verdicts)
