@@ -367,10 +367,10 @@ class ChainWriter:
 
     def _function_name(self) -> str:
         number = self.scope.functions[0] + 1
-        while f"fn{number}" in self.scope.taken:
+        while f"fn{number}" in self.scope.reserved:
             number += 1
         self.scope.functions[0] = number
-        self.scope.taken.add(f"fn{number}")
+        self.scope.reserved.add(f"fn{number}")
         return f"fn{number}"
 
 

@@ -125,7 +125,7 @@ class _Writer:
         scope = Scope(self.problems, self.plain, set(names))
         for name in kernel.inputs:
             scope.define(name)
-        scope.temporary = temporary(scope.taken | names_made(kernel.reference))
+        scope.temporary = temporary(scope.reserved | names_made(kernel.reference))
         if kernel.inputs:
             scope.previous, scope.previous_name = names[0], kernel.inputs[0]
         writer = ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)

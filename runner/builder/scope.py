@@ -24,11 +24,11 @@ class Scope:
 
     problems: Problems
     params: Mapping[str, Any]
-    taken: set[str]
+    reserved: set[str]
     variables: dict[str, str] = field(default_factory=dict)
     state: dict[str, Span] = field(default_factory=dict)  # what self.<name> may be
     used: set[str] = field(default_factory=set)
-    made: dict[str, Span] = field(default_factory=dict)  # out: names and where
+    outputs: dict[str, Span] = field(default_factory=dict)  # out: names and where
     later: dict[str, Span] = field(default_factory=dict)
     used_params: set[str] = field(default_factory=set)
     previous: str | None = None  # Python text of $_
@@ -48,7 +48,7 @@ class Scope:
         self.check_write(name, span)
         self.variables[name] = variable
         if span is not None:
-            self.made.setdefault(name, span)
+            self.outputs.setdefault(name, span)
         return variable
 
     def check_write(self, name: str, span: Span | None) -> None:
@@ -98,14 +98,14 @@ class Scope:
         ``names`` are those that the function itself makes.
         """
         inner = Scope(
-            self.problems, self.params, self.taken, dict(self.variables), self.state, self.used, self.made, self.later,
+            self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs, self.later,
             self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, functions=self.functions,
         )  # fmt: skip
         for name in arguments:
-            self.taken.add(inner.define(name))
-        self.taken.update(python_name(name) for name in names)
-        inner.temporary = temporary(self.taken | {self.temporary})
-        self.taken.add(inner.temporary)
+            self.reserved.add(inner.define(name))
+        self.reserved.update(python_name(name) for name in names)
+        inner.temporary = temporary(self.reserved | {self.temporary})
+        self.reserved.add(inner.temporary)
         return inner
 
 

@@ -140,7 +140,7 @@ class _Builder:
 
     def _model(self) -> list[Line]:
         modules, forward, scope = self._forward(launches=False)
-        self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.made.items() if n not in scope.used}
+        self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.outputs.items() if n not in scope.used}
         self.chain_params = set(scope.used_params)
         state = self._state()
         lines = [Line("class Model(torch.nn.Module):")]

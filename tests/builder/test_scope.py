@@ -44,7 +44,7 @@ def test_no_two_names_become_the_same_variable() -> None:
 
 def test_temporaries_are_names_that_the_case_does_not_use() -> None:
     assert temporary([]) == "y" and temporary(["y", "t"]) == "h"
-    taken: set[str] = set()
+    reserved: set[str] = set()
     for _ in range(20):
         name = temporary(taken)
         assert name not in taken and name.isidentifier()
@@ -54,7 +54,7 @@ def test_temporaries_are_names_that_the_case_does_not_use() -> None:
 def test_defined_names_are_found_and_used() -> None:
     made = scope()
     assert made.define("len", SPAN) == "len_" and made.look_up("len", SPAN) == "len_"
-    assert made.used == {"len"} and made.made == {"len": SPAN} and found(made) == []
+    assert made.used == {"len"} and made.outputs == {"len": SPAN} and found(made) == []
 
 
 def test_params_are_written_as_their_values() -> None:
