@@ -42,7 +42,7 @@ class Diagnostic:
     text: str = ""
 
     def render(self) -> str:
-        """``file:line:column: error: message``, the line, a caret, the hint. Control characters are shown."""
+        """Return ``file:line:column: error: message``, the line, a caret, the hint. Control characters are shown."""
         lines = [in_line(f"{self.span}: {self.severity}: {self.message}")]
         if self.text:
             lines += caret(self.span, self.text)
@@ -60,7 +60,7 @@ class InputError(Exception):
 
 
 def caret(span: Span, text: str, width: int = 110) -> list[str]:
-    """Two lines: the source line with its number, and a caret under ``span``.
+    """Return two lines: the source line with its number, and a caret under ``span``.
 
     A line longer than ``width`` characters is cut around the caret. Control and bidirectional characters are shown.
     """
@@ -78,7 +78,7 @@ def caret(span: Span, text: str, width: int = 110) -> list[str]:
 
 
 def shown_path(path: str) -> str:
-    """``path`` as a person would type it here: relative when it lies below this folder."""
+    """Return ``path`` as a person would type it here: relative when it lies below this folder."""
     try:
         relative = os.path.relpath(path)
     except (OSError, ValueError):  # no working directory, or another drive
@@ -87,8 +87,10 @@ def shown_path(path: str) -> str:
 
 
 def shown_file(file: str) -> str:
-    """``file`` below the working folder as a relative path with forward slashes, which is how every reader of JUnit
-    that marks lines wants it; any other file as it is."""
+    """Return ``file`` as a relative path with forward slashes where it lies below the working folder; any other file as it is.
+
+    Every reader of JUnit that marks lines wants it so.
+    """
     return in_line(PurePath(shown_path(file)).as_posix())
 
 
@@ -97,7 +99,7 @@ _COMPARISONS = 200_000
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` for the closest spelling among ``known``, or an empty string."""
+    """Return ``did you mean 'x'?`` for the closest spelling among ``known``, or an empty string."""
     words, budget = [], _COMPARISONS
     for name in known:
         budget -= len(word) * len(name)
@@ -109,7 +111,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def source_line(path: str | Path, line: int) -> str:
-    """Line ``line`` of ``path`` (one-based), empty when it cannot be read.
+    """Return line ``line`` of ``path`` (one-based), empty when it cannot be read.
 
     Empty too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger may name any file.
     """

@@ -63,7 +63,7 @@ def check() -> None:
 
 
 def noted() -> bool:
-    """Whether a signal was noted; from now on it is dealt with."""
+    """Return whether a signal was noted, and forget it."""
     pending, _State.pending = _State.pending, False
     return pending
 

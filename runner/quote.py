@@ -24,7 +24,7 @@ class QuoteError(ValueError):
 
 
 def literal(value: object) -> str:
-    """A plain value as a Python expression: text in double quotes, NaN and infinities as ``float(...)``.
+    """Return a plain value as a Python expression: text in double quotes, NaN and infinities as ``float(...)``.
 
     Takes None, booleans, numbers, text, and lists, tuples and mappings of them. Raises QuoteError for another type:
     the ``repr`` of an object is no literal.
@@ -48,40 +48,40 @@ def literal(value: object) -> str:
 
 
 def integer(value: object) -> str:
-    """An integer as a Python expression. Raises QuoteError for anything else, booleans included."""
+    """Return an integer as a Python expression. Raises QuoteError for anything else, booleans included."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise QuoteError(f"{_excerpt(value)} is no integer")
     return repr(int(value))
 
 
 def decimal(value: object) -> str:
-    """A finite number in at most six digits, as ``:g`` writes it. Raises QuoteError for anything else, booleans included."""
+    """Return a finite number in at most six digits, as ``:g`` writes it. Raises QuoteError for anything else, booleans included."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise QuoteError(f"{_excerpt(value)} is no finite number")
     return f"{float(value):g}"
 
 
 def dotted_name(name: object) -> str:
-    """``name`` as it is: ASCII identifiers with dots between them, none a keyword. Raises QuoteError for anything else."""
+    """Return ``name`` as it is: ASCII identifiers with dots between them, none a keyword. Raises QuoteError for anything else."""
     if not isinstance(name, str) or not _DOTTED.fullmatch(name) or any(map(keyword.iskeyword, name.split("."))):
         raise QuoteError(f"{_excerpt(name)} is no Python name")
     return name
 
 
 def torch_name(name: object) -> str:
-    """``torch.<name>`` for a dtype or a constant of torch, named without ``torch.``. Raises QuoteError for no Python name."""
+    """Return ``torch.<name>`` for a dtype or a constant of torch, named without ``torch.``. Raises QuoteError for no Python name."""
     return f"torch.{dotted_name(name)}"
 
 
 def torch_flag(name: object) -> str:
-    """A setting or a module of torch by its full name, as it is. Raises QuoteError for any other name."""
+    """Return a setting or a module of torch by its full name, as it is. Raises QuoteError for any other name."""
     if not dotted_name(name).startswith("torch."):
         raise QuoteError(f"{_excerpt(name)} is no name in torch")
     return str(name)
 
 
 def identifier(name: object) -> str:
-    """``name`` as it is: one ASCII identifier, no keyword. Raises QuoteError for anything else."""
+    """Return ``name`` as it is: one ASCII identifier, no keyword. Raises QuoteError for anything else."""
     if not isinstance(name, str) or "." in name:
         raise QuoteError(f"{_excerpt(name)} is no Python identifier")
     return dotted_name(name)
@@ -94,7 +94,7 @@ def _excerpt(value: object) -> str:
 
 
 def docstring(text: str) -> str:
-    """Prose for a string in three double quotes: nothing in it ends the string, escapes a letter or breaks a line but a newline."""
+    """Return prose for a string in three double quotes: nothing in it ends the string, escapes a letter or breaks a line but a newline."""
     text = text.replace("\\", "\\\\").replace('"', "'")
     if text.isprintable():
         return text
@@ -105,22 +105,22 @@ def docstring(text: str) -> str:
 
 
 def comment(text: object) -> str:
-    """``# text`` for Python, YAML and shells: always one line, with line breaks and control characters shown."""
+    """Return ``# text`` for Python, YAML and shells: always one line, with line breaks and control characters shown."""
     return f"# {in_line(str(text))}".rstrip()
 
 
 def yaml_text(text: str) -> str:
-    """Text as a scalar of YAML in double quotes, on one line."""
+    """Return text as a scalar of YAML in double quotes, on one line."""
     return visible(json.dumps(text, ensure_ascii=False))
 
 
 def operand(text: object) -> str:
-    """A path or an id that no program takes for an option: one that begins with a dash gets ``./`` before it."""
+    """Return a path or an id that no program takes for an option: one that begins with a dash gets ``./`` before it."""
     return f"./{text}" if str(text).startswith("-") else str(text)
 
 
 def shell_word(text: object) -> str:
-    """One word of a POSIX shell command, fit to be printed: control characters as ``$'...'`` writes them.
+    """Return one word of a POSIX shell command, fit to be printed: control characters as ``$'...'`` writes them.
 
     No quote stands inside ``$'...'``, so that a shell without that form (dash) also sees one word, if an odd one.
     """
@@ -132,7 +132,7 @@ def shell_word(text: object) -> str:
 
 
 def shell_words(words: Iterable[object]) -> str:
-    """Words of a command line, each by ``shell_word``, with blanks between."""
+    """Return words of a command line, each by ``shell_word``, with blanks between."""
     return " ".join(map(shell_word, words))
 
 
@@ -142,7 +142,7 @@ _COMMAND = re.compile(rf"runner [a-z]+(?: {_PIECE}+)*", re.ASCII)
 
 
 def command_words(text: str) -> list[str]:
-    """The words of a call of ``runner`` that ``shell_words`` wrote, each as it stands there; empty for any other text.
+    """Return the words of a call of ``runner`` that ``shell_words`` wrote, each as it stands there; empty for any other text.
 
     A shell runs nothing else for such a line, wherever the line comes from.
     """
@@ -168,12 +168,12 @@ _ADDRESS = re.compile(r"https?://[\w./?=%~:#&+-]+", re.ASCII)
 
 
 def markdown_text(text: object) -> str:
-    """Text within a line of Markdown, as plain text: no markup, HTML, link, mention or table column comes of it."""
+    """Return text within a line of Markdown, as plain text: no markup, HTML, link, mention or table column comes of it."""
     return _MARKDOWN.sub(r"\\\1", in_line(str(text)))
 
 
 def markdown_code(text: object) -> str:
-    """Text on one line as inline code, in a fence of more backticks than it holds."""
+    """Return text on one line as inline code, in a fence of more backticks than it holds."""
     line = in_line(str(text))
     if not line:
         return ""
@@ -183,17 +183,17 @@ def markdown_code(text: object) -> str:
 
 
 def markdown_cell(text: object) -> str:
-    """Inline code for a table. Text with a bar is plain text there: a bar ends a column even in code."""
+    """Return inline code for a table. Text with a bar is plain text there: a bar ends a column even in code."""
     return markdown_text(text) if "|" in str(text) else markdown_code(text)
 
 
 def markdown_address(text: object) -> str:
-    """An address on the web, of which a reader makes a link; any other text as plain text."""
+    """Return an address on the web, of which a reader makes a link; any other text as plain text."""
     return str(text) if _ADDRESS.fullmatch(str(text)) else markdown_text(text)
 
 
 def markdown_fence(text: str) -> str:
-    """A fence for a code block that no line of ``text`` can close."""
+    """Return a fence for a code block that no line of ``text`` can close."""
     return "`" * max(3, 1 + _longest_run(text))
 
 

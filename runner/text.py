@@ -37,12 +37,12 @@ _UNFIT = re.compile(
 
 
 def strip_ansi(text: str) -> str:
-    """``text`` without terminal escape sequences. A stray ESC stays, for ``visible`` to show."""
+    """Return ``text`` without terminal escape sequences. A stray ESC stays, for ``visible`` to show."""
     return _ANSI.sub("", text)
 
 
 def visible(text: str) -> str:
-    """``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``, ``\\udc80``."""
+    """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\x00``, ``\udc80``."""
     return _UNFIT.sub(_escape, text)
 
 
@@ -54,17 +54,17 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def in_line(text: str) -> str:
-    """An id, a file or a suite's name as it is, but for what would break a line or an attribute: that is shown."""
+    """Return an id, a file or a suite's name as it is, but for what would break a line or an attribute: that is shown."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def clean(text: str) -> str:
-    """``text`` for any report: no escape sequences, one kind of newline, nothing illegal."""
+    """Return ``text`` for any report: no escape sequences, one kind of newline, nothing illegal."""
     return visible(strip_ansi(text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def cap(text: str, limit: int = TEXT_LIMIT) -> str:
-    """``text`` in at most ``limit`` bytes of UTF-8: its head and its tail, and between them how much is missing.
+    """Return ``text`` in at most ``limit`` bytes of UTF-8: its head and its tail, and between them how much is missing.
 
     The tail gets the larger part, because that is where a dying process says why.
     """
@@ -82,7 +82,7 @@ def cap(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """``text``, cleaned, on one line of at most ``limit`` characters."""
+    """Return ``text``, cleaned, on one line of at most ``limit`` characters."""
     # Nobody reads past the limit, so a megabyte of output is not cleaned for the sake of one line.
     start = text[: limit * 8].replace("\u2028", " ").replace("\u2029", " ")
     line = " ".join(clean(start).split())
@@ -90,14 +90,14 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
 
 
 def head_lines(text: str, count: int) -> list[str]:
-    """The first ``count`` lines that are not blank, and how many more there are."""
+    """Return the first ``count`` lines that are not blank, and how many more there are."""
     lines = _lines(text)
     surplus = len(lines) - count
     return lines if surplus <= 0 else [*lines[:count], f"[... {surplus} more lines]"]
 
 
 def tail_lines(text: str, count: int) -> list[str]:
-    """The last ``count`` lines that are not blank, after how many there were before."""
+    """Return the last ``count`` lines that are not blank, after how many there were before."""
     lines = _lines(text)
     surplus = len(lines) - count
     return lines if surplus <= 0 else [f"[... {surplus} lines before]", *lines[-count:]]
@@ -110,17 +110,17 @@ def _lines(text: str, width: int = 400) -> list[str]:
 
 
 def indent(lines: Iterable[str], by: int) -> list[str]:
-    """``lines``, each moved ``by`` columns to the right."""
+    """Return ``lines``, each moved ``by`` columns to the right."""
     return [" " * by + line for line in lines]
 
 
 def seconds(value: float) -> float:
-    """``value`` as a time can be: NaN, infinities and negative times are 0."""
+    """Return ``value`` as a time can be: NaN, infinities and negative times are 0."""
     return value if math.isfinite(value) and value > 0 else 0.0
 
 
 def duration(value: float) -> str:
-    """``0.42s``, ``12.3s``, ``2m 05s``, ``1h 02m``: as precise as anybody wants to know."""
+    """Return ``0.42s``, ``12.3s``, ``2m 05s``, ``1h 02m``: as precise as anybody wants to know."""
     value = seconds(value)
     if value < 10:
         return f"{value:.2f}s"
@@ -133,5 +133,5 @@ def duration(value: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 warning``, ``2 warnings``."""
+    """Return ``1 warning``, ``2 warnings``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

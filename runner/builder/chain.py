@@ -51,7 +51,7 @@ class Modules:
     """The last number of each word: counting from 1 for each of many modules would take minutes."""
 
     def name(self, stem: str) -> str:
-        """A free attribute name: linear, linear_2, ..."""
+        """Return a free attribute name, and book it: linear, linear_2, ..."""
         number = self.numbers.get(stem, 0) + 1
         while (name := stem if number == 1 else f"{stem}_{number}") in self.ids:
             number += 1
@@ -70,7 +70,7 @@ class ChainWriter:
         self.render = Renderer(scope, dtype, device, self._function)
 
     def write(self, nodes: tuple[Node, ...], result: Value | None, returns: bool) -> None:
-        """Every node, and at the end, if ``returns``, what ``result`` (``$_`` when None) names."""
+        """Write every node and, if ``returns``, a return statement for ``result`` (``$_`` when None)."""
         for place, node in enumerate(nodes):
             last = place == len(nodes) - 1
             direct = returns and last and _is_previous(result) and isinstance(node, Step) and not node.out
@@ -375,7 +375,7 @@ class ChainWriter:
 
 
 def places_made(chain: Iterable[Node]) -> Iterator[tuple[str, Span]]:
-    """Every ``out:`` name of a chain and its blocks, and where; functions keep theirs to themselves."""
+    """Yield every ``out:`` name of a chain and its blocks, and where it stands; those of functions are left out."""
     for node in chain:
         if isinstance(node, Step):
             yield from ((name, node.span) for name in node.out if name != "_")
@@ -386,7 +386,7 @@ def places_made(chain: Iterable[Node]) -> Iterator[tuple[str, Span]]:
 
 
 def names_made(chain: Iterable[Node]) -> set[str]:
-    """Those names as Python's."""
+    """Return the ``out:`` names of a chain and its blocks as Python variables."""
     return {python_name(name) for name, _ in places_made(chain)}
 
 

@@ -14,7 +14,7 @@ PREFIX = "triton."
 
 
 def resolve(name: str, scope: Scope) -> Operator | Refusal | None:
-    """The kernel that ``name`` launches, or why none can be; None for a name that is no ``triton.<name>``."""
+    """Return the kernel that ``name`` launches, or why none can be; None for a name that is no ``triton.<name>``."""
     if not name.startswith(PREFIX):
         return None
     kernel = scope.kernels.get(name.removeprefix(PREFIX))
@@ -24,17 +24,17 @@ def resolve(name: str, scope: Scope) -> Operator | Refusal | None:
 
 
 def launcher(kernel: Kernel) -> str:
-    """What the function is called that launches a kernel."""
+    """Return the name of the function that launches a kernel."""
     return identifier(f"launch_{kernel.name}")
 
 
 def reference(kernel: Kernel) -> str:
-    """What the function is called that a kernel is held against."""
+    """Return the name of the function that a kernel is compared with."""
     return identifier(f"reference_{kernel.name}")
 
 
 def call_of(step: Step, scope: Scope, render: Renderer) -> str:
-    """The call of a kernel's function. Inputs that are missing, unknown or given twice are reported."""
+    """Return the call of a kernel's function; report inputs that are missing, unknown or given twice."""
     operator = resolve(step.operator, scope)
     kernel = scope.kernels[step.operator.removeprefix(PREFIX)]
     assert isinstance(operator, Operator)

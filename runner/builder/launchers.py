@@ -34,7 +34,7 @@ def launch(kernel, grid, arguments, new):
 
 
 def files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
-    """The kernels' files, each once, as they are; their names must not collide."""
+    """Return the source of the kernels' files, each once, as it is; report names that collide."""
     lines: list[Line] = []
     defined: dict[str, str] = {}
     for file in dict.fromkeys(kernel.file for kernel in kernels):
@@ -62,7 +62,7 @@ def files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
 
 
 def functions(variant: Variant, problems: Problems, used_params: set[str]) -> list[Line]:
-    """``launch``, and for each kernel its two functions, in the variant's constants."""
+    """Return the source of ``launch``, and of two functions for each kernel, with the variant's constants."""
     kernels = variant.case.kernels
     lines = [Line(line) for line in _LAUNCH.split("\n")]
     for kernel in kernels:

@@ -141,19 +141,19 @@ class Refusal:
 
 @cache
 def inventory() -> dict[str, Any]:
-    """The lists of ``operators.json``: namespace to names; ``aten`` and ``prims`` map names to overloads."""
+    """Return the lists of ``operators.json``: namespace to names; ``aten`` and ``prims`` map names to overloads."""
     return json.loads((Path(__file__).parent / "operators.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 @cache
 def constants() -> frozenset[str]:
-    """Names of torch's dtypes, layouts, memory formats and numbers, without ``torch.``."""
+    """Return names of torch's dtypes, layouts, memory formats and numbers, without ``torch.``."""
     return frozenset(n for n in inventory()["constants"] if not n.startswith("_"))
 
 
 @cache
 def dtypes() -> frozenset[str]:
-    """Names that can stand in ``dtypes:`` and ``dtype:``, without ``torch.``."""
+    """Return names that can stand in ``dtypes:`` and ``dtype:``, without ``torch.``."""
     non_dtypes = {"channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "legacy_contiguous_format", "e",
               "inf", "nan", "pi", "jagged", "strided"}  # fmt: skip
     return frozenset(n for n in constants() if n not in non_dtypes and not n.startswith("sparse_"))
@@ -161,13 +161,13 @@ def dtypes() -> frozenset[str]:
 
 @cache
 def attributes() -> frozenset[str]:
-    """Attributes of tensors that are no methods: shape, T, dtype, ..."""
+    """Return attributes of tensors that are no methods: shape, T, dtype, ..."""
     return frozenset(inventory()["attributes"])
 
 
 @cache
 def resolve(name: str, custom: bool = True) -> Operator | Refusal:
-    """The operator that ``name`` stands for, or why there is none."""
+    """Return the operator that ``name`` stands for, or why there is none."""
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
@@ -193,7 +193,7 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
 
 
 def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | None:
-    """A call's keyword arguments, with the check that ``CHECKED`` need; None where they turn that check off."""
+    """Return a call's keyword arguments, with the check that ``CHECKED`` need; None where they turn that check off."""
     if operator.python not in CHECKED:
         return keywords
     check = dict(keywords).get("check_invariants")
@@ -203,7 +203,7 @@ def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tupl
 
 
 def context(name: str) -> Operator | Refusal:
-    """What may stand in ``with:``."""
+    """Return the context manager that ``name`` stands for in ``with:``, or why there is none."""
     if name in CONTEXTS:
         return Operator(name, "context", name)
     return Refusal(

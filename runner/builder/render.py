@@ -38,7 +38,7 @@ class Renderer:
         self.scope, self.dtype, self.device, self.function = scope, dtype, device, function
 
     def value(self, value: Value) -> str:
-        """Python text of a value. What cannot be is reported, and something harmless returned."""
+        """Return the Python text of a value; for one that has none, which is reported, a harmless text."""
         if isinstance(value, Literal):
             return literal(value.value)
         if isinstance(value, Ref):
@@ -58,7 +58,7 @@ class Renderer:
         return self.function(value)
 
     def operand(self, value: Value) -> str:
-        """The same, in parentheses where an operator beside it would bind tighter."""
+        """Return the text of a value, in parentheses where an operator beside it would bind tighter."""
         text = self.value(value)
         if text.startswith("-"):
             return f"({text})"
@@ -68,7 +68,7 @@ class Renderer:
         return text if simple else f"({text})"
 
     def reference(self, ref: Ref) -> str:
-        """``x.shape[0]``; attributes are held to those that data has."""
+        """Return a reference such as ``x.shape[0]``; report attributes that data does not have."""
         text = self.scope.look_up(ref.name, ref.span)
         if ref.path and not re.match(r"[A-Za-z_]", text):
             text = f"({text})"  # a param: 2.real is no Python
@@ -101,7 +101,7 @@ class Renderer:
         return True
 
     def constant(self, constant: Constant) -> str:
-        """``torch.float16``; ``$dtype`` and ``$device`` are the variant's own."""
+        """Return a constant such as ``torch.float16``; ``$dtype`` and ``$device`` are the variant's own."""
         if constant.name == "$dtype":
             return torch_name(self.dtype)
         if constant.name == "$device":
@@ -116,7 +116,7 @@ class Renderer:
         return torch_name(name)
 
     def arithmetic(self, value: Arithmetic) -> str:
-        """The number where only params are named, otherwise the expression itself."""
+        """Return the number where only params are named, otherwise the expression itself."""
         scope = self.scope
         try:
             tree = expressions.parse(value.text)
@@ -131,7 +131,7 @@ class Renderer:
             return "0"
 
     def index(self, value: Index) -> str:
-        """The text between the brackets."""
+        """Return the text between the brackets."""
         return ", ".join(self._entry(entry) for entry in value.entries)
 
     def _entry(self, entry: Any) -> str:
@@ -147,19 +147,22 @@ class Renderer:
         return literal(entry)
 
     def tensor(self, value: TensorLiteral) -> str:
-        """``torch.tensor(...)``, on the variant's device."""
+        """Return ``torch.tensor(...)``, on the variant's device."""
         options = {name: self.value(option) for name, option in value.options}
         if self.device != "cpu":
             options.setdefault("device", literal(self.device))
         return call("torch.tensor", [self.value(value.value)], list(options.items()))
 
     def arguments(self, arguments: Arguments, bare: Span | None) -> tuple[list[str], list[tuple[str, str]]]:
-        """Positional and keyword texts; without any written, the previous value (``bare``: where to report)."""
+        """Return positional and keyword texts.
+
+        Where none are written, the previous value is the argument; ``bare`` is where its absence is reported.
+        """
         if arguments.bare:
             return ([self.scope.look_up("_", bare)] if bare is not None else []), []
         return [self.value(v) for v in arguments.positional], [(k, self.value(v)) for k, v in arguments.keywords]
 
 
 def call(function: str, positional: list[str], keywords: list[tuple[str, str]]) -> str:
-    """``f(a, b, k=v)``. ``function`` and the values are Python text; a keyword is checked to be a name."""
+    """Return ``f(a, b, k=v)``. ``function`` and the values are Python text; a keyword is checked to be a name."""
     return f"{function}({', '.join([*positional, *(f'{identifier(k)}={v}' for k, v in keywords)])})"

@@ -43,7 +43,7 @@ class Scope:
     )  # the last number of a nested function, one for the whole source
 
     def define(self, name: str, span: Span | None = None) -> str:
-        """The Python variable for a case's name, from here on."""
+        """Define the Python variable for a case's name, from here on, and return it."""
         variable = identifier(python_name(name))
         self.check_write(name, span)
         self.variables[name] = variable
@@ -52,7 +52,7 @@ class Scope:
         return variable
 
     def check_write(self, name: str, span: Span | None) -> None:
-        """Reports a name of the chain around this function: Python would take it for the function's own."""
+        """Report a name of the chain around this function: Python would take it for the function's own."""
         if span is None:
             return
         if name in self.outer:
@@ -61,7 +61,7 @@ class Scope:
             )
 
     def look_up(self, name: str, span: Span) -> str:
-        """The Python text of ``$name``; an undefined one is reported."""
+        """Return the Python text of ``$name``, and report an undefined one."""
         if name == "_":
             if self.previous is None:
                 self.problems.error(span, "$_ has no value here: there is no input and no step before")
@@ -93,7 +93,7 @@ class Scope:
         return "None"
 
     def nested(self, arguments: Iterable[str], names: Iterable[str] = ()) -> Scope:
-        """The scope of a function inside this one: it sees these names and keeps its own temporary.
+        """Return the scope of a function inside this one: it sees these names and keeps its own temporary.
 
         ``names`` are those that the function itself makes.
         """
@@ -110,13 +110,13 @@ class Scope:
 
 
 def python_name(name: str) -> str:
-    """A case's name, or ``self.<name>``, as a variable that hides nothing the source needs. Raises QuoteError for another text."""
+    """Return a case's name, or ``self.<name>``, as a variable that hides nothing the source needs. Raises QuoteError for another text."""
     bare = name.rstrip("_")  # print_ becomes print__, so that it is not what print becomes
     return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
 
 
 def temporary(names: Iterable[str]) -> str:
-    """A name for unnamed results that the case itself does not use."""
+    """Return a name for unnamed results that the case itself does not use."""
     names = names if isinstance(names, set | frozenset) else set(names)
     # Behind the names that people use, the search begins where a name must be free soon: there may be thousands.
     numbers = itertools.chain(range(1, 1000), itertools.count(max(1000, len(names))))

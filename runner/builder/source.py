@@ -38,7 +38,7 @@ class Source:
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def place(self, line: int | None) -> Span | None:
-        """The YAML place of one-based line ``line``, or of the nearest line above that has one."""
+        """Return the YAML place of one-based line ``line``, or of the nearest line above that has one."""
         if line is None:
             return None
         above = (p for p in reversed(self.places[:line]) if p is not None)
@@ -46,7 +46,7 @@ class Source:
 
 
 def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = None) -> Source:
-    """The source of a variant. ``lines`` are the YAML file's, for the carets of its diagnostics.
+    """Return the source of a variant. ``lines`` are the YAML file's, for the carets of its diagnostics.
 
     Everything that only writing a case out can tell is in the diagnostics: unknown operators, undefined and
     unused names, sizes out of bounds. With errors in them the text is not to be run.
@@ -64,7 +64,7 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
 
 @contextlib.contextmanager
 def placed(case: Case, lines: Sequence[str] = ()) -> Iterator[None]:
-    """Raises InputError, at the case's place, for a value that has no place in Python text. ``lines`` are its file's."""
+    """Raise InputError, at the case's place, for a value that has no place in Python text. ``lines`` are its file's."""
     try:
         yield
     except QuoteError as error:
@@ -337,9 +337,10 @@ def check(
     limits: Limits | None = None,
     room: int | None = None,
 ) -> tuple[list[Diagnostic], int]:
-    """What is wrong with a case, by writing its first variant out, and every other whose sizes differ; and the characters written.
+    """Return what is wrong with a case, and how many characters of source were written to find out.
 
-    Beyond ``room`` characters no more variants are written; the first one always is.
+    The first variant is written out, and every other one whose sizes differ. Beyond ``room`` characters no more variants are written; the
+    first one always is.
     """
     limits = limits or Limits()
     diagnostics: dict[Diagnostic, None] = {}

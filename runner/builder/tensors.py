@@ -43,7 +43,7 @@ class TensorWriter:
         self.render = Renderer(scope, dtype, device, self._no_function)
 
     def make(self, item: Input, target: str | None = None) -> str:
-        """Statements that leave the tensor in a variable; its name."""
+        """Write the statements that make an input, and return the variable that holds it."""
         variable = target or self.scope.define(item.name)
         if item.kind == "list":
             parts = [self.make(part) for part in item.items]
@@ -64,7 +64,7 @@ class TensorWriter:
         return variable
 
     def expression(self, item: Input) -> str:
-        """The tensor before its layout, as one expression."""
+        """Return the tensor before its layout, as one expression."""
         dtype = item.dtype or self.dtype
         text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, dtype)
         device = item.device or self.device
@@ -73,7 +73,7 @@ class TensorWriter:
         return text + (".requires_grad_()" if item.requires_grad else "")
 
     def shape(self, item: Input) -> list[int]:
-        """The sizes, over params. A size that is known only at run time, or a tensor too large, is reported."""
+        """Return the sizes, over params; report a size that is known only at run time, and a tensor that is too large."""
         sizes = []
         for value in item.shape or ():
             text = self.render.value(value)

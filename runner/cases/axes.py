@@ -18,9 +18,10 @@ class _Unfit(Exception):
 
 
 def resolve_axes(variant: Variant) -> Case:
-    """The case with one value an axis and without a ledger. Flags and options of a suite's backend become the case's.
+    """Return the case with one value for each axis and without its ledger.
 
-    Params that are plain numbers are put in where they are used; others stay, as axes of one value. Constants of kernels are put in.
+    The flags and options of a suite's backend become the case's own. A param that is a plain number replaces each use of it; other params
+    stay, as axes of one value. Constants of kernels are replaced by their values.
     """
     case, backend = variant.case, variant.backend
     compiling = Compile(

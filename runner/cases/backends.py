@@ -37,13 +37,13 @@ _LONGEST = 80
 
 @cache
 def own_names() -> tuple[str, ...]:
-    """Plain names of backends that need no package: torch's and the runner's own."""
+    """Return plain names of backends that need no package: torch's and the runner's own."""
     names = json.loads((Path(__file__).parent / "backends.json").read_text(encoding="utf-8"))
     return (*names, *(name for name in KERNEL_BACKENDS if name not in names))
 
 
 def name_fault(name: str) -> str:
-    """Why ``name`` cannot name any backend; empty if it can. A name is plain, or ``package:function``."""
+    """Return why ``name`` cannot name any backend; empty if it can. A name is plain, or ``package:function``."""
     if not name:
         return "the name is empty"
     if ":" in name and not _FUNCTION.fullmatch(name):
@@ -52,7 +52,7 @@ def name_fault(name: str) -> str:
 
 
 def file_refusal(name: str, typed_names: Collection[str], allow_python: bool) -> tuple[str, str]:
-    """Why a file may not name backend ``name``, and what to do instead; empty if it may.
+    """Return why a file may not name backend ``name``, and what to do instead; empty if it may.
 
     Args:
         typed_names: the backends of the command line, which a file may name too.
@@ -75,7 +75,7 @@ def file_refusal(name: str, typed_names: Collection[str], allow_python: bool) ->
 
 
 def hint_for(name: str, registered: Collection[str] = ()) -> str:
-    """The nearest name, or where backends come from."""
+    """Return a hint: the nearest known name, or where backends come from."""
     if len(name) <= _LONGEST and (near := nearest(name, dict.fromkeys((*own_names(), *registered)))):
         return near
     return f"torch's own are {', '.join(n for n in own_names() if not n.endswith('_TESTING_ONLY'))}; a package that registers another is installed, or imported with --import"

@@ -50,7 +50,7 @@ _UNIT = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 def parse_case(
     node: YamlMapping, file: str, problems: Problems, kernels: Mapping[str, Kernel | None] | None = None
 ) -> Case:
-    """The case of a mapping that passed its schema. What a schema cannot say is reported to ``problems``.
+    """Read a case from a mapping that passed its schema, and report to ``problems`` what a schema cannot say.
 
     ``kernels`` are those that the file declares. Raises Mistyped where a value has another type than its field.
     """
@@ -123,7 +123,7 @@ def parse_case(
 
 
 def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:
-    """The mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
+    """Return the mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
     have = set(node.keys())
     extra: list[tuple[YamlScalar, YamlNode]] = []
     for default in defaults:
@@ -136,7 +136,7 @@ def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:
 
 
 def duration(value: Any) -> float | None:
-    """Seconds of ``60s``, ``2m``, ``90``; None stays None. Raises ValueError for anything else."""
+    """Return seconds of ``60s``, ``2m``, ``90``; None stays None. Raises ValueError for anything else."""
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -34,7 +34,7 @@ BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
 
 
 def parse_chain(node: YamlNode | None, problems: Problems) -> tuple[Node, ...]:
-    """Every step that can be read; what cannot is reported."""
+    """Return every step of a chain that can be read, and report what cannot."""
     if node is None or (isinstance(node, YamlScalar) and node.value is None):
         return ()
     if not isinstance(node, YamlSequence):
@@ -185,7 +185,10 @@ def _key(node: YamlMapping, name: str) -> Span:
 
 
 def parse_value(node: YamlNode, problems: Problems) -> Value:
-    """The value that a YAML node stands for. Problems are reported; something harmless is returned for them."""
+    """Return the value that a YAML node stands for.
+
+    What is wrong with it is reported, and a harmless value is returned instead.
+    """
     if isinstance(node, YamlScalar):
         return _scalar(node, problems)
     if isinstance(node, YamlSequence):
@@ -202,8 +205,11 @@ def parse_value(node: YamlNode, problems: Problems) -> Value:
 
 
 def parse_arguments(node: YamlNode, problems: Problems, index_at: int | None = None) -> Arguments:
-    """Arguments of one call: a list is positional, a mapping holds keywords (``"*"``: positionals), other values are
-    the one positional, nothing is bare. ``index_at`` is the positional that may be an index text."""
+    """Return the arguments of one call.
+
+    A list is positional. A mapping holds keywords, and under ``"*"`` the positionals. Null means that the call is bare; any other value is
+    the one positional argument. ``index_at`` is the positional that may be an index text.
+    """
     if isinstance(node, YamlScalar) and node.value is None and not node.quoted:
         return Arguments(bare=True)
     if isinstance(node, YamlSequence):

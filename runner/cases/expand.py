@@ -36,12 +36,13 @@ def expand(
     limits: Limits | None = None,
     refused: list[Diagnostic] | None = None,
 ) -> list[Variant]:
-    """Every variant of every suite, each once; one that several suites ask for names them all.
+    """Return every variant of every suite, each once; one that several suites ask for names them all.
 
-    ``backends`` replaces the suites' own (a name that a suite configures keeps its configuration), ``devices`` narrows
-    the axis of cases that declare one and replaces it for the others. A case whose axes multiply beyond
-    the limit goes into ``refused`` and is left out. Raises InputError for it where there is no such list, when all
-    variants together pass the limit, and when two suites mean different things by one id.
+    ``backends`` replaces the suites' own; a name that a suite configures keeps its configuration. ``devices`` narrows the axis of cases
+    that declare one, and replaces it for the others. A case whose axes multiply beyond the limit is added to ``refused`` and left out.
+
+    Raises InputError for such a case where ``refused`` is None, when all variants together pass the limit, and when two suites mean
+    different things by one id.
     """
     suites = list(suites)
     limits = limits or Limits()

@@ -28,12 +28,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len, 
 
 
 def cdiv(a: int, b: int) -> int:
-    """``a / b``, rounded up, as Triton has it. Raises TypeError for anything but integers."""
+    """Return ``a / b``, rounded up, as Triton has it. Raises TypeError for anything but integers."""
     return -(-_integer(a) // _integer(b))
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that holds ``n``, as Triton has it. Raises TypeError for anything but an integer."""
+    """Return the smallest power of two that holds ``n``, as Triton has it. Raises TypeError for anything but an integer."""
     return 1 << (n - 1).bit_length() if _integer(n) > 0 else 0
 
 
@@ -79,10 +79,10 @@ class ExpressionError(ValueError):
 
 @lru_cache(maxsize=1024)
 def parse(text: str, launch: bool = False) -> ast.expr:
-    """The checked syntax tree of ``text`` (what stands between the braces). One tree serves many: it is not to be changed.
+    """Return the checked syntax tree of ``text``, which stands between the braces.
 
-    ``launch`` takes ``LAUNCH_FUNCTIONS`` too. Raises ExpressionError for anything but arithmetic, comparisons,
-    ``min max len abs`` and shapes.
+    The tree is cached, so nobody may change it. ``launch`` allows ``LAUNCH_FUNCTIONS`` too. Raises ExpressionError for anything but
+    arithmetic, comparisons, ``min max len abs`` and shapes.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
@@ -102,14 +102,14 @@ def parse(text: str, launch: bool = False) -> ast.expr:
 
 @lru_cache(maxsize=1024)
 def names(tree: ast.expr) -> frozenset[str]:
-    """Every name that the expression uses, functions left out; ``self.c`` counts as ``self``."""
+    """Return every name that the expression uses, functions left out; ``self.c`` counts as ``self``."""
     called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called)
 
 
 @lru_cache(maxsize=1024)
 def attributes_of_self(tree: ast.expr) -> frozenset[str]:
-    """``c`` for every ``self.c``; an empty text for a ``self`` that stands alone."""
+    """Return ``c`` for every ``self.c``, and an empty text for a ``self`` that stands alone."""
     owners = {
         id(n.value): n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
     }
@@ -117,12 +117,12 @@ def attributes_of_self(tree: ast.expr) -> frozenset[str]:
 
 
 def is_static(tree: ast.expr, params: Mapping[str, Any]) -> bool:
-    """Whether it names nothing but params."""
+    """Return whether the expression names nothing but params."""
     return names(tree) <= set(params)
 
 
 def evaluate(tree: ast.expr, params: Mapping[str, Any]) -> Any:
-    """The value over ``params``. Raises ExpressionError for a division by zero, a huge number, a wrong type."""
+    """Return the value over ``params``. Raises ExpressionError for a division by zero, a huge number, a wrong type."""
     try:
         value = _value(tree, params)
         if not isinstance(value, int | float | str | None):
@@ -141,7 +141,7 @@ def evaluate(tree: ast.expr, params: Mapping[str, Any]) -> Any:
 
 
 def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], str]) -> str:
-    """Python text: the constant where only params are named, otherwise params put in and names renamed."""
+    """Return Python text: a constant where only params are named, else the expression with params replaced and names renamed."""
     if is_static(tree, params):
         return number(evaluate(tree, params))
     # A copy, because the transformer works in place and a tree serves many variants.
@@ -160,7 +160,7 @@ def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], st
 
 
 def number(value: Any) -> str:
-    """A value as Python source that means the same: NaN and the infinities too."""
+    """Return a value as Python source that means the same: NaN and the infinities too."""
     return repr(str(value)) if isinstance(value, str) else literal(value)
 
 

@@ -51,7 +51,7 @@ class Flag:
     refused: str
 
     def takes(self, value: object) -> bool:
-        """Whether the flag may have this value."""
+        """Return whether the flag may have this value."""
         if isinstance(value, bool):  # before int, which it also is
             return "bool" in self.kinds
         if isinstance(value, int):
@@ -73,7 +73,7 @@ class Flag:
 
 @cache
 def table() -> dict[str, Flag]:
-    """Every flag of the supported versions of torch by its full name."""
+    """Return every flag of the supported versions of torch by its full name."""
     data = json.loads((Path(__file__).parent / "flags.json").read_text(encoding="utf-8"))
     flags = {}
     for name, row in data["flags"].items():
@@ -88,7 +88,7 @@ def table() -> dict[str, Flag]:
 
 
 def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> dict[str, Value]:
-    """The flags of a mapping as plain data; each one that is refused is reported. ``prefix`` completes short names."""
+    """Return the flags of a mapping as plain data, and report each one that is refused. ``prefix`` completes short names."""
     if not isinstance(node, YamlMapping):
         return {}
     flags: dict[str, Value] = {}
@@ -105,7 +105,7 @@ def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> 
 
 
 def refusal(name: str, value: object) -> str:
-    """Why a file may not set flag ``name`` to ``value``; empty if it may."""
+    """Return why a file may not set flag ``name`` to ``value``; empty if it may."""
     flag = table().get(name)
     if flag is None:
         if not name.startswith(tuple(module + "." for module in MODULES)):

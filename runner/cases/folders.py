@@ -29,7 +29,7 @@ class Walk:
     _files: int = 0
 
     def below(self, folder: Path, endings: tuple[str, ...]) -> list[Path]:
-        """Regular files below a folder, hidden folders and environments left out, in a stable order. Raises FolderLimit."""
+        """Return the regular files below a folder, sorted, without hidden ones. Raises FolderLimit."""
         files, stack = [], [folder]
         while stack:
             for entry in self._entries(stack.pop()):
@@ -42,7 +42,7 @@ class Walk:
         return sorted(files)
 
     def matching(self, folder: Path, pattern: str, ending: str) -> list[Path]:
-        """Regular files that a relative pattern names, seen from ``folder``; none for another pattern. Raises FolderLimit."""
+        """Return the regular files that a relative pattern names, seen from ``folder``; none for any other pattern. Raises FolderLimit."""
         path = PurePath(pattern)
         if path.is_absolute() or "\0" in pattern:
             return []

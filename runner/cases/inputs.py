@@ -19,7 +19,10 @@ _SOURCES = ("shape", "values", "view_of", "list", "python")
 
 
 def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
-    """The inputs of a mapping, in order. ``role`` they are is said in messages; ``"state"`` becomes attributes of a module."""
+    """Read the inputs of a mapping, in order.
+
+    ``role`` is what messages call them. With ``"state"`` they become attributes of a module.
+    """
     if not isinstance(node, YamlMapping):
         return ()
     inputs = []
@@ -45,7 +48,7 @@ def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an inpu
 
 
 def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> Input | None:
-    """One input. ``[2, 3]`` is short for ``{shape: [2, 3]}``."""
+    """Read one input; ``[2, 3]`` is short for ``{shape: [2, 3]}``. Returns None for one that is reported."""
     if isinstance(node, YamlSequence):
         return Input(name, "tensor", key.span, shape=_shape(node, problems))
     if not isinstance(node, YamlMapping):
@@ -156,7 +159,7 @@ def _dtype(node: YamlNode | None, problems: Problems) -> str | None:
 
 
 def dtype_name(value: Any) -> str:
-    """``torch.float32`` and ``float32`` are the same."""
+    """Return the name of a dtype without ``torch.``."""
     return str(value).removeprefix("torch.")
 
 

@@ -23,7 +23,7 @@ class Signature:
 
 
 def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
-    """The functions at the top of a file by name; None, with the error reported at ``span``, when it is no Python."""
+    """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at ``span``."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -35,7 +35,7 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
 
 
 def top_names(text: str) -> dict[str, int]:
-    """What a file defines at its top, imports left out, with the line of each. Raises SyntaxError for no Python."""
+    """Return the names that a file defines at its top, without imports, each with its line. Raises SyntaxError for no Python."""
     lines: dict[str, int] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -26,7 +26,7 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def parse_kernels(node: YamlNode | None, file: str, problems: Problems) -> dict[str, Kernel | None]:
-    """The kernels of a file by name; None for one with errors, which are reported."""
+    """Read the kernels of a file by name; None stands for one with errors, which are reported."""
     kernels: dict[str, Kernel | None] = {}
     signatures: dict[Path, Mapping[str, Signature] | None] = {}
     for key, value in node.entries if isinstance(node, YamlMapping) else ():
@@ -47,7 +47,7 @@ def parse_kernels(node: YamlNode | None, file: str, problems: Problems) -> dict[
 def launched_kernels(
     chain: Iterable[Node], kernels: Mapping[str, Kernel | None], problems: Problems
 ) -> tuple[Kernel, ...]:
-    """The kernels that a chain launches, each once, in order. A name that the file does not declare is reported."""
+    """Return the kernels that a chain launches, each once, in order; report a name that the file does not declare."""
     by_name: dict[str, Kernel | None] = {}
     for step in launches(chain):
         name = step.operator.removeprefix("triton.")
@@ -59,7 +59,7 @@ def launched_kernels(
 
 
 def launches_broken_kernel(chain: Iterable[Node], kernels: Mapping[str, Kernel | None]) -> bool:
-    """Whether a chain launches a kernel that was declared with errors."""
+    """Return whether a chain launches a kernel that was declared with errors."""
     wrong = {name for name, kernel in kernels.items() if kernel is None}
     return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
 
@@ -67,9 +67,9 @@ def launches_broken_kernel(chain: Iterable[Node], kernels: Mapping[str, Kernel |
 def constant_axes(
     params: Mapping[str, tuple[Any, ...]], kernels: Iterable[Kernel], node: YamlNode | None, problems: Problems
 ) -> dict[str, tuple[Any, ...]]:
-    """The params with an axis ``kernel.CONSTANT`` for each constant that has alternatives, unless the case has its own.
+    """Return the params, with an axis ``kernel.CONSTANT`` for each constant that has alternatives and that the case does not set.
 
-    ``node`` is the case's ``params:``, for a dotted name that names no constant.
+    ``node`` is the case's ``params:``; a dotted name in it that names no constant is reported.
     """
     axes = dict(params)
     constants = {f"{kernel.name}.{name}": values for kernel in kernels for name, values in kernel.constants.items()}
@@ -86,7 +86,7 @@ def constant_axes(
 
 
 def launches(chain: Iterable[Node]) -> Iterator[Step]:
-    """The steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
+    """Return the steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
     return (step for step in all_steps(chain) if step.operator.startswith("triton."))
 
 

@@ -92,7 +92,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
-        """The defaults, changed by ``RUNNER_LIMIT_<NAME>`` variables such as ``RUNNER_LIMIT_TENSOR_BYTES=8GiB``.
+        """Return the defaults, changed by ``RUNNER_LIMIT_<NAME>`` variables such as ``RUNNER_LIMIT_TENSOR_BYTES=8GiB``.
 
         Raises ValueError when a variable names no limit or holds no size.
         """
@@ -108,7 +108,7 @@ class Limits:
         return limits
 
     def with_overrides(self, overrides: Iterable[str]) -> Limits:
-        """A copy with each ``name=value`` applied, a later one over an earlier one.
+        """Return a copy with each ``name=value`` applied, a later one over an earlier one.
 
         A value is a whole number above 0, with a size suffix (``KiB``, ``MiB``, ``GiB``, ``TiB``) for limits in bytes.
         Raises ValueError for anything else.
@@ -127,12 +127,12 @@ class Limits:
         return dataclasses.replace(self, **changes)
 
     def hint(self, name: str) -> str:
-        """What a message about the limit ``name`` ends with: its value, and how it is changed."""
+        """Return what a message about the limit ``name`` ends with: its value, and how it is changed."""
         return f"the limit is {name}={getattr(self, name)}; change it with --limit {name}=N"
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``'2GiB'``, ``'1.5 MiB'``, ``'4096'``. Raises ValueError when it is not a size above 0."""
+    """Return bytes of ``'2GiB'``, ``'1.5 MiB'``, ``'4096'``. Raises ValueError when it is not a size above 0."""
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(match[3].lower()) if match else None
     if match is None or unit is None:
@@ -145,7 +145,7 @@ def parse_size(text: str) -> int:
 
 
 def show_size(size: int) -> str:
-    """``size`` bytes as a person would write it: ``4 MiB``, ``1.5 GiB``, ``100 bytes``."""
+    """Return ``size`` bytes as a person would write it: ``4 MiB``, ``1.5 GiB``, ``100 bytes``."""
     for name in ("TiB", "GiB", "MiB", "KiB"):
         unit = _UNITS[name.lower()]
         if size >= unit:

@@ -35,19 +35,19 @@ class PatternError(ValueError):
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises PatternError for an expression that ``matches_anywhere`` cannot take."""
+    """Raise PatternError for an expression that ``matches_anywhere`` cannot take."""
     _taken(pattern)
 
 
 def check_python_pattern(pattern: str) -> None:
-    """Raises PatternError for an expression that Python's own engine, which a worker uses, cannot take."""
+    """Raise PatternError for an expression that Python's own engine, which a worker uses, cannot take."""
     error = _python_error(pattern)
     if error is not None:
         raise error
 
 
 def matches_anywhere(pattern: str, text: str) -> bool:
-    """Whether the expression matches somewhere in ``text``. Raises PatternError for one that is not taken."""
+    """Return whether the expression matches somewhere in ``text``. Raises PatternError for one that is not taken."""
     # What a worker says may hold halves of characters, which UTF-8 does not.
     return _taken(pattern).search(text.encode("utf-8", "replace").decode()) is not None
 

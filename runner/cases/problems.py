@@ -39,15 +39,15 @@ class Problems:
         return list(self._diagnostics)
 
     def error(self, span: Span, message: str, hint: str = "") -> None:
-        """Something that makes the file unusable."""
+        """Report something that makes the file unusable. Raises TooManyProblems beyond the limit."""
         self._add(Diagnostic(span, message, hint))
 
     def warning(self, span: Span, message: str, hint: str = "") -> None:
-        """Something that a person should look at, and that changes nothing."""
+        """Report something that a person should look at, and that changes nothing."""
         self._add(Diagnostic(span, message, hint, "warning"))
 
     def take(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """What somebody else found in this file."""
+        """Add the diagnostics that another check of this file gave."""
         for diagnostic in diagnostics:
             self._diagnostics[diagnostic] = None
             self.errors += diagnostic.severity == "error"
@@ -68,14 +68,14 @@ class Problems:
 
 
 def within(span: Span, offset: int, length: int = 1) -> Span:
-    """A place ``offset`` characters into a scalar."""
+    """Return the place ``offset`` characters into a scalar."""
     return Span(span.file, span.line, span.column + max(offset, 0), max(length, 1))
 
 
 def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnostic]:
-    """What is reported of ``diagnostics``: each once, cut to size, so many of a file and so many of all.
+    """Return what is reported of ``diagnostics``: each once, cut to size, within the limits for one file and for all.
 
-    What is left out is counted in one more diagnostic for each file, and in one for all.
+    One more diagnostic for each file, and one for all, counts what is left out.
     """
     result: list[Diagnostic] = []
     counts: dict[str, int] = defaultdict(int)

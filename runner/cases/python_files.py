@@ -10,9 +10,9 @@ from runner.cases.yaml.tree import YamlScalar
 
 
 def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path | None:
-    """The file that ``path`` names, seen from the spec file ``file``: in its folder or below.
+    """Return the path of the Python file that ``path`` names, in the folder of the spec file ``file`` or below.
 
-    Anything else is reported; None only where the file cannot even be looked at.
+    Anything else is reported. Returns None where the file cannot even be read.
     """
     try:
         full = (Path(file).parent / str(path.value)).resolve()

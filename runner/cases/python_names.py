@@ -23,7 +23,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # not \w: Python reads many other
 
 
 def is_name(text: str, reserved: frozenset[str] = RESERVED) -> bool:
-    """Whether ``text`` can be a variable of the written source, or with other ``reserved`` names an attribute or a keyword."""
+    """Return whether ``text`` can be a variable of the written source.
+
+    With other ``reserved`` names it can be an attribute or a keyword argument.
+    """
     return (
         bool(_NAME.fullmatch(text))
         and not keyword.iskeyword(text)

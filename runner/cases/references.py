@@ -26,7 +26,7 @@ _PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]", re.ASCII)
 
 
 def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
-    """``$name.attr[0]``; None, with a problem reported, when it is not one."""
+    """Return the reference ``$name.attr[0]``; None for any other text, which is reported."""
     match = _REF.fullmatch(text)
     if match is None:
         problems.error(
@@ -40,7 +40,7 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
 
 
 def parse_arithmetic(text: str, span: Span, problems: Problems) -> Arithmetic | None:
-    """``${...}`` as a whole, checked."""
+    """Return ``${...}`` as a whole, checked; None for one that is wrong, which is reported."""
     inner = text[2:-1]
     try:
         expressions.parse(inner)
@@ -51,7 +51,7 @@ def parse_arithmetic(text: str, span: Span, problems: Problems) -> Arithmetic | 
 
 
 def parse_index(node: YamlScalar, problems: Problems) -> Value:
-    """``"[..., None, $i, 1:3]"``."""
+    """Return an index such as ``"[..., None, $i, 1:3]"``; a harmless value for any other text, which is reported."""
     text = str(node.value)
     if len(text) > MAX_INDEX:
         problems.error(node.span, f"an index has at most {MAX_INDEX} characters, this one has {len(text)}")

@@ -35,7 +35,7 @@ class SelectError(ValueError):
 
 
 def parse_selection(text: str) -> Predicate:
-    """The predicate of an expression. Raises SelectError, saying where it stopped making sense."""
+    """Return the predicate of an expression. Raises SelectError, which says where the expression is wrong."""
     tokens = _TOKEN.findall(text)
     if not tokens:
         raise SelectError("the expression is empty")

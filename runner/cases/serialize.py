@@ -46,21 +46,22 @@ _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast
 
 
 def case_text(case: Case | Variant, folder: str | os.PathLike[str] | None = None) -> str:
-    """The text of a spec file with that one case. A variant's axes are chosen, and what its backend sets goes into the case.
+    """Return the text of a spec file with that one case.
 
-    ``folder`` is where the file will lie: the Python of ``module:`` and of kernels is named from there (left out: the case's own).
+    The axes of a variant are chosen, and the settings of its backend become the case's. ``folder`` is where the file will lie: the Python
+    of ``module:`` and of kernels is named from there. It defaults to the case's own folder.
     """
     return text_of_plain(plain(resolve_axes(case) if isinstance(case, Variant) else case, folder))
 
 
 def text_of_plain(data: Mapping[str, Any]) -> str:
-    """The text of a spec file with one case, from its plain data."""
+    """Return the text of a spec file with one case, from its plain data."""
     case = {key: value for key, value in data.items() if key != KERNELS}
     return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
 
 
 def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """The case as plain data, in the order in which people write its keys; what is the default is left out.
+    """Return the case as plain data, its keys in the order in which people write them, without defaults.
 
     ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
     """
@@ -105,7 +106,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
 
 
 def chain_of(nodes: Iterable[Node]) -> list[Any]:
-    """The steps and blocks of a chain."""
+    """Return the steps and blocks of a chain."""
     return [_node(node) for node in nodes]
 
 
@@ -146,7 +147,10 @@ def _arguments(arguments: Arguments, indexed: bool = False) -> Any:
 
 
 def value_of(value: Value, text_index: bool = False) -> Any:
-    """A value in an argument as plain data. ``text_index``: a text in brackets would be read as an index there."""
+    """Return a value in an argument as plain data.
+
+    ``text_index`` says that a text in brackets would be read as an index there.
+    """
     if isinstance(value, Literal):
         return _literal(value.value, text_index)
     if isinstance(value, Ref):

@@ -68,7 +68,7 @@ class Reader:
         self._walk = Walk(self.limits)
 
     def suites(self, paths: Iterable[str | Path]) -> list[Suite]:
-        """The suites of ``paths`` in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
+        """Read the suites of ``paths``, in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
         suites: list[Suite] = []
         for file in discover(paths, self._walk):
             suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
@@ -78,7 +78,7 @@ class Reader:
         return suites
 
     def files(self, paths: Iterable[str | Path]) -> list[Suite]:
-        """Like ``suites``, but with every file below a directory, manual suites and specs too: for validating."""
+        """Read every file below a directory as ``suites`` does, manual suites and specs too: for validating."""
         return self.suites(file for path in paths for file in self._files(Path(path)))
 
     def _files(self, path: Path) -> list[Path]:
@@ -88,7 +88,7 @@ class Reader:
             raise PathError(f"{path}: {error}; {error.hint}") from None
 
     def spec_as_suite(self, path: Path) -> Suite:
-        """A spec file, run under the default backend; cases that launch kernels under those that launch them."""
+        """Return a spec file as a suite under the default backend; cases that launch kernels run under the kernels' backends."""
         cases = self.spec(path, None)
         backends: tuple[Backend, ...] = ()
         if not cases or not all(case.kernels for case in cases):
@@ -98,7 +98,7 @@ class Reader:
         return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
 
     def spec(self, path: Path, defaults: YamlNode | None) -> tuple[Case, ...]:
-        """The cases of a spec file that can be read; the rest is in ``problems``. Suites without defaults share them.
+        """Read the cases of a spec file, and report what cannot be read. Suites without defaults share the cases.
 
         ``defaults`` are those of a suite that was accepted.
         """
@@ -119,7 +119,7 @@ class Reader:
         return self._cases(file, kernels, file.node.get("defaults"), defaults)
 
     def suite(self, path: Path) -> Suite | None:
-        """A suite file with the cases it names; None where its schema, defaults, selection or backends are refused."""
+        """Read a suite file with the cases it names; None where its schema, defaults, selection or backends are refused."""
         file = self._accepted(path, "suite")
         if file is None:
             return None
@@ -294,9 +294,10 @@ class Reader:
 
 
 def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path]:
-    """The files that ``paths`` name: suites of a directory (its specs if it has none), or the file itself.
+    """Return the files that ``paths`` name.
 
-    Raises PathError for a path with nothing, and for folders with more in them than the limits of ``walk`` allow.
+    A directory stands for its suites, or for its specs if it has none; a file stands for itself. Raises PathError for a path with nothing,
+    and for folders with more entries than the limits of ``walk`` allow.
     """
     walk = walk or Walk()
     files: dict[Path, None] = {}

@@ -21,7 +21,10 @@ Compilers write the texts of a graph into the code that they generate. Inductor'
 
 
 def plain_text(text: str, span: Span, problems: Problems) -> str:
-    """``text``, for an operator; empty, with a problem reported, when it holds a character that generated code might not quote."""
+    """Return ``text``, which an operator gets.
+
+    A text with a character that generated code might not quote is reported, and an empty one is returned.
+    """
     stray = _STRAY.search(text)
     if stray is None:
         return text
@@ -36,8 +39,8 @@ def plain_text(text: str, span: Span, problems: Problems) -> str:
 def check_numpy(case: Case, problems: Problems) -> None:
     """Report a case that calls numpy and holds a text.
 
-    numpy reads numbers as text where it is given the name, or an example, of a text's dtype. Such a text is not held to
-    ``plain_text``, and compilers write texts into the code that they generate.
+    numpy reads numbers as text where it is given the name, or an example, of a text's dtype. ``plain_text`` does not see such a text, and
+    compilers write texts into the code that they generate.
     """
     inputs = (*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs))
     chains = [case.chain, *(item.layout for item in inputs)]

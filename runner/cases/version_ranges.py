@@ -11,11 +11,11 @@ OLDEST = (2, 6)
 
 
 def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str | None:
-    """The range with ``keep`` in it and ``out`` not: as it was where it can stay so, ``""`` when nothing remains.
+    """Return the range with the versions ``keep`` in it and ``out`` not; ``""`` when nothing remains.
 
-    What lies between a version that stays and one that falls out falls out too: only what was seen is claimed. Without a version
-    to keep, all from the first in ``out`` on falls out, and of no range nothing remains. Raises ValueError when
-    their numbers do not tell the two apart.
+    The text stays as it is where it can. A version between one that stays and one that falls out falls out too, because nothing is known of
+    it. Without ``keep``, everything from the first version in ``out`` on falls out, and an open range leaves nothing. Raises ValueError
+    when the numbers do not tell the versions apart.
     """
     out = [version for version in out if matches(text, version)]
     if not out:
@@ -31,7 +31,7 @@ def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> s
 
 
 def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
-    """The smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrow_range`` does."""
+    """Return the smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrow_range`` does."""
     size = _size(keep, out)
     low, high = min(keep, key=release_of), max(keep, key=release_of)
     middle = [v for v in out if release_of(low) < release_of(v) < release_of(high)]

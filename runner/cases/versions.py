@@ -20,7 +20,7 @@ _COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
 
 @cache
 def parse_range(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The comparisons of a range. Raises ValueError for anything else."""
+    """Return the comparisons of a range. Raises ValueError for anything else."""
     parts = []
     for piece in text.split(","):
         match = _PART.match(piece)
@@ -31,7 +31,7 @@ def parse_range(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def matches(text: str | None, version: str) -> bool:
-    """Whether ``version`` lies in the range; None holds everything.
+    """Return whether ``version`` lies in the range; None holds everything.
 
     ``<=2.13`` holds 2.13.1, 2.13.0+cpu and 2.13.0.dev20260101, because only two numbers are compared.
     """
@@ -47,7 +47,7 @@ def matches(text: str | None, version: str) -> bool:
 
 @cache
 def release_of(version: str) -> tuple[int, ...]:
-    """The release numbers of a version: (2, 13, 0) for ``2.13.0+cpu``."""
+    """Return the release numbers of a version: (2, 13, 0) for ``2.13.0+cpu``."""
     from packaging.version import InvalidVersion, Version  # costs 20 ms that `runner --version` need not pay
 
     try:

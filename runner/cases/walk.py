@@ -28,7 +28,10 @@ Change = Callable[[Value], Value]
 
 
 def map_value(value: Value, change: Change) -> Value:
-    """The value with each of its parts changed, and itself as it is; entries of an index are the change's to see to."""
+    """Return the value with ``change`` applied to each of its parts, but not to itself.
+
+    The entries of an index are left to ``change``.
+    """
     if isinstance(value, Items):
         return Items(tuple(map(change, value.items)))
     if isinstance(value, Table):
@@ -43,20 +46,23 @@ def map_value(value: Value, change: Change) -> Value:
 
 
 def map_step(step: Step, change: Change) -> Step:
-    """The step with each of its arguments changed."""
+    """Return the step with each of its arguments changed."""
     call = None if step.call is None else _arguments(step.call, change)
     return replace(step, arguments=_arguments(step.arguments, change), call=call)
 
 
 def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
-    """The chain with each argument of its steps and blocks changed."""
+    """Return the chain with each argument of its steps and blocks changed."""
     return map_steps(nodes, lambda step: map_step(step, change), change)
 
 
 def map_steps(
     nodes: Iterable[Node], change: Callable[[Step], Step], condition: Change | None = None
 ) -> tuple[Node, ...]:
-    """The chain with each step changed, in its blocks too; with ``condition`` also contexts, and conditions by it."""
+    """Return the chain with each step changed, in its blocks too.
+
+    With ``condition``, contexts are changed like steps, and conditions by it.
+    """
     new_nodes: list[Node] = []
     for node in nodes:
         if isinstance(node, Step):
@@ -73,17 +79,17 @@ def map_steps(
 
 
 def change_value(value: Value, change: Change) -> Value:
-    """The value with ``change`` applied to its parts, theirs first, and then to itself."""
+    """Return the value with ``change`` applied to its parts first, and then to itself."""
     return change(map_value(value, lambda part: change_value(part, change)))
 
 
 def change_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
-    """The chain with every value changed, in blocks and functions too."""
+    """Return the chain with every value changed, in blocks and functions too."""
     return map_nodes(nodes, lambda value: change_value(value, change))
 
 
 def change_entry(entry: Any, change: Callable[[Ref | Arithmetic], Any]) -> Any:
-    """An entry of an index with ``change`` applied to the references and the arithmetic in it."""
+    """Return an entry of an index with ``change`` applied to the references and the arithmetic in it."""
     if isinstance(entry, tuple | list):
         return type(entry)(change_entry(part, change) for part in entry)
     return change(entry) if isinstance(entry, Ref | Arithmetic) else entry
@@ -95,7 +101,7 @@ def _arguments(arguments: Arguments, change: Change) -> Arguments:
 
 
 def change_input(item: Input, change: Change) -> Input:
-    """The input with every value changed."""
+    """Return the input with every value changed."""
     return replace(
         item,
         shape=None if item.shape is None else tuple(change_value(size, change) for size in item.shape),
@@ -108,7 +114,7 @@ def change_input(item: Input, change: Change) -> Input:
 
 
 def all_steps(nodes: Iterable[Node]) -> Iterator[Step]:
-    """Every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
+    """Yield every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
     for node in nodes:
         if isinstance(node, With):
             yield from all_steps((*node.contexts, *node.chain))
@@ -136,7 +142,7 @@ def _steps_within(value: Value | None) -> Iterator[Step]:
 
 
 def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
-    """Every value of a chain and of its blocks and functions, parts before wholes; entries of indices too."""
+    """Yield every value of a chain, its blocks and its functions, parts before wholes, with the entries of indices."""
     values: list[Value] = []
 
     def note(value: Value) -> Value:
@@ -150,13 +156,13 @@ def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
 
 
 def parts_of(value: Value) -> Iterator[Value]:
-    """A value and all its parts, as ``values_of``."""
+    """Yield a value and all its parts, as ``values_of`` does."""
     step = Step("", Arguments((value,)), getattr(value, "span", None))  # type: ignore[arg-type]
     return values_of((step,))
 
 
 def names_used(values: Iterable[Value]) -> set[str]:
-    """The names that references and arithmetic among ``values`` speak of; ``self.c`` for state."""
+    """Return the names that references and arithmetic among ``values`` use; ``self.c`` for state."""
     used: set[str] = set()
     for value in values:
         if isinstance(value, Ref):
@@ -168,7 +174,7 @@ def names_used(values: Iterable[Value]) -> set[str]:
 
 
 def names_made(nodes: Iterable[Node]) -> Iterator[str]:
-    """Every name that a chain, its blocks and its functions give."""
+    """Yield every name that a chain, its blocks and its functions define."""
     for node in nodes:
         if isinstance(node, Step):
             yield from (name for name in node.out if name != "_")

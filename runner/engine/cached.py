@@ -47,10 +47,10 @@ class Wrapped(Protocol):
         """Run it when there is room."""
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """What ended, after at most ``timeout`` seconds."""
+        """Return what ended, after at most ``timeout`` seconds."""
 
     def running(self) -> list[tuple[Job, float, str]]:
-        """Jobs that run now, with their seconds and phase."""
+        """Return jobs that run now, with their seconds and phase."""
 
     def cancel_all(self) -> list[Job]:
         """End what runs and drop what waits."""
@@ -118,7 +118,7 @@ class CachedEngine:
         self.engine.submit(job)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """The outcomes from the cache, at once, and those of the engine, which is waited for only if there are none."""
+        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only if there are none."""
         outcomes, self._hits = self._hits, []
         if outcomes and not self._cache_keys:
             return outcomes
@@ -128,15 +128,15 @@ class CachedEngine:
         return outcomes
 
     def pending(self) -> int:
-        """How many submitted jobs ``wait`` has not returned yet."""
+        """Return how many submitted jobs ``wait`` has not returned yet."""
         return len(self._hits) + len(self._cache_keys)
 
     def running(self) -> list[tuple[Job, float, str]]:
-        """The jobs that run now, each with its seconds so far and its phase."""
+        """Return the jobs that run now, each with its seconds so far and its phase."""
         return self.engine.running()
 
     def notices(self) -> list[str]:
-        """What a person should know: why nothing was taken or kept."""
+        """Return what a person should know: why nothing was taken or kept."""
         dirty = sorted({fingerprint.dirty for fingerprint in self.fingerprints.values() if fingerprint.dirty})
         notices = [f"--cached: nothing is taken or kept: {text}" for text in dirty]
         return [*notices, f"--cached: {self.problem}"] if self.problem else notices
@@ -198,7 +198,7 @@ ISOLATION_FROM = {"living": ("living", "fork", "fresh"), "fork": ("fork", "fresh
 
 
 def make_cache_key(job: Job, fingerprint: Fingerprint) -> str:
-    """A hash of all that decides about a job's outcome but its isolation."""
+    """Return a hash of all that decides about a job's outcome but its isolation."""
     fields = {name: value for name, value in dataclasses.asdict(job).items() if name not in NOT_IN_KEY}
     if job.source.startswith('"""'):
         fields["source"] = _WRITTEN_FROM.sub('\nWritten from\n"""\n', job.source, count=1)
@@ -207,7 +207,7 @@ def make_cache_key(job: Job, fingerprint: Fingerprint) -> str:
 
 
 def refusal(job: Job, fingerprint: Fingerprint) -> str:
-    """Why a job is neither answered from the cache nor kept in it; empty when it may be."""
+    """Return why a job is neither answered from the cache nor kept in it; empty when it may be."""
     if fingerprint.dirty:
         return fingerprint.dirty
     if job.imports or job.paths or not job.cacheable or ":" in str(job.backend.get("backend", "")):
@@ -220,7 +220,7 @@ def refusal(job: Job, fingerprint: Fingerprint) -> str:
 
 
 def doubt(outcome: Outcome) -> str:
-    """Why an outcome is not kept; empty when it may be."""
+    """Return why an outcome is not kept; empty when it may be."""
     if outcome.ended != "result":
         return f"it ended in {outcome.ended}"
     trust = outcome.result.get("trust")
@@ -260,7 +260,7 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """A stored answer: ``run`` and ``outcome``. None where there is none that this user stored here: the signature says so."""
+    """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it here."""
     try:
         if not path.is_file() or path.stat().st_size > SIZE:  # a pipe would hold up the run
             return None

@@ -34,7 +34,7 @@ class Channel:
         return self._socket.fileno() < 0
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """Every complete message that has arrived, and whether the other end is gone (or talks nonsense)."""
+        """Return every complete message that has arrived, and whether the other end has hung up or sends no JSON."""
         if self.closed:
             return [], True
         hung_up = False
@@ -102,7 +102,7 @@ class Connections:
         return [channel for channel in ready if channel is not None]
 
     def strangers(self) -> list[Channel]:
-        """Connections, even those not accepted before this call, that have not yet said whose they are."""
+        """Return the connections, also those not accepted before this call, that have not said whose they are."""
         self._accept()
         channels = [key.data for key in self._selector.get_map().values()]
         return [channel for channel in channels if channel is not None and channel.owner is None]

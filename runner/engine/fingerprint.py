@@ -133,12 +133,12 @@ class Fingerprint:
 
 
 def take_fingerprint(python: str, environ: Mapping[str, str] | None = None) -> Fingerprint:
-    """The facts of one interpreter, in about 0.3 s, most of it torch's 12 000 files; see ``take_fingerprints``."""
+    """Return the fingerprint of one interpreter, in about 0.3 s, most of it for torch's 12 000 files."""
     return take_fingerprints([python], environ)[python]
 
 
 def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Fingerprint]:
-    """The facts of several interpreters, asked side by side. Never raises: what cannot be found out is ``dirty``.
+    """Return the fingerprints of several interpreters, asked in parallel. Never raises: ``dirty`` says what cannot be found out.
 
     Args:
         pythons: executables, by name or path.
@@ -173,7 +173,7 @@ def _fingerprint(answer: Mapping[str, Any], shared: Mapping[str, Any], environ: 
 
 
 def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What an interpreter says of itself, without importing torch; or ``error``, one line."""
+    """Ask an interpreter about itself, without importing torch, and return its answer; or ``error``, one line."""
     path = find_python(python)
     if path is None:
         return {"error": f"{python}: no such Python interpreter"}
@@ -192,7 +192,7 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def disturbing_variables(environ: Mapping[str, str]) -> list[str]:
-    """The variables of ``environ`` that change what torch does in ways that no digest covers."""
+    """Return the variables of ``environ`` that change what torch does in ways that no digest covers."""
     return sorted(
         name
         for name, value in environ.items()
@@ -201,12 +201,12 @@ def disturbing_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def keyed_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of ``environ`` whose values are part of the digest."""
+    """Return the variables of ``environ`` whose values are part of the digest."""
     return {name: value for name, value in environ.items() if name in KEYED or name.startswith("PYTHON")}
 
 
 def worker_code() -> str:
-    """A digest of the code that workers run, which is all of one folder."""
+    """Return a digest of the code that workers run, which is all of one folder."""
     digest = hashlib.sha256()
     for path in sorted(WORKER.parent.rglob("*.py")):
         data = path.read_bytes()
@@ -215,7 +215,7 @@ def worker_code() -> str:
 
 
 def machine(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Processor, graphics cards with their driver, and the compilers that Inductor and Triton would call."""
+    """Return the processor, the graphics cards with their driver, and the compilers that Inductor and Triton would call."""
     return {
         "system": [platform.system(), platform.machine()],
         "processor": processor(),
@@ -225,7 +225,7 @@ def machine(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def processor(path: str = "/proc/cpuinfo") -> dict[str, str]:
-    """The model of the first processor and what it can do."""
+    """Return the model of the first processor and what it can do."""
     try:
         lines = Path(path).read_text(errors="replace").partition("\n\n")[0].splitlines()
     except OSError:
@@ -235,7 +235,7 @@ def processor(path: str = "/proc/cpuinfo") -> dict[str, str]:
 
 
 def gpus(driver_file: str = "/proc/driver/nvidia/version") -> list[str]:
-    """NVIDIA's cards and their parts by model, without serial numbers, then the driver; empty where there are none."""
+    """Return NVIDIA's cards and their parts by model, without serial numbers, then the driver; empty where there are none."""
     listed = _output_of(["nvidia-smi", "-L"])
     names = [re.sub(r"\s*\(UUID: [^)]*\)", "", line).strip() for line in listed.splitlines() if "UUID" in line]
     if not names:
@@ -248,7 +248,7 @@ def gpus(driver_file: str = "/proc/driver/nvidia/version") -> list[str]:
 
 
 def compiler(command: str) -> list[str]:
-    """Where a compiler is, and what it says of its version."""
+    """Return where a compiler is, and what it says of its version."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -10,7 +10,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
-    """The GPUs that may be leased, each as CUDA_VISIBLE_DEVICES names it.
+    """Return the GPUs that jobs may use, each as CUDA_VISIBLE_DEVICES names it.
 
     Args:
         given: the value of CUDA_VISIBLE_DEVICES, None where it is not set.
@@ -22,11 +22,11 @@ def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
 
 
 def choose_gpu(gpus: Sequence[str], assigned: Iterable[str]) -> str:
-    """The GPU of the next job: the first of those that the fewest jobs hold; empty where there is none."""
+    """Return the GPU of the next job: the first of those with the fewest jobs; empty where there is none."""
     counts = Counter(assigned)
     return min(gpus, key=lambda gpu: counts[gpu], default="")
 
 
 def memory_share(slots: int, gpus: int) -> float:
-    """Which part of its GPU's memory each of ``slots`` jobs may use, when ``choose_gpu`` spreads them over ``gpus``."""
+    """Return the part of a GPU's memory that each of ``slots`` jobs may use, when ``choose_gpu`` spreads them over ``gpus``."""
     return 1 / -(-slots // gpus) if gpus else 1.0

@@ -63,7 +63,7 @@ class Packages:
 
 
 def find_python(python: str) -> str | None:
-    """The absolute path of an executable given by name or path, None if there is none. Links stay: a venv is a link."""
+    """Return the absolute path of an executable given by name or path, None if there is none. Links stay: a venv is a link."""
     path = shutil.which(os.path.expanduser(python))
     return os.path.abspath(path) if path else None
 
@@ -128,7 +128,7 @@ def _answer(path: str, script: str, *words: str) -> subprocess.CompletedProcess[
 
 
 def worker_environment(python: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``."""
+    """Return the environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``."""
     environment = dict(os.environ)
     environment.pop(ENTRY_SWITCH, None)  # left over in a shell, it would run something else and call that a verdict
     # A verdict is about the compiler, not about an artifact that an earlier run cached. What g++ made is still shared,
@@ -190,7 +190,7 @@ def start_worker(
 def run_process_tree(
     command: Sequence[str], *, timeout: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """``subprocess.run`` that leaves nobody: whatever ends the wait ends the process with all that it has started.
+    """Run a command as ``subprocess.run`` does, and kill its whole process tree when the wait ends early.
 
     Raises:
         subprocess.TimeoutExpired: with what it has written to a pipe.
@@ -210,7 +210,7 @@ def run_process_tree(
 
 
 def tail(path: str | Path, size: int = 4096) -> str:
-    """The last ``size`` bytes of a file as text; empty if it cannot be read."""
+    """Return the last ``size`` bytes of a file as text; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)

@@ -121,11 +121,11 @@ class LocalEngine:
         self._server(job).add(Task(job, self._tickets))
 
     def pending(self) -> int:
-        """How many submitted jobs ``wait`` has not returned yet."""
+        """Return how many submitted jobs ``wait`` has not returned yet."""
         return sum(server.unfinished for server in self._servers.values()) + len(self._outcomes)
 
     def running(self) -> list[tuple[Job, float, str]]:
-        """The jobs that run now, each with its seconds so far and its phase."""
+        """Return the jobs that run now, each with its seconds so far and its phase."""
         now = time.monotonic()
         return [
             (job.task.job, now - job.began, job.phase)
@@ -135,7 +135,7 @@ class LocalEngine:
         ]
 
     def hello(self, environment: str) -> Mapping[str, Any]:
-        """What the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is up."""
+        """Return what the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is up."""
         hellos = (server.hello for (name, *_), server in self._servers.items() if name == environment and server.hello)
         return next(hellos, {})
 

@@ -30,7 +30,7 @@ class HeldMemory:
         return max(0, self.compilers - COMPILERS)
 
     def over(self, limit: int) -> str:
-        """How it passes ``limit`` bytes; empty if it does not."""
+        """Return how the memory passes ``limit`` bytes; empty if it does not."""
         if self.own + self.excess <= limit:
             return ""
         compilers = f" and compilers {_gib(self.excess)} beyond their {_gib(COMPILERS)}" if self.excess else ""
@@ -53,7 +53,7 @@ class Meter:
         self._shared: dict[int, int] = {} if base is None else {pid: base}
 
     def read(self, table: Mapping[int, process_tree.Process]) -> HeldMemory:
-        """What the job holds according to the process table."""
+        """Measure what the job holds according to the process table."""
         members = process_tree.tree_members(self._pid, table)
         compilers = _compilers(members, self._pid)
         own = 0
@@ -91,7 +91,7 @@ def _compilers(members: list[process_tree.Process], pid: int) -> set[int]:
 
 
 def machine_memory() -> int:
-    """Bytes of memory this machine, or the container around us, has."""
+    """Return bytes of memory this machine, or the container around us, has."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # absent, or the word "max"

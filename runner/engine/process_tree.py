@@ -40,7 +40,7 @@ class Process:
 
 
 def signal_name(number: int) -> str:
-    """Such as ``SIGSEGV``."""
+    """Return the name of a signal, such as ``SIGSEGV``."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -48,13 +48,13 @@ def signal_name(number: int) -> str:
 
 
 def processes() -> dict[int, Process]:
-    """The process table, by id. Costs about 20 microseconds a process."""
+    """Return the process table, by id. Costs about 20 microseconds a process."""
     table = (stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return {process.pid: process for process in table if process is not None}
 
 
 def trees(roots: Iterable[int]) -> dict[int, Process]:
-    """Processes and all their descendants, by id; the whole table where the kernel does not list children."""
+    """Return processes and all their descendants, by id; the whole table where the kernel does not list children."""
     table: dict[int, Process] = {}
     queue = list(roots)
     while queue:
@@ -85,7 +85,7 @@ def _children(pid: int) -> list[int] | None:
 
 
 def stat(pid: int) -> Process | None:
-    """One line of the process table; None if there is no such process."""
+    """Return one line of the process table; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             start, _, tail = file.read().rpartition(b")")
@@ -106,7 +106,7 @@ def stat(pid: int) -> Process | None:
 
 
 def tree_members(pid: int, table: Mapping[int, Process]) -> list[Process]:
-    """Process ``pid`` with its session, its group and all their descendants, dead ones left out; ``pid`` first."""
+    """Return process ``pid`` with its session, its group and all their descendants, without dead ones; ``pid`` first."""
     members = {number for number, process in table.items() if pid in (number, process.session, process.group)}
     grew = True
     while grew:
@@ -118,14 +118,13 @@ def tree_members(pid: int, table: Mapping[int, Process]) -> list[Process]:
 
 
 def kill_tree(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
-    """Kill a job's process with its session, its group and all their descendants. Ends nothing else.
+    """Kill a job's process with its session, its group and all their descendants, and nothing else.
 
-    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
-    the number of a session or a group it is not given out again while that has members.)
+    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As the number of a
+    session or a group it is not given out again while that has members.)
 
-    A compiler among them is asked first (SIGTERM, ``grace`` seconds) while the job itself stands still, and what it was
-    writing is removed: else a half-written shared library would stay in Inductor's cache under a valid name, and
-    the next job, an innocent one, would load it.
+    A compiler among them gets SIGTERM first, and ``grace`` seconds, while the job itself is stopped; what it was writing is removed.
+    Otherwise a half-written shared library would stay in Inductor's cache under a valid name, and the next job would load it.
 
     Returns:
         How many processes had to be killed.
@@ -143,7 +142,7 @@ def kill_tree(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
 
 
 def kill_descendants(pid: int, grace: float = 0.2) -> int:
-    """As ``kill_tree``, but spare the process itself. Returns how many had to be killed."""
+    """Kill a process tree as ``kill_tree`` does, but spare the process itself. Returns how many had to be killed."""
     signalled: set[int] = set()
     partial_outputs: set[str] = set()
     deadline = time.monotonic() + grace
@@ -184,7 +183,7 @@ def _output_files(pid: int) -> set[str]:
 
 
 def is_compiler(process: Process) -> bool:
-    """Whether it is a compiler, an assembler or a linker, by its own name or the one it was called by."""
+    """Return whether a process is a compiler, an assembler or a linker, by its own name or the one it was called by."""
     # The kernel's name for it is cut at 15 characters; the command of a script begins with the shell's.
     return _names_compiler(process.name) or _names_compiler(_command(process.pid)[0])
 

@@ -65,7 +65,7 @@ class RunningJob:
     _killed: float = math.inf
 
     def order(self) -> dict[str, Any]:
-        """What the worker is told of it."""
+        """Return the message that hands the job to a worker."""
         job = self.task.job
         return {
             "ticket": self.task.ticket,
@@ -78,7 +78,7 @@ class RunningJob:
     # What it says.
 
     def begin(self, pid: int) -> None:
-        """It runs, in process ``pid``."""
+        """Note that the job runs, in process ``pid``."""
         self.pid = pid
         self.began = time.monotonic()
 
@@ -147,7 +147,7 @@ class RunningJob:
     # Its end.
 
     def conclude(self, status: int | None) -> Outcome:
-        """The outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""
+        """Return the outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
         exit_status = os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
         ended, detail = self._cause, self.detail

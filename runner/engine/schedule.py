@@ -20,11 +20,11 @@ class Start:
 
 
 def next_start(servers: Sequence[Server], slots: int) -> Start | None:
-    """The job to start now; None if none may start. A living worker that is in the way is dismissed.
+    """Return the job to start now, None if none may start; dismiss a living worker that is in the way.
 
-    Jobs start in the order of their tickets, with two exceptions. A worker that rests takes the next job of its kind
-    rather than give way to an older one of another kind; as it is replaced after some number of jobs, that one gets
-    its turn. And jobs that must be alone, once nothing runs, run one after the other.
+    Jobs start in the order of their tickets, with two exceptions. A resting worker takes the next job of its kind before an older job of
+    another kind. A worker is replaced after some number of jobs, so that the older job gets its turn. Jobs that must be alone run one after
+    the other, once nothing else runs.
     """
     workers = [worker for server in servers for worker in server.workers.values()]
     running_jobs = [worker.current_job.task.job for worker in workers if worker.current_job is not None]

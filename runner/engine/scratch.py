@@ -28,7 +28,7 @@ _locks: dict[Path, int] = {}
 
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
-    """A folder for as long as it lasts. Raises UsageError as ``make`` does."""
+    """Make a folder that lasts as long as the context. Raises UsageError as ``make`` does."""
     path = make()
     try:
         yield path
@@ -38,7 +38,7 @@ def folder() -> Iterator[Path]:
 
 
 def make() -> Path:
-    """A new folder, ours alone, until ``remove``. First removes those that nobody has any more.
+    """Make a new folder for this process alone, until ``remove``. First remove those of processes that have ended.
 
     Raises:
         UsageError: no temporary folder can be made.

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of(job: Job) -> Kind:
-        """The kind of a job."""
+        """Return the kind of a job."""
         return Kind(job.isolation == "living", job.device == "cuda", job.alone)
 
 
@@ -91,7 +91,7 @@ class Server:
         return [worker.current_job for worker in self.workers.values() if worker.current_job is not None]
 
     def ready(self) -> Iterator[tuple[Kind, Task]]:
-        """The next job of each kind, where it may run now. One whose server died under it runs alone the second time."""
+        """Yield the next job of each kind that may run now. One whose server died under it runs alone the second time."""
         if self.failure or self.channel is None or not self.hello:
             return
         active = self.running_jobs
@@ -101,7 +101,7 @@ class Server:
                 yield kind, queue[0]
 
     def run(self, worker: Worker, environ: Mapping[str, str], share: float | None) -> None:
-        """Ask for a interpreters, for a job that is no longer queued."""
+        """Ask the server for a worker, for a job that is no longer queued."""
         assert self.channel is not None
         self.workers[worker.ticket] = worker
         self.channel.send(worker.order(environ, share))  # a server that is gone is noticed when it is next read
@@ -121,7 +121,7 @@ class Server:
         return dropped
 
     def give_up(self) -> list[Outcome]:
-        """What becomes of the jobs that wait, once it is clear that there will be no server."""
+        """Return failed outcomes for the jobs that wait, once it is clear that no server will come."""
         detail = "\n".join(filter(None, (self.failure, interpreters.tail(self.log).strip())))
         outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.waiting]
         self.queues.clear()
@@ -130,7 +130,7 @@ class Server:
     # What it says.
 
     def greet(self, channel: Channel, hello: Mapping[str, Any]) -> None:
-        """It is up and has opened ``channel``, or says why it cannot."""
+        """Note that the server is up and has opened ``channel``, or why it cannot."""
         channel.owner, self.channel = self, channel
         if "error" in hello:
             self.failure = hello["error"]
@@ -190,7 +190,7 @@ class Server:
         return []
 
     def look(self) -> dict[int, process_tree.Process]:
-        """The process table as far as it concerns its jobs: itself, and its workers with all that they have started."""
+        """Read the process table of the server, its workers and their process trees."""
         table = process_tree.trees(
             worker.pid for worker in self.workers.values() if worker.current_job is not None and worker.pid
         )

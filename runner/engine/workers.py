@@ -41,7 +41,7 @@ class Worker:
     _dismissed: float = 0.0
 
     def order(self, environ: Mapping[str, str], share: float | None) -> dict[str, Any]:
-        """What the worker or its server is told, to run ``current_job``."""
+        """Return the message that tells the worker or its server to run ``current_job``."""
         assert self.current_job is not None
         last = self.growth is None or len(self.earlier_jobs) + 1 >= self.jobs
         return {
@@ -58,7 +58,7 @@ class Worker:
         return self.current_job is None and not self._dismissed and channel is not None and not channel.closed
 
     def age(self) -> int:
-        """The ticket of the job that it has, or had first."""
+        """Return the ticket of the current job, else of the first one."""
         return self.current_job.task.ticket if self.current_job is not None else self.ticket
 
     def hand(self, current_job: RunningJob) -> None:
@@ -75,7 +75,7 @@ class Worker:
             self._channel.close()
 
     def overdue(self, now: float) -> bool:
-        """Whether it was dismissed and is still there, or hangs before a job that it was handed."""
+        """Return whether it was dismissed and is still there, or hangs before a job that it was handed."""
         if self.current_job is None:
             return bool(self._dismissed) and now - self._dismissed > running_job.LINGER
         waits = self.current_job.began is None and bool(self.earlier_jobs)
@@ -84,14 +84,14 @@ class Worker:
     # What it says.
 
     def begin(self, channel: Channel, pid: int) -> None:
-        """It runs its first job, as process ``pid``, and has opened ``channel``."""
+        """Note that the worker runs its first job, as process ``pid``, and has opened ``channel``."""
         channel.owner, self._channel = self, channel
         self.pid = pid
         if self.current_job is not None:
             self.current_job.begin(pid)
 
     def take(self, message: Mapping[str, Any]) -> list[Outcome]:
-        """Act on one message; words about another job than the one it has now are too late to count."""
+        """Act on one message; one about another job than the current job comes too late to count."""
         current_job = self.current_job
         if current_job is None or message.get("ticket") != current_job.task.ticket:
             return []
@@ -116,7 +116,7 @@ class Worker:
     # Its end.
 
     def conclude(self, status: int | None) -> Outcome:
-        """The outcome of the job that it has, now that the process has ended with that wait status (None: unknown)."""
+        """Return the outcome of the job that it has, now that the process has ended with that wait status (None: unknown)."""
         if not self.clean or status != 0:
             process_tree.kill_tree(self.pid, reaped=status is not None)  # and what outlived it
         outcome = self._end_job(status)

@@ -65,7 +65,7 @@ Change = Set | Remove | Add
 
 
 def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple[Change, str]]]:
-    """``text`` with the changes made, and those that could not be, with the reason.
+    """Return ``text`` with the changes made, and those that could not be, with the reason.
 
     Raises Unfit when the file cannot be read, or when anything but the ledger would change.
     """
@@ -85,7 +85,7 @@ def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple
 
 
 def entry_text(values: Mapping[str, Any]) -> str:
-    """An entry on one line."""
+    """Return an entry on one line."""
     return "{" + ", ".join(f"{key}: {_value(values[key])}" for key in ORDER if values.get(key) is not None) + "}"
 
 

@@ -61,7 +61,7 @@ class Entry:
     due: bool = False
 
     def torches(self, *effects: str) -> list[str]:
-        """The versions under which it met one of these, oldest first."""
+        """Return the versions under which it met one of these, oldest first."""
         versions = {s.judged.torch for s in self.sightings if s.effect in effects}
         return sorted(versions, key=lambda torch: (release_of(torch), torch))
 
@@ -78,7 +78,7 @@ class Run:
 
 
 def entries_of(variants: Iterable[Variant]) -> list[Entry]:
-    """The entries of the variants' cases, in the order of files and lines."""
+    """Return the entries of the variants' cases, in the order of files and lines."""
     entries: dict[tuple[str, int, int], Entry] = {}
     for case in {id(v.case): v.case for v in variants}.values():
         for known in case.known:
@@ -89,7 +89,7 @@ def entries_of(variants: Iterable[Variant]) -> list[Entry]:
 
 
 def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
-    """A run's verdicts on these variants. One that ran under another backend or device is taken from its case."""
+    """Return a run's verdicts on these variants; one that ran under another backend or device is taken from its case."""
     events = list(events)
     own = {_key(v.case.file, v.id): v for v in variants}
     cases: dict[tuple[str, str], list[Variant]] = {}
@@ -117,7 +117,7 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
 
 
 def review(variants: Sequence[Variant], run: Run | None = None, today: date | None = None) -> list[Entry]:
-    """Every entry of the variants' cases with its state in the run. Without a run all are ``not-run``."""
+    """Return every entry of the variants' cases with its state in the run. Without a run all are ``not-run``."""
     entries = entries_of(variants)
     at = {_place(entry.known.span): entry for entry in entries}
     for judged in run.judged if run else ():
@@ -133,7 +133,7 @@ def review(variants: Sequence[Variant], run: Run | None = None, today: date | No
 
 
 def stale_notices(variants: Sequence[Variant], events: Iterable[Event]) -> list[Notice]:
-    """A remark for every entry that a whole run found no use for."""
+    """Return a remark for every entry that a whole run found no use for."""
     run = read_run(variants, events)
     if not run.complete:
         return []
@@ -142,12 +142,12 @@ def stale_notices(variants: Sequence[Variant], events: Iterable[Event]) -> list[
 
 
 def applying(judged: Judged) -> list[Known]:
-    """The entries that speak of a variant under its torch, in order."""
+    """Return the entries that speak of a variant under its torch, in order."""
     return [known for known in judged.variant.case.known if applies(known, judged.variant, judged.torch)]
 
 
 def is_due(known: Known, today: date | None = None) -> bool:
-    """Whether the entry was to be looked at again by now."""
+    """Return whether the entry was to be looked at again by now."""
     try:
         return known.review is not None and date.fromisoformat(str(known.review)) < (today or date.today())
     except ValueError:

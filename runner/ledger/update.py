@@ -32,7 +32,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
-        """One more change."""
+        """Add one more change."""
         self.changes.setdefault(change.span.file, []).append(change)
 
 
@@ -52,7 +52,7 @@ class FailureGroup:
 def plan_changes(
     entries: Sequence[Entry], variants: Sequence[Variant], run: Run, new: bool = False, today: date | None = None
 ) -> Plan:
-    """What the run changes about the entries of ``variants``; with ``new`` also entries for failures that none speaks of."""
+    """Return what the run changes about the entries of ``variants``; with ``new`` also entries for failures that none speaks of."""
     plan = Plan()
     cases: dict[int, list[Variant]] = {}
     for variant in variants:
@@ -71,7 +71,7 @@ def plan_changes(
 
 
 def group_failures(failures: Iterable[Judged]) -> list[FailureGroup]:
-    """Failures put together by stage, and by whether they have an exception."""
+    """Group failures by stage, and by whether they have an exception."""
     groups: dict[tuple[str | None, bool], list[Judged]] = {}
     for judged in failures:
         groups.setdefault((judged.lead.stage, bool(judged.lead.error)), []).append(judged)
@@ -271,7 +271,7 @@ def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, c
 
 
 def as_mapping(known: Known) -> dict[str, Any]:
-    """An entry as it would be written."""
+    """Return an entry as it would be written."""
     values: dict[str, Any] = {}
     for item in fields(known):
         value = getattr(known, item.name)
@@ -287,7 +287,10 @@ def as_mapping(known: Known) -> dict[str, Any]:
 
 
 def rewrite(plan: Plan, limits: Limits, dry: bool = False) -> str:
-    """Make the changes; the diff. A file that no longer loads as well as before is restored, and a note says so."""
+    """Make the changes, and return the diff.
+
+    A file that no longer loads as well as before is restored, and a note says so.
+    """
     diffs: list[str] = []
     for file, changes in sorted(plan.changes.items()):
         path = Path(file)

@@ -26,7 +26,7 @@ _Key = tuple[str, str]  # (variant id, torch)
 
 
 def audit(events: Iterable[Event], problems: Problems) -> list[Event]:
-    """The events with one start, one plan and one verdict a variant. What was wrong is added to ``problems``."""
+    """Return the events with one start, one plan and one verdict a variant; add what was wrong to ``problems``."""
     events = _one_start(list(events), problems)
     events = _one_plan(events, problems)
     events = _one_verdict(events, problems)
@@ -36,7 +36,7 @@ def audit(events: Iterable[Event], problems: Problems) -> list[Event]:
 
 
 def excess(events: Iterable[Event]) -> str:
-    """Why no report can be made of a log whose events are few, but would fill a report; empty when one can."""
+    """Return why no report can be made of a log whose events are few, but would fill a report; empty when one can."""
     names: set[str] = set()
     variants = entries = 0
     for event in events:

@@ -42,7 +42,7 @@ class Unfit(ValueError):
 
 @functools.cache
 def event_checks() -> Mapping[str, Check]:
-    """A check for each kind of event of the published schema, by the kind's name."""
+    """Return a check for each kind of event of the published schema, by the kind's name."""
     schema = load_schema("events")
     compiler = _Compiler(schema["definitions"])
     stamps = compiler.check({"properties": {key: schema["properties"][key] for key in ("plan", "shard")}})

@@ -192,7 +192,7 @@ _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in (*_NAM
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as a plain dict, its kind under ``event``. What it holds is the event's own, not a copy."""
+    """Return the event as a plain dict, its kind under ``event``. What it holds is the event's own, not a copy."""
     data = {"event": _NAMES[type(event)], **_plain(event)}
     if isinstance(event, VariantFinished):
         data["findings"] = [_plain(finding) for finding in event.findings]
@@ -204,7 +204,7 @@ def _plain(value: Event | Finding) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Event | None:
-    """The event of a journal line; None for a kind this version does not know. Unknown keys are dropped.
+    """Return the event of a journal line; None for a kind this version does not know. Unknown keys are dropped.
 
     Raises:
         Unfit: the line is no event of the published schema.

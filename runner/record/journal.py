@@ -175,20 +175,20 @@ class Problems:
         return self.count
 
     def add(self, text: str, weight: Weight = Weight.DOUBTFUL) -> None:
-        """One more problem."""
+        """Add one more problem."""
         self.count += 1
         self.worst = max(self.worst, weight)
         if len(self.named) < NAMED:
             self.named.append(one_line(text))
 
     def lines(self) -> list[str]:
-        """All of it for people, in at most ``NAMED`` lines and one."""
+        """Return all problems in words, in at most ``NAMED`` lines and one more."""
         unnamed = self.count - len(self.named)
         return [*self.named, f"and {unnamed} more"] if unnamed else [*self.named]
 
 
 def read_journal(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[list[Event], Problems]:
-    """The events of a journal, in order, and the lines that were left out: those that do not fit the schema, and torn ones.
+    """Return the events of a journal, in order, and the lines left out: torn ones, and those that do not fit the schema.
 
     A torn line begins an event and lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this
     version does not know are left out without a word.
@@ -232,7 +232,7 @@ def _is_torn(line: bytes, error: json.JSONDecodeError) -> bool:
 
 
 def parse_line(line: bytes) -> Any:
-    """The JSON of a line. Raises ValueError, also for what is nested deeper than ``DEPTH``."""
+    """Return the JSON of a line. Raises ValueError, also for what is nested deeper than ``DEPTH``."""
     try:
         data = json.loads(line)
     except RecursionError:
@@ -253,7 +253,7 @@ def _depth(value: Any) -> int:
 
 
 def lines(path: str | os.PathLike[str], limits: Limits | None = None) -> Iterator[bytes]:
-    """The lines of a journal that are not blank and not too long. Raises OSError as ``read_journal`` does."""
+    """Yield the lines of a journal that are not blank and not too long. Raises OSError as ``read_journal`` does."""
     limits = limits or Limits()
     with _opened(path, limits) as file:
         yield from (line for _, line in _numbered(file, limits.log_line_bytes) if len(line) <= limits.log_line_bytes)

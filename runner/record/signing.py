@@ -26,14 +26,14 @@ class NoKey(Exception):
 
 
 def key_path() -> Path:
-    """``runner/key`` in ``$XDG_STATE_HOME``, or in ``~/.local/state`` where that is not set to an absolute path."""
+    """Return ``runner/key`` in ``$XDG_STATE_HOME``, or in ``~/.local/state`` where that is not set to an absolute path."""
     state = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~"), ".local", "state")
     return folder / "runner" / "key"
 
 
 def user_key() -> bytes:
-    """The user's key on this machine; the first call makes it. Raises NoKey."""
+    """Return the user's key on this machine; the first call makes it. Raises NoKey."""
     path = key_path()
     try:
         if not path.exists():
@@ -64,13 +64,13 @@ def _make(path: Path) -> None:
 
 
 def sign(purpose: str, *content: object) -> str:
-    """The signature of some JSON values for a purpose, in hexadecimal. Raises NoKey."""
+    """Return the signature of some JSON values for a purpose, in hexadecimal. Raises NoKey."""
     text = json.dumps([purpose, *content])
     return hmac.new(user_key(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def signature_of(start: RunStarted) -> str:
-    """The signature of a run's command line; empty where there is no key."""
+    """Return the signature of a run's command line; empty where there is no key."""
     try:
         return _command_line(start)
     except NoKey:
@@ -78,7 +78,7 @@ def signature_of(start: RunStarted) -> str:
 
 
 def why_foreign(start: RunStarted) -> str:
-    """Why a log does not count as this user's own on this machine; empty when it does."""
+    """Return why a log does not count as this user's own on this machine; empty when it does."""
     if start.host != platform.node():
         return f"it was written on {one_line(start.host, 100) or 'a machine without a name'}, and this is {platform.node()}"
     if not start.signature:

@@ -21,7 +21,10 @@ FOLDER = ".runner"
 
 
 def new_folder() -> tuple[Path, str]:
-    """A new folder for a run and, when it is not where it should be, why. Raises UsageError when there is no place at all."""
+    """Make a new folder for a run; return it, and why it is not where it should be, or an empty text.
+
+    Raises UsageError when there is no place at all.
+    """
     base = Path(FOLDER)
     try:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S-") + str(os.getpid())
@@ -47,7 +50,7 @@ def new_folder() -> tuple[Path, str]:
 
 
 def output_folder(option: str | None, name: str) -> Path:
-    """The folder of ``--output``, which must be new or empty, or else ``name`` in a new run's folder; absolute.
+    """Return the folder of ``--output``, which must be new or empty, or else ``name`` in a new run's folder; absolute.
 
     Raises:
         UsageError: there is something in it, or it cannot be made.
@@ -82,12 +85,12 @@ def make_latest(folder: Path) -> None:
 
 
 def has_latest() -> bool:
-    """Whether a run is kept here."""
+    """Return whether a run is kept here."""
     return os.path.isfile(Path(FOLDER, "latest", "events.jsonl"))
 
 
 def journal_of(run: str) -> Path:
-    """The event log that ``run`` means: a run's folder, its name, its event log, or ``latest``. Raises UsageError."""
+    """Return the event log that ``run`` means: a run's folder, its name, its event log, or ``latest``. Raises UsageError."""
     path = Path(FOLDER, "latest") if run == "latest" else Path(run)
     if not run:
         raise UsageError("the name of the run is empty; name its folder, its event log, or latest")
@@ -121,7 +124,7 @@ class Log:
         return started_of(self.events)
 
     def print_problems(self) -> None:
-        """Say what was wrong, a line each."""
+        """Print what was wrong with the log, a line each."""
         for line in self.problems.lines():
             console.message(f"runner: {self.path}: {line}")
 
@@ -135,7 +138,7 @@ class Log:
 
 
 def read_log(run: str) -> Log:
-    """The event log of a run (see ``journal_of``). Ends that a resumed run went beyond are left out. Raises UsageError."""
+    """Read the event log of a run (see ``journal_of``), without the ends that a resumed run went beyond. Raises UsageError."""
     path = journal_of(run)
     try:
         limits = Limits.from_environment()
@@ -153,18 +156,18 @@ def read_log(run: str) -> Log:
 
 
 def read_events(run: str) -> list[Event]:
-    """The events of a run (see ``read_log``); what was wrong with its log is printed. Raises UsageError."""
+    """Read the events of a run (see ``read_log``), and print what was wrong with its log. Raises UsageError."""
     log = read_log(run)
     log.print_problems()
     return log.events
 
 
 def settled(events: list[Event]) -> list[Event]:
-    """The events without the ends before the last resumption."""
+    """Return the events without the ends before the last resumption."""
     last = max((n for n, event in enumerate(events) if isinstance(event, RunResumed)), default=0)
     return [event for n, event in enumerate(events) if n >= last or not isinstance(event, RunFinished)]
 
 
 def started_of(events: list[Event]) -> RunStarted:
-    """A run's first event."""
+    """Return a run's first event."""
     return next(event for event in events if isinstance(event, RunStarted))

@@ -87,7 +87,7 @@ class Builder:
         self.documents = 0
 
     def build(self) -> YamlNode | None:
-        """The tree, or None where there is none; ``diagnostics`` says why."""
+        """Return the tree, or None where there is none; ``diagnostics`` says why."""
         if self._check_characters():
             return None
         try:

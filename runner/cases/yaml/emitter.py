@@ -20,7 +20,7 @@ _TAGS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null
 
 
 def emit(data: Any, blocks: tuple[str, ...] = ()) -> str:
-    """``data`` as YAML 1.2 text. The values of keys among ``blocks`` are never put on one line.
+    """Return ``data`` as YAML 1.2 text. The values of keys among ``blocks`` are never put on one line.
 
     Raises QuoteError for a value that is no plain data.
     """

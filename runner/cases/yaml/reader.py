@@ -22,10 +22,10 @@ from runner.diagnostics import Diagnostic, Span, nearest
 def load(
     path: str | Path, text: str | None = None, limits: Limits | None = None
 ) -> tuple[YamlNode | None, list[Diagnostic]]:
-    """The tree in ``text`` (in the file ``path`` when None), and what is wrong with it.
+    """Return the tree in ``text`` (in the file ``path`` when None), and the diagnostics of it.
 
-    Nothing is raised for a bad file. The node is None where no tree could be built; beside errors that leave
-    one (a duplicate key, a tag), it is what remains, so that later checks can report more.
+    A bad file raises nothing. The tree is None where none could be built. Beside errors that leave one (a duplicate key, a tag) it is what
+    remains, so that later checks can report more.
     """
     limits = limits or Limits()
     file = str(path)
@@ -49,7 +49,7 @@ def load(
 
 
 def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | None, list[Diagnostic]]:
-    """The characters of a file, without a byte order mark, or None and the reason why it cannot be read."""
+    """Return the characters of a file, without a byte order mark, or None and the reason why it cannot be read."""
     limits = limits or Limits()
     file = str(path)
     try:

@@ -22,7 +22,7 @@ _MAX_DIGITS = 1000  # Python refuses to read more than 4300, and no number here 
 
 
 def resolve(text: str) -> bool | int | float | str | None:
-    """The value of a plain scalar under the YAML 1.2 core schema.
+    """Return the value of a plain scalar under the YAML 1.2 core schema.
 
     Raises ValueError, with a message for people, for a number that Python cannot hold.
     """
@@ -45,7 +45,7 @@ def resolve(text: str) -> bool | int | float | str | None:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of ``text`` as YAML 1.2 and editors count them. Always one or more."""
+    """Return the lines of ``text`` as YAML 1.2 and editors count them. Always one or more."""
     return re.split(r"\r\n|\r|\n", text)
 
 
@@ -56,7 +56,10 @@ _UNSHOWN = re.compile(
 
 
 def excerpt(line: str) -> str:
-    """A line of a file as it is shown: characters that a terminal obeys are U+FFFD. A caret still fits: none is added."""
+    """Return a line of a file as it is shown: characters that a terminal obeys become U+FFFD.
+
+    No character is added, so that a caret still fits.
+    """
     return _UNSHOWN.sub("\ufffd", line)
 
 
@@ -101,7 +104,7 @@ _PROBLEMS: tuple[tuple[str, str, str], ...] = (
 
 
 def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, start: _Mark) -> tuple[int, int, str, str]:
-    """Where a parser's error is best shown (zero-based line, column), what to say and what to do.
+    """Return where a parser's error is best shown (zero-based line, column), the message and the hint.
 
     ``problem`` and ``context`` are PyYAML's words, ``at`` and ``start`` their places.
     """

@@ -54,7 +54,7 @@ def validate(
     limits: Limits | None = None,
     any_device: bool = False,
 ) -> Violations:
-    """What is wrong with ``node`` as a whole ``"spec"`` or ``"suite"`` file, sorted by place.
+    """Return what a schema refuses in ``node``, a whole ``"spec"`` or ``"suite"`` file, sorted by place.
 
     ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes devices that torch
     does not name. Raises ValueError for another ``kind``.
@@ -82,7 +82,7 @@ def validate(
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """One of the ``NAMES`` or ``events``, complete in itself: what it shares with the others is put in. Raises ValueError for another name."""
+    """Return one of the ``NAMES`` or ``events``, with the definitions that it shares with others. Raises ValueError for another name."""
     schema = _read(name)
     if name in ("definitions", "events"):
         return schema
@@ -91,12 +91,12 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def schema_text(name: str) -> str:
-    """``load_schema`` as JSON for people and editors. Raises ValueError for an unknown name."""
+    """Return ``load_schema`` as JSON for people and editors. Raises ValueError for an unknown name."""
     return json.dumps(load_schema(name), indent=2, ensure_ascii=False) + "\n"
 
 
 def schema_path(name: str) -> Path:
-    """The file of a schema: in the installed package, or beside it in a checkout. Raises ValueError for an unknown name."""
+    """Return the file of a schema: in the installed package, or beside it in a checkout. Raises ValueError for an unknown name."""
     if name not in (*NAMES, "events"):
         raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}, events")
     package = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ class YamlScalar:
     quoted: bool = False
 
     def plain(self) -> Any:
-        """The value."""
+        """Return the value."""
         return self.value
 
 
@@ -35,7 +35,7 @@ class YamlSequence:
     span: Span
 
     def plain(self) -> list[Any]:
-        """The list as Python data."""
+        """Return the list as Python data."""
         return [item.plain() for item in self.items]
 
 
@@ -47,19 +47,19 @@ class YamlMapping:
     span: Span
 
     def get(self, key: str) -> YamlNode | None:
-        """The value of ``key``, or None."""
+        """Return the value of ``key``, or None."""
         return next((value for name, value in self.entries if name.value == key), None)
 
     def key(self, key: str) -> YamlScalar | None:
-        """The node of the key itself, or None."""
+        """Return the node of the key itself, or None."""
         return next((name for name, _ in self.entries if name.value == key), None)
 
     def keys(self) -> Iterator[str]:
-        """The keys, in the order written."""
+        """Return the keys, in the order written."""
         return (str(name.value) for name, _ in self.entries)
 
     def plain(self) -> dict[str, Any]:
-        """The mapping as Python data."""
+        """Return the mapping as Python data."""
         return {str(name.value): value.plain() for name, value in self.entries}
 
 
@@ -67,7 +67,7 @@ YamlNode = YamlScalar | YamlSequence | YamlMapping
 
 
 def count_nodes(node: YamlNode) -> int:
-    """How many values, lists and mappings a node is, aliases followed."""
+    """Return how many values, lists and mappings a node is, aliases followed."""
     if isinstance(node, YamlScalar):
         return 1
     inner = node.items if isinstance(node, YamlSequence) else [value for _, value in node.entries]
@@ -75,7 +75,10 @@ def count_nodes(node: YamlNode) -> int:
 
 
 def find(node: YamlNode, path: Any) -> YamlNode:
-    """The node at a path of keys and indices, such as jsonschema gives; the deepest one that is there when it ends early."""
+    """Return the node at a path of keys and indices, such as jsonschema gives.
+
+    Where the path leads nowhere, it is the deepest node that exists.
+    """
     for part in path:
         child: YamlNode | None = None
         if isinstance(node, YamlMapping) and isinstance(part, str):

@@ -28,7 +28,10 @@ class Mistyped(Exception):
 
 
 def scalar(node: YamlNode | None, *types: type, default: Any = None) -> Any:
-    """The value of ``node``, exactly of one of ``types`` (true is no integer); ``default`` where there is no node. Raises Mistyped."""
+    """Return the value of ``node``, exactly of one of ``types`` (true is no integer).
+
+    Returns ``default`` where there is no node. Raises Mistyped.
+    """
     if node is None:
         return default
     if not isinstance(node, YamlScalar) or type(node.value) not in types:
@@ -37,24 +40,24 @@ def scalar(node: YamlNode | None, *types: type, default: Any = None) -> Any:
 
 
 def listed(node: YamlNode | None, *types: type, default: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """The values of a list, or one value that stands for a list of one. Raises Mistyped for one of another type."""
+    """Return the values of a list, or one value that stands for a list of one. Raises Mistyped for one of another type."""
     if node is None:
         return default
     return tuple(scalar(item, *types) for item in several(node))
 
 
 def table(node: YamlNode | None, *types: type) -> dict[str, Any]:
-    """A mapping of names to values of these types. Raises Mistyped."""
+    """Return a mapping of names to values of these types. Raises Mistyped."""
     return {name: scalar(value, *types) for name, value in fields(node).items()}
 
 
 def several(node: YamlNode) -> tuple[YamlNode, ...]:
-    """The items of a list; anything else stands for a list of one."""
+    """Return the items of a list; anything else stands for a list of one."""
     return node.items if isinstance(node, YamlSequence) else (node,)
 
 
 def items(node: YamlNode | None) -> tuple[YamlNode, ...]:
-    """The items of a list, which may be left out. Raises Mistyped for anything else."""
+    """Return the items of a list, which may be left out. Raises Mistyped for anything else."""
     if node is None:
         return ()
     if not isinstance(node, YamlSequence):
@@ -63,7 +66,7 @@ def items(node: YamlNode | None) -> tuple[YamlNode, ...]:
 
 
 def entries(node: YamlNode | None) -> tuple[tuple[YamlScalar, YamlNode], ...]:
-    """The entries of a mapping, which may be left out. Raises Mistyped for anything else."""
+    """Return the entries of a mapping, which may be left out. Raises Mistyped for anything else."""
     if node is None:
         return ()
     if not isinstance(node, YamlMapping):
@@ -72,5 +75,5 @@ def entries(node: YamlNode | None) -> tuple[tuple[YamlScalar, YamlNode], ...]:
 
 
 def fields(node: YamlNode | None) -> dict[str, YamlNode]:
-    """The entries of a mapping by name, as ``entries`` gives them."""
+    """Return the entries of a mapping by name, as ``entries`` gives them."""
     return {str(key.value): value for key, value in entries(node)}

@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def expected(schema: dict[str, Any]) -> str:
-    """What a value under ``schema`` should be."""
+    """Return what a value under ``schema`` should be."""
     if "x-expected" in schema:
         return str(schema["x-expected"])
     types = schema.get("type", [])
@@ -28,7 +28,7 @@ def expected(schema: dict[str, Any]) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """What a value is: its kind and, where it is short, itself."""
+    """Describe a value: its kind and, where it is short, itself."""
     match value:
         case None:
             return "nothing (null)"
@@ -46,13 +46,13 @@ def describe_value(value: Any) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A value as it stands in a message: short, on one line."""
+    """Return a value as it stands in a message: short, on one line."""
     text = repr(value) if isinstance(value, str) else flow(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def flow(value: Any) -> str:
-    """A value in flow style."""
+    """Return a value in flow style."""
     match value:
         case None | bool():
             return json.dumps(value)
@@ -70,11 +70,11 @@ def flow(value: Any) -> str:
 
 
 def such_as(schema: dict[str, Any]) -> str:
-    """The schema's first example as a hint, or an empty string."""
+    """Return the schema's first example as a hint, or an empty string."""
     examples = schema.get("examples")
     return f"such as {flow(examples[0])}" if examples else ""
 
 
 def count(number: int, singular: str, plural: str) -> str:
-    """``one key``, ``2 keys``."""
+    """Return ``one key``, ``2 keys``."""
     return f"one {singular}" if number == 1 else f"{number} {plural}"
