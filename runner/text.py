@@ -42,7 +42,7 @@ def strip_ansi(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\x00``, ``\udc80``."""
+    """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``, ``\\udc80``."""
     return _UNFIT.sub(_escape, text)
 
 
