@@ -24,9 +24,9 @@ from runner.text import plural
 from runner.verdict import outcomes
 from runner.verdict.policy import ranked
 from runner.verdict.signature import signature_of
+from runner.worker.oracles import EXCEPTIONS, ORACLES
 
-ERRORS = frozenset({"compile-error", "runtime-error"})
-VALUES = frozenset({"value", "nonfinite", "grad"})
+VALUES = frozenset(row.name for row in ORACLES if row.minified)
 """Oracles that the minifier at level 4 can see: it compares with ``torch._dynamo.utils.same``, so values alone."""
 
 TOLERANCES = (1e-3, 1e-5, 1e-7)
@@ -110,7 +110,7 @@ def failure_of(finished: VariantFinished) -> Failure:
         raise UsageError(f"{finished.id} does not fail: {finished.verdict}{reason}")
     instead = f"runner reduce {shell_word(operand(finished.id))} shrinks it"
     order = ranked(finished.findings)
-    found = next((f for f in order if f.oracle in ERRORS | VALUES | {"signal"}), None)
+    found = next((f for f in order if f.oracle in EXCEPTIONS | VALUES | {"signal"}), None)
     if found is None:
         raise UsageError(
             f"{finished.id} fails by {order[0].oracle}, and torch's minifier sees errors and values alone: {instead}"

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from runner import console, exit_codes
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Variant
-from runner.cases.select import SelectError
-from runner.cases.select import parse as parse_selection
+from runner.cases.select import SelectError, parse_selection
 from runner.cases.suites import PathError
 from runner.cli import outputs
 from runner.diagnostics import Diagnostic, InputError, nearest

@@ -16,15 +16,10 @@ from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import Signature, shows
+from runner.worker.oracles import row_of
 
 _INDUCTOR = "torch._inductor.config."
 _DEVICES = ("cpu", "cuda")
-
-NUMERIC = frozenset({"value", "nonfinite", "sign-of-zero", "grad", "mutation", "rng"})
-"""Oracles of failures that may be a matter of rounding or of random numbers."""
-
-COMPILING = frozenset({"compile-error", "graph-break"})
-"""Oracles of failures that are over before any code that was made has run."""
 
 _DRAWS = re.compile(r"(?i)rand|drop_?out|bernoulli|multinomial|normal_\(|uniform_\(|exponential_|rrelu|poisson")
 """Words of a model that draws random numbers."""
@@ -58,10 +53,10 @@ def changes(variant: Variant, signature: Signature, source: str) -> list[Change]
         not launched
         and variant.device == "cpu"
         and signature.stage in ("inductor", "backend")
-        and signature.oracle not in COMPILING
+        and not row_of(signature.oracle).compiling
     ):
         made += _threads(variant)
-    if variant.grad.mode != "off" and signature.oracle not in ("grad", "requires-grad"):
+    if variant.grad.mode != "off" and not row_of(signature.oracle).gradients:
         other = dataclasses.replace(variant, grad=Grad("off"))
         made.append(Change("without gradients", "grad: off", variant=other))
     made += _of_devices(variant)
@@ -70,7 +65,8 @@ def changes(variant: Variant, signature: Signature, source: str) -> list[Change]
 
 def _of_inductor(variant: Variant, signature: Signature, source: str, config: Mapping[str, Any]) -> list[Change]:
     """Inductor's own switches."""
-    numeric, runs = signature.oracle in NUMERIC, signature.oracle not in COMPILING
+    row = row_of(signature.oracle)
+    numeric, runs = row.numeric or row.random, not row.compiling
     made = []
     if numeric:
         made.append(_flags("with eager's roundings", {EMULATE_CASTS: True}))

@@ -23,6 +23,7 @@ from runner.quote import decimal, integer, literal, torch_flag, torch_name
 from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of
 from runner.verdict.explained import EMULATE_CASTS, low_precision
 from runner.verdict.stages import stage_of
+from runner.worker.oracles import BUDGETS, EXCEPTIONS
 
 _MARK = "# --- script\n"
 _GAP = "\n\n\n"
@@ -36,8 +37,6 @@ _SUMS = re.compile(
 )  # fmt: skip
 """What may add up many numbers, so that another order of theirs is another result."""
 _LAYOUTS = re.compile(r"sparse|nested|jagged|_(coo|csr|csc|bsr|bsc)\b|mkldnn")
-_ERRORS = {"compile-error", "runtime-error"}
-"""What a script calls ``error``: when it was raised takes more than a script should hold to tell."""
 
 
 def script(variant: Variant) -> str:
@@ -80,10 +79,13 @@ def settings(made: Job) -> dict[str, str]:
     if backend["backend"] == COMPILED_LAUNCH:
         backend |= {"backend": "inductor", "fullgraph": True}
     raises = (made.expect.get("raises") or {}).get("type")
-    ignored = [*made.ignore, *(["error"] if _ERRORS & set(made.ignore) else [])]
+    ignored = [
+        *made.ignore,
+        *(["error"] if EXCEPTIONS & set(made.ignore) else []),
+    ]  # a script does not look for the moment
     pairs = ", ".join(f"{literal(k)}: ({literal(a)}, {literal(b)})" for k, (a, b) in made.tolerance["by_dtype"].items())
-    oracles = {"graphs": "graphs", "graph_breaks": "graph-break", "recompiles": "recompile"}
-    budgets = {name: (oracle, made.expect[name]) for name, oracle in oracles.items() if made.expect[name] is not None}
+    bounds = {name: bound for name, bound in made.expect.items() if name in BUDGETS and bound is not None}
+    budgets = {name: (BUDGETS[name], bound) for name, bound in bounds.items()}
     return {
         "BACKEND": _backend(backend),
         "SEED": integer(made.seed),
@@ -126,7 +128,7 @@ def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
         "casts": values and wide and bool(own or _CASTS.search(text)),
         "state": own or bool(case.state),
         "tensors": wide and (own or any(item.kind in ("view", "list") for item in case.state)),
-        "budgets": any(made.expect[name] is not None for name in ("graphs", "graph_breaks", "recompiles")),
+        "budgets": any(made.expect[name] is not None for name in BUDGETS),
         "autocast": bool(made.autocast),
         "python": own or "numpy" in text or "random." in text,
         "module": own,

@@ -30,6 +30,7 @@ from runner.record.events import Finding
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
 from runner.verdict.policy import applies, explains, ranked
 from runner.verdict.signature import shows
+from runner.worker.oracles import NUMERIC, row_of
 
 NEWEST = "2.13"
 """The newest release of torch when this was written: a report must show that it fails there, or on a later one."""
@@ -43,9 +44,6 @@ sums and products of float32 cancel and overflow by themselves, and reports are 
 
 GROSS = 0.01
 """A difference of this part of the tensor's largest value is no rounding of float32, so that it needs no float64 witness."""
-
-ABOUT_VALUES = frozenset({"value", "grad", "nonfinite", "sign-of-zero", "mutation"})
-"""Oracles that compare elements. A ``mutation`` may be about a lost write too; then it has no ``elements``."""
 
 _INDICES = frozenset(["argmax", "argmin", "argsort", "sort", "topk", "mode", "kthvalue", "cummax", "cummin"])
 """Operators that return indices, which ties may order otherwise."""
@@ -95,9 +93,9 @@ class Facts:
 
     @property
     def values(self) -> bool:
-        """Whether it is about elements of tensors."""
+        """Whether it is about elements of tensors. A ``mutation`` may be a lost write instead, which has no ``elements``."""
         finding = self.speaking
-        return finding is not None and finding.oracle in ABOUT_VALUES and "elements" in finding.numbers
+        return finding is not None and finding.oracle in NUMERIC and "elements" in finding.numbers
 
     @property
     def rounded(self) -> bool:
@@ -164,7 +162,7 @@ def worse_than_eager(facts: Facts) -> Check:
     finding = facts.speaking
     if finding is None or not facts.values:
         return Check(rule, True, "the failure is not about values")
-    if finding.oracle in ("nonfinite", "sign-of-zero") or not facts.rounded:
+    if not row_of(finding.oracle).measured or not facts.rounded:
         return Check(rule, True, "NaN, infinities, signs and integers are compared exactly")
     numbers = finding.numbers
     ours, theirs = _size(numbers.get("eager_error_max")), _size(numbers.get("compiled_error_max"))
@@ -271,12 +269,11 @@ def script_alone(facts: Facts) -> Check:
     return Check(rule, alike, fact, advice)
 
 
-_RAISED = frozenset({"compile-error", "runtime-error", "memory", "graph-break", "recompile"})
-"""Oracles that the script calls ``error`` where something was raised: when it was raised it does not tell."""
-
-
 def _told(finding: Finding, code: int, output: str) -> bool:
-    """Whether the script's end is this finding: it prints ``PROBLEM: oracle: words``."""
+    """Whether the script's end is this finding: it prints ``PROBLEM: oracle: words``.
+
+    What only the compiled side raised it calls ``error``, since it does not look for the moment.
+    """
     oracle, error = finding.oracle, str((finding.error or {}).get("type", ""))
     if oracle == "signal":
         return code < 0
@@ -286,7 +283,7 @@ def _told(finding: Finding, code: int, output: str) -> bool:
         return False
     if error and re.search(rf"\b{re.escape(error)}\b", output) is None:
         return False
-    wanted = "error" if error and oracle in _RAISED else oracle
+    wanted = "error" if error and row_of(oracle).raised else oracle
     return f"\nPROBLEM: {wanted}: " in f"\n{output}"
 
 

@@ -18,7 +18,8 @@ from runner.diagnostics import Diagnostic, InputError, shown_path
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes
 from runner.ledger.review import Entry, Judged, Run, applying
 from runner.session.collect import load
-from runner.verdict.policy import PRIORITY, applies, explains
+from runner.verdict.policy import applies, explains
+from runner.worker.oracles import gate_of
 
 WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError")
 """Exceptions that only say that there is another one; which of them it is differs between versions of torch."""
@@ -77,7 +78,7 @@ def group_failures(failures: Iterable[Judged]) -> list[FailureGroup]:
         groups.setdefault((judged.lead.stage, bool(judged.lead.error)), []).append(judged)
     failure_groups = []
     for (stage, _), group in groups.items():
-        oracles = sorted({j.lead.oracle for j in group}, key=PRIORITY.index)
+        oracles = sorted({j.lead.oracle for j in group}, key=gate_of)
         names = list(dict.fromkeys(_telling(j.lead.error) for j in group if j.lead.error))
         keys = {"stage": stage, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
         failure_groups.append(FailureGroup({key: value for key, value in keys.items() if value}, tuple(group)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -79,6 +80,8 @@ class _Compiler:
         for key, value in keywords.items():
             if key in ("items", "additionalProperties"):
                 checks.append(self._each(value, list if key == "items" else dict))
+            elif key == "anyOf":
+                checks.append(_any([self.check(part) for part in value]))
             elif key in _KEYWORDS:
                 checks.append(_KEYWORDS[key](value))
             else:
@@ -146,6 +149,21 @@ def _all(checks: Sequence[Check]) -> Check:
     return check_all
 
 
+def _any(checks: Sequence[Check]) -> Check:
+    """One check of several: a value that fits none is refused with the reason of the first."""
+
+    def check_any(value: Any) -> None:
+        reasons = []
+        for check in checks:
+            try:
+                return check(value)
+            except Unfit as error:
+                reasons.append(error)
+        raise reasons[0]
+
+    return check_any
+
+
 def _names(schema: Mapping[str, Any]) -> list[str]:
     names = schema.get("type", [])
     return [names] if isinstance(names, str) else names
@@ -201,6 +219,7 @@ def _bound(test: Callable[[Any], bool], reason: str, *kinds: type) -> Check:
 _KEYWORDS: dict[str, Callable[[Any], Check]] = {
     "enum": _enum,
     "maxLength": lambda bound: _bound(lambda value: len(value) <= bound, f"has more than {bound} characters", str),
+    "pattern": lambda text: _bound(lambda value: bool(re.fullmatch(text, value)), f"does not match {text}", str),
     "x-finite": lambda _: _bound(math.isfinite, "is not finite", float),
 }
 

@@ -19,6 +19,7 @@ from runner.verdict import explained, outcomes
 from runner.verdict.policy import ranked
 from runner.verdict.signature import Signature, signature_of
 from runner.verdict.stages import LADDER, STAGES, locate, stage_of
+from runner.worker.oracles import row_of
 
 FAINTER = 100.0
 """By how much the relative error of a wrong value may fall: below that it is likely to be rounding that is found instead.
@@ -27,12 +28,6 @@ A planted or a real bug keeps its size within a few powers of two when a case sh
 rounding is 10^4 or more. An error of ``GROSS`` is no rounding however large the first one was.
 """
 GROSS = 1e-2
-
-MEASURED = frozenset({"value", "grad", "mutation"})
-"""Oracles whose findings hold numbers that float64 has a say in."""
-
-SLOW = frozenset({"timeout", "memory"})
-"""Failures of a case's own limits: what a lower stage makes of these is not asked for, since it takes as long."""
 
 
 def relative_error(finding: Finding) -> float:
@@ -52,7 +47,7 @@ def alike(finding: Finding | None, wanted: Signature, error: float) -> bool:
     found = signature_of(finding)
     if (found.oracle, found.error, found.pattern) != (wanted.oracle, wanted.error, wanted.pattern):
         return False
-    return relative_error(finding) >= min(error / FAINTER, GROSS) if finding.oracle in MEASURED else True
+    return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
 
 
 _MEASURE = "measure"
@@ -118,7 +113,7 @@ class LabJudge:
 
     @property
     def _float64(self) -> bool:
-        return self.signature.oracle in MEASURED | {"nonfinite"}
+        return row_of(self.signature.oracle).float64
 
     def _fails_alike(self, findings: Sequence[Finding], doubt: Mapping[str, Any] | None) -> bool:
         return alike(ranked(findings)[0] if findings and not doubt else None, self.signature, self.error)
@@ -143,7 +138,7 @@ class LabJudge:
         _, findings, doubt = yield from answer(self.backend)
         if not self._fails_alike(findings, doubt):
             return False
-        if self.below is not None and self.signature.oracle not in SLOW:
+        if self.below is not None and not row_of(self.signature.oracle).limit:  # that takes as long
             stage = stage_of(self.below)
             _, lower, _ = yield from answer(self.below)
             if ranked(locate(findings, self.backend, {stage: lower}))[0].stage == stage:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.reduce.state import SIMPLE_INITS, Attempt, State
+from runner.worker.oracles import row_of
 
 Path = tuple[str | int, ...]
 Data = Mapping[str, Any]
 
 _DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
-_VALUE_ORACLES = frozenset({"value", "grad", "mutation", "nonfinite", "sign-of-zero"})
 
 
 # --- trees of plain data --------------------------------------------------------------------
@@ -199,14 +199,14 @@ def settings(state: State) -> Iterator[Attempt]:
 
 
 def _settings(data: Data, oracle: str) -> Iterator[Path]:
-    kept = {"timeout": "timeout", "memory": "memory"}
+    row = row_of(oracle)
     for key in _PLAIN:
-        if key in data and kept.get(key) != oracle:
+        if key in data and not (row.limit and key == oracle):
             yield (key,)
     for key in _TABLES:
         table = data.get(key)
         for name, value in table.items() if isinstance(table, dict) else ():
-            if key == "tolerance" and (name == "reason" or (oracle in _VALUE_ORACLES and name != "exact")):
+            if key == "tolerance" and (name == "reason" or (row.numeric and name != "exact")):
                 continue  # what a looser tolerance excused must not be found instead
             if key == "compile" and isinstance(value, dict):
                 yield from ((key, name, option) for option in value)

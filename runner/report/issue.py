@@ -30,24 +30,12 @@ from runner.templates import template
 from runner.text import cap, clean, one_line
 from runner.verdict.policy import ranked
 from runner.verdict.stages import LADDER
+from runner.worker.oracles import row_of
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
 
 _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 """Steps of the ladder that a diagnosis shows, and the backend of each."""
-
-_WHAT = {
-    "value": "gives wrong values", "nonfinite": "gives NaN or infinities where eager does not, or none where it does",
-    "grad": "gives wrong gradients", "sign-of-zero": "gives zeros of the other sign", "rng": "leaves the generator in another state",
-    "mutation": "leaves inputs or state otherwise than eager", "alias": "returns tensors that share memory otherwise than eager's",
-    "missing-error": "returns where eager raises", "error-type": "raises another error than eager",
-    "compile-error": "fails to compile", "runtime-error": "raises at run time", "signal": "kills the process",
-    "timeout": "hangs", "memory": "runs out of memory", "graph-break": "breaks the graph", "graphs": "makes too many graphs",
-    "recompile": "recompiles", "structure": "returns another structure", "shape": "returns another shape",
-    "dtype": "returns another dtype", "device": "returns tensors on another device", "layout": "returns another layout",
-    "stride": "returns other strides", "offset": "returns another storage offset", "requires-grad": "returns another requires_grad",
-}  # fmt: skip
-"""What torch.compile does, by oracle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +112,21 @@ def script_of(variant: Variant) -> str:
 def title(facts: Facts, quote: Callable[[str], str] = str) -> str:
     """``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
     signature = facts.diagnosis.signature
-    what = _WHAT.get(signature.oracle, f"fails ({quote(signature.oracle)})") if signature else "fails"
+    what = _symptom(signature.oracle, quote) if signature else "fails"
     error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
     stage = f"[{quote(signature.stage)}] " if signature and signature.stage else ""
     return f"{stage}{_named(facts.variant, 4, quote)}: torch.compile {what}{error}"
+
+
+def _symptom(oracle: str, quote: Callable[[str], str] = str) -> str:
+    return row_of(oracle).symptom or f"fails ({quote(oracle)})"
 
 
 def sentences(facts: Facts) -> str:
     """What happened, in two sentences made of the diagnosis' facts."""
     diagnosis, variant, finding = facts.diagnosis, facts.variant, facts.speaking
     signature = diagnosis.signature
-    what = _WHAT.get(signature.oracle, f"fails ({signature.oracle})") if signature else "fails"
+    what = _symptom(signature.oracle) if signature else "fails"
     place = f" at {markdown_code(finding.path)}" if finding and finding.path else ""
     told = markdown_text(one_line(redact(finding.message), 400).rstrip(".")) if finding else ""
     call = markdown_code(f"torch.compile(model, backend={literal(variant.backend.backend)})")

@@ -26,6 +26,7 @@ from runner.report.failure import Source, headline, render_failure
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
 from runner.text import cap, clean, in_line, one_line, seconds
+from runner.worker.oracles import row_of
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -355,10 +356,11 @@ def _type(event: VariantFinished) -> str:
             return named
     if event.signal:
         return "crash"
-    if any(word.endswith("-error") or word == "error-type" for word in oracles):
+    groups = {row_of(word).group for word in oracles}
+    if "behaviour" in groups:
         return "exception"
     if event.verdict == "FAIL":
-        return "graphs" if oracles and set(oracles) <= {"graphs", "graph-break", "recompile"} else "mismatch"
+        return "graphs" if groups == {"capture"} else "mismatch"
     return "exception" if any(finding.error for finding in event.findings) else "no-result"
 
 

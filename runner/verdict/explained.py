@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.record.events import Finding
+from runner.worker.oracles import row_of
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = "torch._inductor.config.fallback_random"
@@ -20,20 +21,18 @@ some ten makes a handful. A comparison that falls on the other side, or a wrappe
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 """Distance from 1 to the next value, as ``torch.finfo(dtype).eps``."""
 
-VALUE_ORACLES = frozenset({"value", "grad"})
-
 
 def candidates(
     findings: Sequence[Finding], stage: str, source: str, dtype: str, config: Mapping[str, Any]
 ) -> list[str]:
     """The flags worth trying, each of which would explain the findings if they vanished under it."""
     flags = []
-    oracles = {f.oracle for f in findings}
+    oracles = [row_of(f.oracle) for f in findings]
     epsilon = low_precision(source, dtype)
-    fused = stage == "inductor" and oracles <= VALUE_ORACLES and EMULATE_CASTS not in config
+    fused = stage == "inductor" and all(row.casts for row in oracles) and EMULATE_CASTS not in config
     if fused and epsilon and all(is_small(f, epsilon) for f in findings):
         flags.append(EMULATE_CASTS)
-    if config.get(RANDOM) is False and oracles <= VALUE_ORACLES | {"rng", "nonfinite", "mutation"}:
+    if config.get(RANDOM) is False and all(row.random for row in oracles):
         flags.append(RANDOM)
     return flags
 

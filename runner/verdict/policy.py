@@ -13,19 +13,12 @@ from runner.cases.versions import matches
 from runner.diagnostics import Span
 from runner.record.events import Finding
 from runner.verdict.stages import contains
-
-CRASHES = frozenset({"compile-error", "runtime-error", "signal", "timeout", "memory"})
-"""Oracles that say there is no answer: ERROR. All others say that it is wrong: FAIL."""
+from runner.worker.oracles import CRASHES, GATES, gate_of
 
 COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "Unsupported")
 """Exceptions by which a compiler says that it failed itself."""
 
-PRIORITY = (
-    "signal", "timeout", "memory", "compile-error", "runtime-error", "missing-error", "error-type", "out-of-bounds", "race",
-    "unwritten", "graph-break", "graphs", "recompile",
-    "structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad", "mutation", "alias", "nonfinite", "value",
-    "sign-of-zero", "grad", "rng",
-)  # fmt: skip
+PRIORITY = tuple(GATES)
 """The order in which findings speak for a variant: the judge's gates."""
 
 _SEARCHED = 16_384
@@ -78,7 +71,7 @@ def answering(entries: Sequence[Known], findings: Sequence[Finding]) -> Known | 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, the one that speaks for the variant first."""
-    return sorted(findings, key=lambda f: PRIORITY.index(f.oracle) if f.oracle in PRIORITY else len(PRIORITY))
+    return sorted(findings, key=lambda f: gate_of(f.oracle))
 
 
 def is_crash(finding: Finding) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from runner.cases.model import KERNEL_BACKENDS
 from runner.record.events import Finding
+from runner.worker.oracles import row_of
 
 T = TypeVar("T")
 
@@ -30,20 +31,6 @@ _OF = {
     "aot_eager_decomp_partition_with_mode": "decomposition",
     "aot_eager_decomp_partition_crossref": "decomposition",
 }
-
-GROUPS = {
-    **dict.fromkeys(
-        ("compile-error", "runtime-error", "signal", "timeout", "memory", "missing-error", "error-type"), "behaviour"
-    ),
-    **dict.fromkeys(
-        ("structure", "shape", "dtype", "device", "layout", "stride", "offset", "requires-grad"), "structure"
-    ),
-    **dict.fromkeys(("mutation", "alias"), "effects"),
-    **dict.fromkeys(("out-of-bounds", "race", "unwritten"), "memory-of-kernels"),
-    **dict.fromkeys(("value", "nonfinite", "sign-of-zero"), "values"),
-    **dict.fromkeys(("graph-break", "graphs", "recompile"), "capture"),
-}
-"""Oracles that are one kind of failure: a wrong error at one stage and a missing one at the next have one cause."""
 
 
 def in_order(stages: Mapping[str, T]) -> dict[str, T]:
@@ -86,9 +73,9 @@ def locate(findings: Sequence[Finding], backend: str, seen: Mapping[str, Sequenc
     """
     located = []
     for finding in findings:
-        group = GROUPS.get(finding.oracle, finding.oracle)
+        group = row_of(finding.oracle).group
         first = next(
-            (stage for stage, _ in LADDER if any(GROUPS.get(f.oracle, f.oracle) == group for f in seen.get(stage, ()))),
+            (stage for stage, _ in LADDER if any(row_of(f.oracle).group == group for f in seen.get(stage, ()))),
             stage_of(backend),
         )
         located.append(replace(finding, stage=first))

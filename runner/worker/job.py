@@ -18,7 +18,8 @@ from runner.worker.case.load import LoadedCase, Source, environment
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.judge.judge import Evidence, Finding, judge
 from runner.worker.judge.reference import Reference
-from runner.worker.judge.validity import VALUE_ORACLES, VARIES, Agreement, find_disagreement, vacuity_reason
+from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
+from runner.worker.oracles import row_of
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -255,7 +256,7 @@ class _Run:
         findings = judge(evidence)
         if place is not None:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
-            findings = [finding for finding in findings if finding.oracle not in VALUE_ORACLES]
+            findings = [finding for finding in findings if not row_of(finding.oracle).numeric]
         elif not findings:
             reason = vacuity_reason(evidence, self.source, self.settings)
             if reason is not None:

@@ -1,6 +1,6 @@
 """What tells one failure from another by its exception: the message without what differs between two sightings.
 
-Both halves need it, the worker when it looks for one failure among others, so it stands here and imports nothing.
+Both halves need it, the worker when it looks for one failure among others, so it stands here and imports the table of oracles alone.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from runner.worker.oracles import row_of
 
 _VARYING = (
     (re.compile(r"0x[0-9a-fA-F]+"), "0x"),
@@ -19,14 +21,11 @@ _VARYING = (
 )
 """What differs between two sightings of one error: addresses, names and values quoted, paths, shapes, numbers."""
 
-WITH_MESSAGE = frozenset({"compile-error", "runtime-error", "error-type", "graph-break"})
-"""Oracles whose exception's message tells failures apart; that of a wrong value holds its numbers alone."""
-
 
 def mark_of(oracle: str, error: Mapping[str, Any] | None) -> tuple[str, str, str]:
     """Oracle, class of the exception, and pattern of its message: what a finding's signature holds besides its stage."""
     facts = error or {}
-    pattern = pattern_of(str(facts.get("message", ""))) if oracle in WITH_MESSAGE else ""
+    pattern = pattern_of(str(facts.get("message", ""))) if row_of(oracle).message else ""
     return oracle, str(facts.get("type", "")), pattern
 
 

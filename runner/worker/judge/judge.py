@@ -1,12 +1,12 @@
 """Two observations to findings: one function an oracle, in the order of the gates.
 
 A finding is a fact with its numbers. Whether it is expected or known is decided elsewhere.
-To add an oracle, write one function and put it into ``ORACLES``.
+To add an oracle, write a function with ``@check`` here, at its gate, and a row in ``runner/worker/oracles.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
 from runner.worker.judge.compare import compare_values, number, tolerance_for
 from runner.worker.judge.reference import Reference
+from runner.worker.oracles import BUDGETS, ROWS, is_plugin
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,53 @@ class Evidence:
             self.notes.append(text)
 
 
-Oracle = Callable[[Evidence], Iterator[Finding]]
+Look = Callable[[Evidence], Iterable[Finding]]
+
+CHECKS: dict[Look, frozenset[str]] = {}
+"""The functions that look for findings, in the order in which they run, each with the oracles that it may name."""
+
+
+def check(*oracles: str) -> Callable[[Look], Look]:
+    """Let a function of ``Evidence`` look for these oracles, after all that stand above it.
+
+    Each oracle has a row in ``oracles.py``. A module that ``--import`` brings names its own as ``package.word``.
+
+    Raises:
+        ValueError: an oracle is neither.
+    """
+    for name in oracles:
+        if name not in ROWS and not is_plugin(name):
+            raise ValueError(f"{name!r} is no oracle: it has no row, and is no package.word")
+
+    def register(look: Look) -> Look:
+        CHECKS[look] = frozenset(oracles)
+        return look
+
+    return register
 
 
 def judge(evidence: Evidence) -> list[Finding]:
-    """Every finding that the job does not ignore. Nothing is compared in or after the call in which either raised."""
+    """Return every finding that the job does not ignore. Nothing is compared in or after the call in which either raised.
+
+    Raises:
+        ValueError: a function names an oracle that it is not registered for.
+    """
     ignored = set(evidence.job.get("ignore") or ())
-    return [finding for oracle in ORACLES for finding in oracle(evidence) if finding.oracle not in ignored]
+    findings = []
+    for look, oracles in CHECKS.items():
+        for finding in look(evidence):
+            if finding.oracle not in oracles:
+                raise ValueError(
+                    f"{look.__module__}.{look.__qualname__} is registered for no oracle {finding.oracle!r}"
+                )
+            findings.append(finding)
+    return [finding for finding in findings if finding.oracle not in ignored]
 
 
 # --- gate 1: behaviour ----------------------------------------------------------------------
 
 
+@check("missing-error", "error-type", "graph-break", "recompile", "memory", "compile-error", "runtime-error")
 def behaviour(evidence: Evidence) -> Iterator[Finding]:
     """Who raised, and what. Within a call only one side's error, or two unlike ones, are findings."""
     for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
@@ -104,6 +140,7 @@ def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
     return "runtime-error", f"the compiled code raised{moment}"
 
 
+@check("out-of-bounds", "race", "unwritten")
 def launches(evidence: Evidence) -> Iterator[Finding]:
     """What launched kernels did to memory beyond what they were given, or did not do to what they were to write."""
     report = evidence.compiled.launches
@@ -115,6 +152,7 @@ def launches(evidence: Evidence) -> Iterator[Finding]:
 # --- gate 2: structure and metadata ---------------------------------------------------------
 
 
+@check("structure")
 def structure(evidence: Evidence) -> Iterator[Finding]:
     """The containers of the outputs, and the class of each leaf."""
     for call, eager, compiled in evidence.pairs():
@@ -129,6 +167,7 @@ def structure(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding("structure", message, evidence.where(call, eager_leaf.path))
 
 
+@check("shape", "dtype", "device", "layout", "stride", "offset", "requires-grad")
 def metadata(evidence: Evidence) -> Iterator[Finding]:
     """Shape, dtype, device, layout, strides, offset and requires_grad of the outputs."""
     for call, eager, compiled in _output_leaves(evidence):
@@ -171,6 +210,7 @@ def _strides(leaf: Leaf) -> tuple[int, ...]:
 # --- gate 3: side effects --------------------------------------------------------------------
 
 
+@check("alias")
 def aliases(evidence: Evidence) -> Iterator[Finding]:
     """Which inputs, state and earlier outputs each output is, or shares storage with."""
     for call, eager, compiled in evidence.pairs():
@@ -184,6 +224,7 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding("alias", message, evidence.where(call, path))
 
 
+@check("mutation")
 def mutation(evidence: Evidence) -> Iterator[Finding]:
     """Inputs, parameters, buffers and attributes after the call."""
     for call, eager, compiled in evidence.pairs():
@@ -199,6 +240,7 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                 yield from _leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation")
 
 
+@check("rng")
 def generator(evidence: Evidence) -> Iterator[Finding]:
     """The state of the CPU generator after the call: what the next random number would be."""
     for call, eager, compiled in evidence.pairs():
@@ -215,12 +257,14 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
 # --- gates 4 and 5: values and gradients -----------------------------------------------------
 
 
+@check("shape", "nonfinite", "value", "sign-of-zero")
 def values(evidence: Evidence) -> Iterator[Finding]:
     """Elements of the outputs, and Python values among them."""
     for call, eager, compiled in _output_leaves(evidence):
         yield from _value_findings(evidence, call, eager, compiled)
 
 
+@check("grad")
 def gradients(evidence: Evidence) -> Iterator[Finding]:
     """Gradients of inputs and parameters: there or not, dtype, shape, strides, values."""
     for call, eager, compiled in evidence.pairs():
@@ -341,26 +385,22 @@ def same_python(first: Any, second: Any) -> bool:
 # --- budgets ---------------------------------------------------------------------------------
 
 
+@check(*BUDGETS.values())
 def budgets(evidence: Evidence) -> Iterator[Finding]:
     """Upper bounds on graphs, graph breaks and recompiles. A run that raised has no final count."""
     if evidence.compiled.error is not None:
         return
     expect = evidence.job.get("expect") or {}
-    for oracle, key, noun in (
-        ("graphs", "graphs", "graphs"),
-        ("graph-break", "graph_breaks", "graph breaks"),
-        ("recompile", "recompiles", "recompiles"),
-    ):
-        bound = expect.get(key)
-        if bound is None:
+    for key, bound in expect.items():
+        if key not in BUDGETS or bound is None:
             continue
         evidence.comparisons += 1
         count = getattr(evidence.compiled, key)
         if count > bound:
             reasons = "; ".join(reason.split("\n")[0] for reason in evidence.compiled.break_reasons)
             cause = f": {reasons}" if reasons and key == "graph_breaks" else ""
-            message = f"{count} {noun}, at most {bound} allowed{cause}"
-            yield Finding(oracle, message, numbers={"count": count, "bound": bound})
+            message = f"{count} {key.replace('_', ' ')}, at most {bound} allowed{cause}"
+            yield Finding(BUDGETS[key], message, numbers={"count": count, "bound": bound})
 
 
 def _plain(value: Any) -> str:
@@ -369,17 +409,3 @@ def _plain(value: Any) -> str:
 
 def _relations(relations: frozenset[str]) -> str:
     return ", ".join(sorted(relations)) or "shares nothing"
-
-
-ORACLES: tuple[Oracle, ...] = (
-    behaviour,
-    launches,
-    structure,
-    metadata,
-    aliases,
-    mutation,
-    generator,
-    values,
-    gradients,
-    budgets,
-)

@@ -14,9 +14,6 @@ from runner.worker.case.snapshot import Tree, flatten, map_tensors
 from runner.worker.judge.compare import compare_values, equal_bits, tolerance_for
 from runner.worker.judge.judge import Evidence, same_python
 
-VALUE_ORACLES = frozenset({"value", "nonfinite", "sign-of-zero", "grad", "mutation"})
-"""What an eager run that disagrees with itself cannot be asked about."""
-
 SECOND_SEED = 1000  # added to the job's seed
 FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)
 """What the probes put into floating inputs. NaN shows most dependences, the infinities comparisons, the rest outputs

@@ -18,13 +18,14 @@ from runner.worker.judge.compare import Tolerance, number, tolerance_for
 from runner.worker.judge.elements import classes, different_bits, finite_difference, finite_part, norm, pieces, planes
 from runner.worker.judge.judge import Evidence, Finding, judge
 from runner.worker.judge.reference import Reference, call_leaves
+from runner.worker.oracles import ORACLES
 
 CELLS = 64
 """Rows and columns of the grid, at most."""
 
 WORST = 10
 
-SPEAKING = ("nonfinite", "value", "grad", "mutation", "sign-of-zero")
+SPEAKING = tuple(row.name for row in sorted(ORACLES, key=lambda row: row.drawn) if row.drawn)
 """Oracles that are about elements, in the order in which one is chosen to be drawn."""
 
 SMALLEST, LARGEST = -20, 20

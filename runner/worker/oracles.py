@@ -1,0 +1,232 @@
+"""The oracles: one row for each way in which a compiled run can differ from eager.
+
+Both halves read this table, so it imports the standard library alone. To add an oracle, add its row here, and a function with
+``@check`` in ``runner/worker/judge/judge.py`` (``docs/extending.md``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """One row. A row stands where its findings speak for a variant: before those of the rows below it."""
+
+    name: str
+    group: str
+    """Kind of failure. A wrong error at one stage and a missing one at the next have one cause."""
+    meaning: str
+    """What a finding means, in one sentence of the published schema."""
+    symptom: str = ""
+    """What torch.compile does, as a title says it; empty where a title names the oracle instead."""
+    budget: str = ""
+    """The key of ``expect:`` that bounds what it counts."""
+    crash: bool = False
+    """There is no answer: ERROR. Others say that the answer is wrong: FAIL."""
+    message: bool = False
+    """The exception's message tells failures apart. That of a wrong value holds its numbers alone."""
+    raised: bool = False
+    """The compiled side alone raised an exception."""
+    compiling: bool = False
+    """The failure is over before any generated code has run."""
+    limit: bool = False
+    """A limit of the case itself was reached: the oracle has the name of its key."""
+    numeric: bool = False
+    """It compares elements of tensors, or Python's numbers, so it needs an eager that agrees with itself."""
+    measured: bool = False
+    """Its numbers are errors that can be measured against a float64 run."""
+    float64: bool = False
+    """It compares otherwise when a float64 run is there."""
+    casts: bool = False
+    """Casts that a fused kernel leaves out may explain it."""
+    random: bool = False
+    """Other random numbers may explain it."""
+    minified: bool = False
+    """``torch._dynamo.utils.same``, with which torch's minifier compares, sees it too."""
+    gradients: bool = False
+    """It speaks of gradients, so it cannot show without them."""
+    drawn: int = 0
+    """Among findings about elements, the place in the order in which a heat map draws one; 0 for no heat map."""
+
+
+ORACLES: tuple[Oracle, ...] = (
+    Oracle("signal", "behaviour", "The process dies of a signal.", "kills the process", crash=True),
+    Oracle(
+        "timeout",
+        "behaviour",
+        "Compiling or running takes longer than the case's timeout.",
+        "hangs",
+        crash=True,
+        limit=True,
+    ),
+    Oracle(
+        "memory",
+        "behaviour",
+        "The process passes the case's memory.",
+        "runs out of memory",
+        crash=True,
+        raised=True,
+        limit=True,
+    ),
+    Oracle(
+        "compile-error",
+        "behaviour",
+        "The compiler fails although eager runs.",
+        "fails to compile",
+        crash=True,
+        message=True,
+        raised=True,
+        compiling=True,
+    ),
+    Oracle(
+        "runtime-error",
+        "behaviour",
+        "The compiled code raises although eager runs.",
+        "raises at run time",
+        crash=True,
+        message=True,
+        raised=True,
+    ),
+    Oracle("missing-error", "behaviour", "Eager raises, the compiled code does not.", "returns where eager raises"),
+    Oracle(
+        "error-type",
+        "behaviour",
+        "Both raise, but not the same class of error.",
+        "raises another error than eager",
+        message=True,
+    ),
+    Oracle("out-of-bounds", "memory-of-kernels", "A kernel touches memory that none of its arguments holds."),
+    Oracle(
+        "race",
+        "memory-of-kernels",
+        "Programs of a kernel write, or write and read, one element without an atomic operation.",
+    ),
+    Oracle("unwritten", "memory-of-kernels", "A kernel leaves elements of its output as they were."),
+    Oracle(
+        "graph-break",
+        "capture",
+        "More graph breaks than allowed.",
+        "breaks the graph",
+        budget="graph_breaks",
+        message=True,
+        raised=True,
+        compiling=True,
+    ),
+    Oracle("graphs", "capture", "More graphs than allowed.", "makes too many graphs", budget="graphs"),
+    Oracle("recompile", "capture", "More recompilations than allowed.", "recompiles", budget="recompiles", raised=True),
+    Oracle("structure", "structure", "The outputs are nested differently.", "returns another structure"),
+    Oracle("shape", "structure", "An output has another shape.", "returns another shape"),
+    Oracle("dtype", "structure", "An output has another dtype.", "returns another dtype"),
+    Oracle("device", "structure", "An output lies on another device.", "returns tensors on another device"),
+    Oracle(
+        "layout", "structure", "An output is laid out differently (strided, sparse, ...).", "returns another layout"
+    ),
+    Oracle("stride", "structure", "An output has other strides.", "returns other strides"),
+    Oracle("offset", "structure", "An output has another storage offset.", "returns another storage offset"),
+    Oracle(
+        "requires-grad",
+        "structure",
+        "An output's requires_grad differs.",
+        "returns another requires_grad",
+        gradients=True,
+    ),
+    Oracle(
+        "mutation",
+        "effects",
+        "An input, parameter or buffer holds something else after the call.",
+        "leaves inputs or state otherwise than eager",
+        numeric=True,
+        measured=True,
+        float64=True,
+        random=True,
+        drawn=4,
+    ),
+    Oracle(
+        "alias",
+        "effects",
+        "Outputs share storage with other tensors than in eager.",
+        "returns tensors that share memory otherwise than eager's",
+    ),
+    Oracle(
+        "nonfinite",
+        "values",
+        "NaN or infinity stands elsewhere.",
+        "gives NaN or infinities where eager does not, or none where it does",
+        numeric=True,
+        float64=True,
+        random=True,
+        minified=True,
+        drawn=1,
+    ),
+    Oracle(
+        "value",
+        "values",
+        "Values differ beyond the tolerance.",
+        "gives wrong values",
+        numeric=True,
+        measured=True,
+        float64=True,
+        casts=True,
+        random=True,
+        minified=True,
+        drawn=2,
+    ),
+    Oracle(
+        "sign-of-zero", "values", "A zero has the other sign.", "gives zeros of the other sign", numeric=True, drawn=5
+    ),
+    Oracle(
+        "grad",
+        "grad",
+        "A gradient differs.",
+        "gives wrong gradients",
+        numeric=True,
+        measured=True,
+        float64=True,
+        casts=True,
+        random=True,
+        minified=True,
+        gradients=True,
+        drawn=3,
+    ),
+    Oracle("rng", "rng", "Other random numbers are drawn.", "leaves the generator in another state", random=True),
+)
+"""The order is that of the judge's gates: a signal says more than an error, an error more than a shape, a shape more than a value."""
+
+ROWS: Mapping[str, Oracle] = MappingProxyType({row.name: row for row in ORACLES})
+
+GATES: Mapping[str, int] = MappingProxyType({row.name: place for place, row in enumerate(ORACLES)})
+
+CRASHES = frozenset(row.name for row in ORACLES if row.crash)
+
+NUMERIC = frozenset(row.name for row in ORACLES if row.numeric)
+
+EXCEPTIONS = frozenset(row.name for row in ORACLES if row.crash and row.message)
+"""Crashes by an exception: no process died, and no memory ran out."""
+
+BUDGETS: Mapping[str, str] = MappingProxyType({row.budget: row.name for row in ORACLES if row.budget})
+"""A key of ``expect:`` to the oracle that it bounds."""
+
+_LONGEST = 100
+_PLUGIN = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_-]*)+")
+
+
+def is_plugin(name: str) -> bool:
+    """Return whether a name can be that of another package's oracle: ``package.word``."""
+    return len(name) <= _LONGEST and _PLUGIN.fullmatch(name) is not None
+
+
+def row_of(name: str) -> Oracle:
+    """Return the row of an oracle.
+
+    Another package's oracle has no row. It counts as one that compares numbers, and is a failure of its own kind.
+    """
+    return ROWS.get(name) or Oracle(name, name, "", numeric=True, float64=True)
+
+
+def gate_of(name: str) -> int:
+    """Return the place of an oracle among those that speak for a variant, the first 0. Other packages' oracles come last."""
+    return GATES.get(name, len(GATES))
