@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.timing.samples import COPY, missing, report, row
+from tests.benchmark.samples import COPY, missing, report, row
 
 from runner.benchmark.model import STATUSES
 

@@ -6,7 +6,7 @@ import dataclasses
 from xml.etree import ElementTree
 
 import pytest
-from tests.timing.samples import missing, report, row, side
+from tests.benchmark.samples import missing, report, row, side
 
 from runner.benchmark.model import Moved
 from runner.report.benchmark import bars, page, picture, render, significant, size, time

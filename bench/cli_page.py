@@ -1,0 +1,198 @@
+"""Writes docs/cli.md, the reference of the command line, from the parsers themselves.
+
+    python bench/cli_page.py            # writes it
+    python bench/cli_page.py --check    # exit code 1 when that would change the page
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from runner.cli.main import build_parser
+
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+
+GROUPS = {
+    "Run and judge": ("run", "resume", "rerun", "merge", "report"),
+    "Write cases": ("validate", "list", "show", "schema"),
+    "Explain a failure": ("diagnose", "explain", "debug", "replay", "sanitize"),
+    "Report a failure": ("reduce", "minify", "repro", "issue"),
+    "Keep known failures": ("ledger",),
+    "Measure and self-test": ("bench", "selftest"),
+}
+"""The commands by what a reader wants. Every command of the parser is in one group."""
+
+HEAD = """\
+# The command line
+
+`python bench/cli_page.py` writes this page from the parsers; do not edit it.
+`runner COMMAND --help` prints the same options. The terms are explained in the [glossary](glossary.md).
+
+```console
+$ runner run suites/                                   # a table, JUnit XML and an event log
+$ runner run case.spec.yaml --backend aot_eager        # one file, another backend
+$ runner diagnose case.spec.yaml::relu                 # the stage, pass and operator of a failure
+```
+
+## Exit codes
+
+| code | meaning |
+| --- | --- |
+| 0 | every verdict is as expected |
+| 1 | at least one verdict is red: `FAIL`, `ERROR`, `XPASS`, `VACUOUS`, `FLAKY` or `INVALID` |
+| 2 | the command was interrupted, or `--budget` was used up |
+| 3 | the runner itself failed, or a report could not be written |
+| 4 | an argument is wrong, or a file cannot be used |
+| 5 | nothing was selected |
+
+These commands give 0 and 1 another meaning:
+
+| command | 0 | 1 |
+| --- | --- | --- |
+| `bench` | something was timed | never |
+| `ledger` | no entry is `changed`, `fixed` or `stale` | one is |
+| `explain`, `debug` | the result was made, also when the case fails | never |
+| `minify` | the script fails alike | it does not |
+| `replay` | Dynamo raises no error any more | it raises one |
+"""
+
+MORE = {
+    "run": "[how a verdict is reached](judging.md), [how variants run](engine.md), [continuous integration](ci.md).",
+    "merge": "[Shards](engine.md#shards).",
+    "resume": "[What is kept](engine.md#what-is-kept).",
+    "validate": "[The YAML format](format.md).",
+    "diagnose": "[The cause of a failure](diagnosing.md).",
+    "explain": "[explain](troubleshooting.md#explain).",
+    "debug": "[debug](troubleshooting.md#debug).",
+    "replay": "[Record and replay](minifying.md#record-and-replay).",
+    "sanitize": "[Triton kernels](kernels.md).",
+    "reduce": "[Reducing](reducing.md).",
+    "minify": "[Torch's minifier](minifying.md).",
+    "ledger": "[The ledger](ledger.md).",
+    "bench": "[Compile and run times](bench.md).",
+}
+"""The page about a command, and what its help leaves out."""
+
+SHARED_BY = 3
+"""An option that as many commands have in the same words is described once."""
+
+Option = tuple[str, str, str]
+"""How it is written, its meaning, its values or default."""
+
+
+def main() -> None:
+    """Write the page, or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when the page would change")
+    if parser.parse_args().check:
+        sys.exit(int(PAGE.read_text(encoding="utf-8") != page()))
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """Return the whole page. Raise KeyError for a command that no group names."""
+    return "".join(_parts(commands(build_parser())))
+
+
+def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command by the command's name."""
+    (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
+    missing = parsers.keys() ^ {name for names in GROUPS.values() for name in names}
+    if missing:
+        raise KeyError(f"GROUPS and the parser differ in {sorted(missing)}")
+    counts = Counter(option for parser in parsers.values() for option in _options(parser))
+    shared = [option for option, count in counts.items() if count >= SHARED_BY]
+    yield HEAD
+    yield "\n## Options of several commands\n\n"
+    yield _table(("option", "meaning", "values"), shared)
+    for title, names in GROUPS.items():
+        yield f"\n## {title}\n"
+        for name in names:
+            yield from _command(name, parsers[name], shared)
+
+
+def _command(name: str, parser: argparse.ArgumentParser, shared: list[Option]) -> Iterator[str]:
+    yield f"\n### {name}\n\n```console\n$ {_usage(name, parser)}\n```\n\n{_code(parser.description or '')}\n"
+    if name in MORE:
+        yield f"\nMore: {MORE[name]}\n"
+    positional = [
+        (_written(action), _meaning(action), _values(action))
+        for action in parser._actions
+        if not action.option_strings
+    ]  # fmt: skip
+    if positional:
+        yield "\n" + _table(("argument", "meaning", "values"), positional)
+    options = _options(parser)
+    own = [option for option in options if option not in shared]
+    if own:
+        yield "\n" + _table(("option", "meaning", "values"), own)
+    common = [option[0] for option in options if option in shared]
+    if common:
+        yield f"\nShared options: {', '.join(common)}.\n"
+    if parser.epilog and name != "run":
+        yield f"\n```text\n{parser.epilog.strip()}\n```\n"
+
+
+def _usage(name: str, parser: argparse.ArgumentParser) -> str:
+    """One line. argparse's own differs from Python to Python."""
+    if parser.usage:
+        return parser.usage.replace("[-h] ", "")
+    words = [_place(action) for action in parser._actions if not action.option_strings]
+    return " ".join(("runner", name, "[OPTION ...]" if _options(parser) else "", *words)).replace("  ", " ")
+
+
+def _place(action: argparse.Action) -> str:
+    word = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    return {"+": f"{word} ...", "?": f"[{word}]"}.get(str(action.nargs), word)
+
+
+def _options(parser: argparse.ArgumentParser) -> list[Option]:
+    return [
+        (_written(action), _meaning(action), _values(action))
+        for action in parser._actions
+        if action.option_strings and "--help" not in action.option_strings
+    ]
+
+
+def _written(action: argparse.Action) -> str:
+    """An option with the name of its value, or an argument's name, in code marks."""
+    if not action.option_strings:
+        return f"`{_place(action)}`"
+    value = "" if action.nargs == 0 else f" {action.metavar or 'WORD'}"
+    return ", ".join(f"`{word}{value}`" for word in action.option_strings)
+
+
+def _meaning(action: argparse.Action) -> str:
+    return _code((action.help or "").replace(" (default: %(default)s)", ""))
+
+
+def _values(action: argparse.Action) -> str:
+    words = [f"`{choice}`" for choice in action.choices or ()]
+    if words and action.default in (action.choices or ()):
+        words.append(f"default `{action.default}`")
+    if action.nargs != 0 and type(action).__name__ == "_AppendAction":
+        words.append("may be repeated")
+    return ", ".join(words)
+
+
+def _code(text: str) -> str:
+    """Text with what Markdown would read as a tag or as emphasis in code marks."""
+    return re.sub(r"--[a-z][\w-]*|\b(?:tag|file|backend):x\*?|\b(?:known|module):", r"`\g<0>`", text)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""``docs/cli.md`` is what ``bench/cli_page.py`` writes, and names every command and option."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def bench_module(name: str) -> ModuleType:
+    """Return a module of the bench, which is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "bench"))
+        return importlib.import_module(name)
+
+
+cli_page = bench_module("cli_page")
+PAGE = cli_page.PAGE.read_text(encoding="utf-8")
+COMMANDS = cli_page.commands(cli_page.build_parser())
+
+
+def test_the_page_is_fresh() -> None:
+    assert cli_page.page() == PAGE, "run: python bench/cli_page.py"
+
+
+def section(command: str) -> str:
+    """Return the page's text about one command, with the options that several commands share."""
+    shared = PAGE.partition("## Options of several commands")[2].partition("\n## ")[0]
+    return shared + PAGE.partition(f"\n### {command}\n")[2].partition("\n##")[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_in_its_section(command: str) -> None:
+    text = section(command)
+    words = [word for action in COMMANDS[command]._actions for word in action.option_strings]
+    assert [word for word in words if f"`{word}" not in text and word not in ("-h", "--help")] == []
+
+
+def test_a_command_without_a_group_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli_page.GROUPS, "Keep known failures", ())
+    with pytest.raises(KeyError, match="ledger"):
+        cli_page.page()

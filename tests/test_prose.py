@@ -1,0 +1,91 @@
+"""The prose of the pages: few long sentences, no metaphors in place of terms, and links that lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = [*sorted((REPOSITORY / "docs").glob("*.md")), REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+
+LONG = 30
+"""Words of a sentence that is too long."""
+MOST = 5
+"""Long sentences that all pages together may have."""
+
+METAPHORS = ("opinion", "doubt", "kin", "ward", "rehearsal", "rehearsed", "lent", "speaks for", "spoke of")
+"""Words that earlier pages used in place of terms of the glossary."""
+
+_NOT_PROSE = re.compile(r"^```.*?^```$|<!--.*?-->|^\|.*?$|^#.*?$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )")
+_END = re.compile(r"(?<=[.!?])[*)]*\s+(?=[^a-z\s])")
+
+
+def prose(text: str) -> str:
+    """Return a page's text without code blocks, tables, headings and comments; links and code are one word each."""
+    text = _NOT_PROSE.sub("\n\n", text)
+    text = re.sub(r"`[^`]*`", "code", text)
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page. A list item and a paragraph end a sentence, and so does a colon before a list."""
+    for block in _BLOCK.split(prose(text)):
+        yield from (sentence for sentence in _END.split(" ".join(block.split())) if sentence)
+
+
+def words(sentence: str) -> int:
+    """Return the number of words; signs alone are none."""
+    return sum(bool(re.search(r"\w", word)) for word in sentence.split())
+
+
+def long_sentences(page: Path) -> list[str]:
+    """Return the sentences of a page that are too long, each with the page's name."""
+    text = page.read_text(encoding="utf-8")
+    return [f"{page.name}: {sentence}" for sentence in sentences(text) if words(sentence) > LONG]
+
+
+def test_few_sentences_are_long() -> None:
+    found = [sentence for page in PAGES for sentence in long_sentences(page)]
+    assert len(found) <= MOST, "\n".join(found)
+
+
+def test_a_long_sentence_is_counted(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    short, long = "One two `three four` five. ", "word " * LONG + "word.\n"
+    page.write_text(f"# Head\n\n{short}{long}\n* {short}\n* {long}\n```text\n{long}```\n\n| {long.strip()} |\n")
+    assert len(long_sentences(page)) == 2
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_metaphor_stands_for_a_term(page: Path) -> None:
+    text = prose(page.read_text(encoding="utf-8")).lower()
+    assert [word for word in METAPHORS if re.search(rf"\b{word}s?\b", text)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return GitHub's anchors of a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_index_names_every_page() -> None:
+    index = (REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8")
+    names = {page.name for page in (REPOSITORY / "docs").glob("*.md")} - {"index.md"}
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == names
