@@ -1,7 +1,7 @@
 """Writes docs/cli.md, the reference of the command line, from the parsers themselves.
 
-    python bench/cli_page.py            # writes it
-    python bench/cli_page.py --check    # exit code 1 when that would change the page
+python bench/cli_page.py            # writes it
+python bench/cli_page.py --check    # exit code 1 when that would change the page
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ STAGES = {"inductor": ("inductor", "decomposition")}
 """The corpus's stage, and the runner's stages that are it, where that is more than the same word."""
 
 STAGE_NOTES = {
-    "150083": "The row's harness calls `logging.disable`, whereupon torch 2.6 prints each graph for its structured trace and fails over the strides there, "
+    "150083": "The row's harness calls `logging.disable`. torch 2.6 then prints each graph for its structured trace and fails over the strides there, "
     "in Dynamo. Without that, Dynamo, AOT autograd and the decompositions succeed, and Inductor fails, as the report's title says.",
 }
 """Rows whose stage is their harness's and not the bug's: what the runner says instead counts."""
@@ -268,19 +268,25 @@ def page(columns: Sequence[Column]) -> str:
     classes = "; ".join(f"{name}: {', '.join(oracles)}" for name, oracles in ORACLES.items())
     parts = [
         "# What is found of the corpus",
-        "Made by `bench/corpus.py` from a run of `suites/regressions.suite.yaml` with `--no-known`; do not edit. The rows are the visible part of "
-        "the corpus of public torch.compile bugs, each a case in `specs/regressions/` (tag `row-<id>`).",
-        "**Right oracle**: one of those that name the row's class, "
-        + classes
-        + ". Where a row gives a class for each torch version, that one counts. "
-        f"A missing and a wrong error count for each other. Of class grad, {', '.join(OWN_GRADIENTS)} return a gradient (176854 whether there is one), "
-        "which is a value to the runner.",
-        "**Right stage**: the row's, told by the finding of the right oracle. The rows' own ladder had no stage `decomposition`, so `decomposition` counts as "
-        "`inductor`. Rows marked ¹ are explained below the table.",
-        "**ok**: a bug that diverges has the right oracle at the right stage; a control, and a row that does not diverge on that version, has no finding. "
-        "Controls that eager itself refuses (²) hold nothing to compare; that compiled code answers, or refuses in another way, is reported as a "
-        "bug of the same kind is (169779 and 194501 stand in the corpus as both), and the ledger calls it by-design. They must have no other finding.",
+        "`bench/corpus.py` makes this page from a run of `suites/regressions.suite.yaml` with `--no-known`; do not edit it. "
+        "The rows are the visible part of the corpus of public torch.compile bugs. Each is a case in `specs/regressions/` (tag `row-<id>`).",
+        "## Totals",
         totals(columns),
+        "## Terms",
+        "**Right oracle.** The oracles of a row's class are right:",
+        _grid(("class", "right oracles"), [(name, ", ".join(oracles)) for name, oracles in ORACLES.items()]),
+        "* Where a row gives a class for each torch version, that one counts.\n"
+        "* A missing error and a wrong error count for each other.\n"
+        f"* Of class grad, {', '.join(OWN_GRADIENTS)} return a gradient, or whether there is one (176854). The runner compares that as a value.",
+        "**Right stage.** The stage is the row's, and comes from the finding of the right oracle. The rows' own ladder had no stage `decomposition`, "
+        "so `decomposition` counts as `inductor`. Rows marked ¹ are explained below the table.",
+        "**ok.** These are ok:",
+        "* a bug that diverges, with the right oracle at the right stage;\n"
+        "* a control without a finding;\n"
+        "* a row that does not diverge on that version, without a finding.",
+        "Controls that eager itself refuses (²) hold nothing to compare. Compiled code that answers them, or refuses them in another way, is reported like a "
+        "bug of the same kind. 169779 and 194501 are in the corpus as both. The ledger calls these findings by-design. Such a control must have no other finding.",
+        "## Rows",
         table(columns),
         *notes(columns),
     ]

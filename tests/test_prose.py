@@ -19,15 +19,15 @@ MOST = 5
 METAPHORS = ("opinion", "doubt", "kin", "ward", "rehearsal", "rehearsed", "lent", "speaks for", "spoke of")
 """Words that earlier pages used in place of terms of the glossary."""
 
-_NOT_PROSE = re.compile(r"^```.*?^```$|<!--.*?-->|^\|.*?$|^#.*?$", re.MULTILINE | re.DOTALL)
+_NOT_PROSE = re.compile(r"^```.*?^```$|<!-- generated.*?<!-- end -->|^\|.*?$|^#.*?$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )")
 _END = re.compile(r"(?<=[.!?])[*)]*\s+(?=[^a-z\s])")
 
 
 def prose(text: str) -> str:
-    """Return a page's text without code blocks, tables, headings and comments; links and code are one word each."""
+    """Return a page's text without code blocks, tables, headings and generated parts; links and code are one word each."""
     text = _NOT_PROSE.sub("\n\n", text)
-    text = re.sub(r"`[^`]*`", "code", text)
+    text = re.sub(r"`[^`]*`", "Code", text)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
 
 
