@@ -265,7 +265,6 @@ def compare(rows: Sequence[Row], seen: Mapping[str, Mapping[tuple[str, bool], Se
 
 def page(columns: Sequence[Column]) -> str:
     """The Markdown page."""
-    classes = "; ".join(f"{name}: {', '.join(oracles)}" for name, oracles in ORACLES.items())
     parts = [
         "# What is found of the corpus",
         "`bench/corpus.py` makes this page from a run of `suites/regressions.suite.yaml` with `--no-known`; do not edit it. "

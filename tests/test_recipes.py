@@ -1,0 +1,87 @@
+"""``docs/recipes.md``: every recipe is a whole file that is valid and passes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from runner.session.collect import load
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TEXT = (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
+RECIPES = (
+    "kv_cache",
+    "channels_last",
+    "dynamic_batch",
+    "raises",
+    "tolerance",
+    "random",
+    "in_place",
+    "training_step",
+    "custom_operator",
+    "kernel",
+)
+
+
+def bench_module(name: str) -> ModuleType:
+    """Return a module of the bench, which is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "bench"))
+        return importlib.import_module(name)
+
+
+format_page = bench_module("format_page")
+FILES = {example.name: example.text for example in format_page.examples(TEXT)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with every file of the page."""
+    path = tmp_path_factory.mktemp("recipes")
+    format_page.write(format_page.examples(TEXT), path)
+    return path
+
+
+def test_every_recipe_has_a_file_and_every_block_a_name() -> None:
+    assert [name.removesuffix(".spec.yaml") for name in FILES if name.endswith(".yaml")] == [*RECIPES]
+    assert len(FILES) == len(re.findall(r"^```(?:yaml|python)$", TEXT, re.MULTILINE))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_is_valid(recipe: str, folder: Path) -> None:
+    loaded = load([str(folder / f"{recipe}.spec.yaml")], allow_python=True)
+    assert [diagnostic.render() for diagnostic in loaded.diagnostics] == []
+    assert loaded.variants
+
+
+def finished(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
+    """Run recipes as the page says, and return the finished variants by their ids."""
+    command = [sys.executable, "-m", "runner", "run", *options, "-j", "2", "--events", str(folder / "events.jsonl")]
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {event["id"]: event for event in events if event["event"] == "variant-finished"}
+
+
+def test_every_recipe_passes_under_aot_eager(folder: Path) -> None:
+    names = [f"{recipe}.spec.yaml" for recipe in RECIPES if recipe != "kernel"]
+    done = finished(folder, *names, "--import", "my_operators", "--backend", "aot_eager")
+    assert {name.partition(".")[0] for name in done} == {*RECIPES} - {"kernel"}
+    assert {name: event["verdict"] for name, event in done.items() if event["verdict"] != "PASS"} == {}
+
+
+def test_the_kernel_passes_in_the_interpreter(folder: Path) -> None:
+    done = finished(folder, "kernel.spec.yaml", "--allow-python", "--backend", "triton", "--device", "cpu")
+    assert [event["verdict"] for event in done.values()] == ["PASS", "PASS"]
