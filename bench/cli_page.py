@@ -7,13 +7,15 @@ python bench/cli_page.py --check    # exit code 1 when that would change the pag
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from runner.cli.main import build_parser
+from runner.cli.arguments import Parser
+from runner.cli.main import COMMANDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
@@ -96,13 +98,15 @@ def main() -> None:
 
 def page() -> str:
     """Return the whole page. Raise KeyError for a command that no group names."""
-    return "".join(_parts(commands(build_parser())))
+    return "".join(_parts(commands()))
 
 
-def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def commands() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of each command by the command's name."""
-    (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(action.choices)
+    parsers: dict[str, argparse.ArgumentParser] = {name: Parser(prog=f"runner {name}") for name in COMMANDS}
+    for name, parser in parsers.items():
+        importlib.import_module(f"runner.cli.{name}").add(parser)
+    return parsers
 
 
 def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:

@@ -20,7 +20,7 @@ def bench_module(name: str) -> ModuleType:
 
 cli_page = bench_module("cli_page")
 PAGE = cli_page.PAGE.read_text(encoding="utf-8")
-COMMANDS = cli_page.commands(cli_page.build_parser())
+COMMANDS = cli_page.commands()
 
 
 def test_the_page_is_fresh() -> None:
