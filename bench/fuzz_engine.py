@@ -11,10 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from runner.cli import run
 from runner.engine.interpreters import Packages
 from runner.engine.messages import Job, Outcome
-from runner.session import environments
+from runner.session import environments, run
 from runner.session.plan import Environment
 
 _ERROR = {
@@ -86,11 +85,11 @@ def install(report: Callable[[str], None], most: int | None = None) -> None:
             report(f"run-python {[*pythons]!r}")
         return [Environment("2.13.0", "/venvs/2.13.0/bin/python", "2.13.0", "2.13.0+cpu", "3.11.2")]
 
-    def engine(arguments: Any, *more: Any, **options: Any) -> ScriptedEngine:
-        if arguments.allow_python:
+    def engine(settings: Any, *more: Any, **options: Any) -> ScriptedEngine:
+        if settings.allow_python:
             report("run-allow-python")
-        if arguments.imports:
-            report(f"run-import {arguments.imports!r}")
+        if settings.imports:
+            report(f"run-import {settings.imports!r}")
         return ScriptedEngine(most)
 
     def packages(python: str, group: str, *more: Any, **options: Any) -> Packages:
@@ -100,7 +99,7 @@ def install(report: Callable[[str], None], most: int | None = None) -> None:
     for name, replacement, own in (
         ("find_environments", find, modules),
         ("inspect_packages", packages, [environments]),
-        ("_engine", engine, [run]),
+        ("open_engine", engine, [run]),
     ):
         places = [module for module in own if hasattr(module, name)]
         if not places:

@@ -1,3 +1,57 @@
-"""runner: does a torch.compile backend compute what eager PyTorch computes?"""
+"""runner: does a torch.compile backend compute what eager PyTorch computes?
+
+The library is three functions and the events that they yield; ``docs/library.md`` has an example of each::
+
+    import runner
+
+    settings = runner.RunSettings(backend=("aot_eager",))
+    plan = runner.plan(runner.collect(["suites/"], settings), settings)
+    for event in runner.run(plan, settings):
+        if isinstance(event, runner.VariantFinished):
+            print(event.verdict, event.id)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from runner.record.events import (
+        Event,
+        Finding,
+        Notice,
+        RunFinished,
+        RunResumed,
+        RunStarted,
+        VariantFinished,
+        VariantPlanned,
+        VariantStarted,
+    )
+    from runner.session.collect import Loaded
+    from runner.session.run import Plan, collect, plan, run
+    from runner.session.settings import RunSettings
+
+__all__ = [
+    "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings", "RunStarted", "VariantFinished",
+    "VariantPlanned", "VariantStarted", "__version__", "collect", "plan", "run",
+]  # fmt: skip
+
+_HOMES = {
+    "collect": "runner.session.run",
+    "plan": "runner.session.run",
+    "run": "runner.session.run",
+    "Plan": "runner.session.run",
+    "RunSettings": "runner.session.settings",
+    "Loaded": "runner.session.collect",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a part of the library, which is imported when it is asked for: ``runner --version`` needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'runner' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES.get(name, "runner.record.events")), name)

@@ -8,9 +8,10 @@ from typing import Any
 from runner.cases.model import Variant
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Event, VariantFinished
-from runner.session.options import Options
+from runner.session.context import RunContext
 from runner.session.plan import plan
 from runner.session.session import Session
+from runner.session.settings import RunSettings
 from runner.session.variant_run import planned_event
 from tests.handmade import environment
 
@@ -51,10 +52,18 @@ def purpose(job: Job) -> str:
 def run(
     chosen: list[Variant], script: Script, torches: tuple[str, ...] = ("2.13.0",), **options: Any
 ) -> tuple[int, FakeEngine, list[Event]]:
-    engine, events = FakeEngine(script), []  # type: ignore[var-annotated]
+    engine = FakeEngine(script)
     planned = plan(chosen, [environment(t) for t in torches])
-    events.extend(planned_event(one) for one in planned)
-    return Session(planned, engine, [events.append], Options(**options)).run(), engine, events
+    session = Session(planned, engine, context(**options))
+    events: list[Event] = [*map(planned_event, planned), *session.events()]
+    return session.code, engine, events
+
+
+def context(confirm: bool = False, **options: Any) -> RunContext:
+    """Fields of the settings, and of what a run knows beside them, by their names."""
+    names = RunSettings.__dataclass_fields__
+    settings = RunSettings(confirm=confirm, **{name: value for name, value in options.items() if name in names})
+    return RunContext(settings, **{name: value for name, value in options.items() if name not in names})
 
 
 def verdicts(events: list[Event]) -> list[VariantFinished]:

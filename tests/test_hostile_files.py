@@ -32,8 +32,9 @@ from runner.report.case import describe
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
-from runner.session.options import Options
+from runner.session.context import RunContext
 from runner.session.plan import Planned
+from runner.session.settings import RunSettings
 from runner.session.variant_run import planned_event, repro
 from runner.text import in_line, visible
 from tests.handmade import environment
@@ -186,7 +187,7 @@ def finished(variant: Variant) -> VariantFinished:
     planned = planned_event(Planned(variant, environment()))
     values = {name: getattr(planned, name) for name in VariantPlanned.__dataclass_fields__}
     command = repro(
-        Planned(variant, environment()), Options(flags=("--no-known",), names_backend=True, names_device=True)
+        Planned(variant, environment()), RunContext(RunSettings(no_known=True, backend=("b",), device=("d",)))
     )
     return VariantFinished(**values, verdict="FAIL", seconds=1.0, findings=(wrong(),), repro=command)
 

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from runner import console
+from runner.session.settings import YEAR, RunSettings, options
 
 if TYPE_CHECKING:
     from runner.session.shards import Shard
-
-JOBS = 1024
-"""Processes at once, at most."""
-COUNT = 100_000
-"""How often one thing may be repeated, at most."""
-MANY = 1_000_000_000
-YEAR = 366 * 86400.0
-"""Seconds that an option may name, at most."""
 
 EXAMPLES = """\
 examples:
@@ -66,43 +58,53 @@ def add_paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
         )
     else:
         parser.add_argument("case", metavar="CASE", help="FILE::CASE, FOLDER::CASE, or an id that a run printed")
-    parser.add_argument(
-        "--allow-python", action="store_true", help="allow cases that bring Python of their own (module:)"
-    )
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE",
-                        help="change a limit on what files may ask for, such as tensor_bytes=8GiB")  # fmt: skip
+    add_settings(parser, "allow_python", "limit")
+
+
+def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | None = None) -> None:
+    """Add the options of these settings; ``help`` replaces their own where a command means a little else."""
+    known = dict(options())
+    for name in names:
+        option = known[name]
+        default = RunSettings.__dataclass_fields__[name].default
+        keywords: dict[str, Any] = {"dest": name, "help": help or option.help}
+        if option.kind == "switch":
+            keywords["action"] = "store_true"
+        elif option.kind == "yes-no":
+            keywords |= {"action": argparse.BooleanOptionalAction, "default": default}
+        elif option.kind == "list":
+            keywords |= {"action": "append", "default": [], "metavar": option.metavar}
+        elif option.kind == "choice":
+            keywords |= {"choices": option.choices, "default": default}
+        else:
+            readers = {"number": integer(option.least, option.most), "seconds": seconds, "shard": shard, "text": str}
+            keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
+        parser.add_argument(*option.flags.split(), **keywords)
+
+
+def settings_of(arguments: argparse.Namespace) -> RunSettings:
+    """Return the settings of a command line; what its command does not take is as by default."""
+    values: dict[str, Any] = {name: getattr(arguments, name) for name, _ in options() if hasattr(arguments, name)}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return RunSettings(**fields)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add what narrows them."""
-    parser.add_argument("--backend", action="append", default=[], metavar="NAME",
-                        help="instead of the suites' own: a name torch.compile knows, a suite's, or package:function")  # fmt: skip
-    parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only on this device")
-    parser.add_argument("-k", dest="select", metavar="EXPR",
-                        help='words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"')  # fmt: skip
+    add_settings(parser, "backend", "device", "select")
 
 
 def add_pythons(parser: argparse.ArgumentParser, each: str) -> None:
     """Add under which Pythons they run, ``each`` of which the report gives a column or a row."""
-    parser.add_argument("--python", action="append", default=[], metavar="PATH",
-                        help=f"a Python that has torch; repeat for a {each} each")  # fmt: skip
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE",
-                        help="import this in every worker first (registers operators and backends)")  # fmt: skip
+    add_settings(parser, "python", help=f"a Python that has torch; repeat for a {each} each")
+    add_settings(parser, "imports")
 
 
 def add_environment(parser: argparse.ArgumentParser) -> None:
-    """Add under which Pythons they run, and how many at once; ``jobs_given`` says whether ``-j`` is the person's word."""
-    add_pythons(parser, "column")
-    parser.add_argument("-j", "--jobs", type=integer(1, JOBS), default=os.cpu_count() or 1, action=_Jobs, metavar="N",
-                        help=f"processes at once, at most {JOBS} (default: the cores)")  # fmt: skip
-    parser.set_defaults(jobs_given=False)
-
-
-class _Jobs(argparse.Action):
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: object, option_string: object = None
-    ) -> None:
-        namespace.jobs, namespace.jobs_given = values, True
+    """Add under which Pythons they run, and how many at once."""
+    add_settings(parser, "python", "imports", "jobs")
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
@@ -124,9 +126,9 @@ def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
     parser.epilog, parser.formatter_class = epilog, argparse.RawDescriptionHelpFormatter
 
 
-def add_seed(parser: argparse.ArgumentParser, what: str = "of models and inputs") -> None:
-    """Add from what random numbers are made: any signed integer of 64 bits, which every torch takes."""
-    parser.add_argument("--seed", type=integer(-(1 << 63), (1 << 63) - 1), default=0, metavar="N", help=f"{what} (default: 0)")  # fmt: skip
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """Add from what random numbers are made, where no random operator runs."""
+    add_settings(parser, "seed", help="of models and inputs (default: 0)")
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:

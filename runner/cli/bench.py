@@ -12,10 +12,9 @@ from pathlib import Path
 from runner import __version__, console, exit_codes, interrupts
 from runner.benchmark.measure import ENVIRON, Measurer, Options, default_threads
 from runner.benchmark.model import BUSY, Report, Row
-from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cli import outputs
-from runner.cli.arguments import COUNT, add_paths, add_pythons, add_seed, add_selection, integer, set_epilog
+from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, integer, set_epilog, settings_of
 from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
@@ -24,6 +23,7 @@ from runner.exit_codes import UsageError
 from runner.report.benchmark import page, picture, render
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import plan
+from runner.session.settings import COUNT
 
 _EPILOG = """\
 One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
@@ -65,15 +65,16 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     """
     if arguments.plot and Path(arguments.plot).suffix not in PLOTS:
         raise UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
-    environments = checked_environments(arguments, variants)
+    settings = settings_of(arguments)
+    environments = checked_environments(settings, variants)
     everything = plan(variants, environments)
     threads = {one.key: default_threads(one) for one in environments}
     started, load = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S"), _load()
     if load > BUSY:
         console.message(f"runner: others work on this machine: load {load:.2f} a processor")
     options = Options(
-        repeat=arguments.repeat, seed=arguments.seed, imports=arguments.imports, paths=worker_paths(arguments),
-        limits=Limits.from_environment().with_overrides(arguments.limit),
+        repeat=arguments.repeat, seed=settings.seed, imports=settings.imports, paths=worker_paths(settings),
+        limits=settings.limits(),
     )  # fmt: skip
     rows: list[Row] = []
     interrupted = False

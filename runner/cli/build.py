@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from runner.builder.source import Source, build
 from runner.cases.model import Variant
+from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, Span, source_line
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
@@ -19,7 +20,8 @@ from runner.verdict.outcomes import describe
 
 def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
     """A diagnostic for each case that torch refuses. One variant a dtype, device and set of params is enough."""
-    environments = checked_environments(arguments, loaded.variants)
+    settings = settings_of(arguments)
+    environments = checked_environments(settings, loaded.variants)
     chosen: dict[str, Planned] = {}
     for variant in loaded.variants:
         for environment in environments:
@@ -29,7 +31,7 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
     found: dict[Diagnostic, None] = {}
     pending: dict[str, tuple[Variant, Source]] = {}
     with LocalEngine(
-        {e.key: e.python for e in environments}, arguments.jobs, warm={e.key: "none" for e in environments}
+        {e.key: e.python for e in environments}, settings.slots(), warm={e.key: "none" for e in environments}
     ) as engine:
         for planned in chosen.values():
             source = build(planned.variant)

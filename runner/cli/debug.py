@@ -16,7 +16,7 @@ from typing import Any
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
-from runner.cli.arguments import add_variant
+from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_kernels, write_index
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = output_folder(arguments.output, "debug")
     progress = Progress()
     said = f"compiling {variant.id} without caches"
-    with Lab.of(arguments, variant, slots=1) as lab:
+    with Lab.of(settings_of(arguments), variant, slots=1) as lab:
         asked = {"folder": str(folder), "function": arguments.function, "artifacts": list(ARTIFACTS)}
         job = lab.job("debug", asked, timeout=(variant.case.timeout or TIMEOUT) + WITHOUT_CACHES)
         job = dataclasses.replace(job, name="case")  # the worker writes FOLDER/case.py

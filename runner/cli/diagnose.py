@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner import console, exit_codes
-from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cli import outputs
-from runner.cli.arguments import add_variant
+from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose import ablate
 from runner.diagnose import bisect as bisector
@@ -29,6 +28,7 @@ from runner.record.events import RED, Event, Finding, VariantFinished
 from runner.report.diagnosis import render
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
+from runner.session.settings import RunSettings
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import Signature, speaking
 from runner.verdict.stages import stage_of
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     variant = first_variant(arguments)
     progress = Progress()
     page = None
-    with Lab.of(arguments, variant, **_slots(variant)) as lab:
+    with Lab.of(settings_of(arguments), variant, **_slots(variant)) as lab:
         progress.say(f"running {variant.id} and what lies below its backend")
         found = diagnose(lab, arguments.bisect, lambda: progress.say(_doing(lab)))
         if arguments.html and found.signature is not None:
@@ -133,24 +133,21 @@ def diagnose(
     )
 
 
-def diagnose_run(
-    arguments: argparse.Namespace, planned: Sequence[Planned], events: Sequence[Event], folder: Path
-) -> None:
+def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequence[Event], folder: Path) -> None:
     """Diagnose the failures of a run: print each, and keep it as ``diagnosis-1.json`` and so on in the run's folder."""
     by_key = {(one.variant.id, one.environment.torch): one for one in planned}
     # Of a variant that ran twice the later verdict stands.
     last = {(event.id, event.torch): event for event in events if isinstance(event, VariantFinished)}
     failed = [event for event in last.values() if event.verdict in ("FAIL", "ERROR") and event.findings]
     failed.sort(key=lambda event: event.number)  # as planned, not as they happened to end
-    limits = Limits.from_environment().with_overrides(arguments.limit)
     progress = Progress()
     for number, event in enumerate(failed[:MOST], 1):
         one = by_key[event.id, event.torch]
         progress.say(f"diagnosing {number} of {min(len(failed), MOST)}: {event.id}")
         try:
             with Lab(
-                one.variant, one.environment, limits=limits, seed=arguments.seed, imports=arguments.imports,
-                paths=worker_paths(arguments), **{"slots": arguments.jobs, **_slots(one.variant)},
+                one.variant, one.environment, limits=settings.limits(), seed=settings.seed, imports=settings.imports,
+                paths=worker_paths(settings), slots=_slots(one.variant).get("slots", settings.slots()),
             ) as lab:  # fmt: skip
                 found = diagnose(lab)
         except (UsageError, InputError) as error:

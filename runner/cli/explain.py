@@ -38,7 +38,7 @@ from typing import Any
 
 from runner import console, exit_codes
 from runner.builder.source import Source
-from runner.cli.arguments import add_variant
+from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
 from runner.text import clean, duration, one_line, plural
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     variant = first_variant(arguments)
     refuse_launches(variant, "explain")
     progress = Progress()
-    with Lab.of(arguments, variant, slots=1) as lab:
+    with Lab.of(settings_of(arguments), variant, slots=1) as lab:
         asked = f"compiling {variant.id}"
         record = result_of(lab.ask([lab.job("explain")], lambda: progress.say(asked))[0])
         progress.end()

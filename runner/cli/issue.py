@@ -16,7 +16,7 @@ from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
 from runner.cli import outputs
-from runner.cli.arguments import add_variant, seconds
+from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lab(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> Lab:
     """The lab of a variant under one Python; on accelerators with one process at a time."""
-    own = argparse.Namespace(**{**vars(arguments), "python": [environment.python]})
-    return Lab.of(own, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
+    settings = replace(settings_of(arguments), python=(environment.python,))
+    return Lab.of(settings, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
 
 
 def _passes(event: VariantFinished) -> Check:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_variant
+from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     variant = first_variant(arguments)
     refuse_kernels(variant, "minify")
     progress = Progress()
-    with Lab.of(arguments, variant) as lab:
+    with Lab.of(settings_of(arguments), variant) as lab:
         try:
             progress.say(f"running {variant.id}")
             failure = failure_of(lab.verdict())

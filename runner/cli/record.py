@@ -6,6 +6,7 @@ import argparse
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
+from runner.cli.arguments import settings_of
 from runner.cli.minify import summary
 from runner.diagnose.harness import Lab, Progress, refuse_kernels, result_of
 from runner.diagnostics import shown_path
@@ -21,7 +22,7 @@ def record(arguments: argparse.Namespace, variant: Variant) -> int:
     """
     refuse_kernels(variant, "debug --record")
     progress = Progress()
-    with Lab.of(arguments, variant) as lab:
+    with Lab.of(settings_of(arguments), variant) as lab:
         progress.say(f"running {variant.id} with recording on")
         folder = output_folder(arguments.output, "record")
         try:

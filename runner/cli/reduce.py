@@ -17,7 +17,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cases.suites import SPEC
-from runner.cli.arguments import add_variant, seconds
+from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress
 from runner.diagnose.repro import script
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     progress = Progress()
     try:
-        with Lab.of(arguments, variant) as lab, Journal(folder, variant, arguments.resume) as journal:
+        with Lab.of(settings_of(arguments), variant) as lab, Journal(folder, variant, arguments.resume) as journal:
             if journal.done:
                 progress.end()
                 console.output((folder / CASE).read_text(encoding="utf-8"))

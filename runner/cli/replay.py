@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_environment
+from runner.cli.arguments import add_environment, settings_of
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _ask(arguments: argparse.Namespace, file: Path) -> Outcome:
     environment = find_environments(arguments.python)[0]
     job = Job(key="replay", id=file.name, environment=environment.key, name="replay", source="", backend={},
-              imports=tuple(arguments.imports), paths=worker_paths(arguments), timeout=TIMEOUT, task="replay",
+              imports=tuple(arguments.imports), paths=worker_paths(settings_of(arguments)), timeout=TIMEOUT, task="replay",
               arguments={"file": str(file)}, cacheable=False)  # fmt: skip
     engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
     try:

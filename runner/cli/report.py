@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 
+from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import add_junit
-from runner.cli.run import report_again
-from runner.record.store import journal_of
+from runner.exit_codes import UsageError
+from runner.record.events import RunFinished
+from runner.record.store import journal_of, read_events
+from runner.report.junit import render as render_junit
+from runner.report.terminal import Reporter
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +26,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the reports again."""
+    """Make the reports again, by the same code that makes them during a run."""
     outputs.check(arguments, {os.path.realpath(journal_of(arguments.run))})
-    return report_again(arguments)
+    events = read_events(arguments.run)
+    if arguments.junit:
+        try:
+            text = render_junit(events, arguments.junit_dialect)
+        except ValueError as error:  # two variants whose testcases would have one name
+            raise UsageError(f"--junit {arguments.junit}: this log makes no report: {error}") from None
+        if arguments.junit == "-":
+            console.output(text)
+            return exit_codes.OK
+        outputs.write("--junit", arguments.junit, text)
+    reporter = Reporter(whole=not sys.stdout.isatty())
+    for event in events:
+        reporter.handle(event)
+    if not isinstance(events[-1], RunFinished):
+        reporter.handle(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
+    reporter.close()
+    return exit_codes.OK

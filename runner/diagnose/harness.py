@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 import time
@@ -20,10 +19,11 @@ from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import Finding, VariantFinished
+from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
-from runner.session.options import Options
 from runner.session.plan import Environment, Planned, job, skip_reason, warmth
 from runner.session.scheduler import Scheduler, Steps, with_reference
+from runner.session.settings import RunSettings
 from runner.session.variant_run import run_variant
 from runner.text import in_line
 from runner.verdict import outcomes
@@ -84,20 +84,20 @@ class Lab:
         self._number = 0
 
     @staticmethod
-    def of(arguments: argparse.Namespace, variant: Variant, **changes: Any) -> Lab:
-        """The lab that a command's arguments ask for; of several ``--python`` the first.
+    def of(settings: RunSettings, variant: Variant, **changes: Any) -> Lab:
+        """Return the lab that the settings ask for; of several Pythons the first.
 
         Raises:
             UsageError, InputError: as in ``__init__``; no such Python.
         """
-        settings: dict[str, Any] = {
-            "slots": arguments.jobs,
-            "seed": arguments.seed,
-            "imports": arguments.imports,
-            "paths": worker_paths(arguments),
-            "limits": Limits.from_environment().with_overrides(arguments.limit),
+        values: dict[str, Any] = {
+            "slots": settings.slots(),
+            "seed": settings.seed,
+            "imports": settings.imports,
+            "paths": worker_paths(settings),
+            "limits": settings.limits(),
         }
-        return Lab(variant, checked_environments(arguments, [variant])[0], **{**settings, **changes})
+        return Lab(variant, checked_environments(settings, [variant])[0], **{**values, **changes})
 
     def __enter__(self) -> Lab:
         """The lab itself."""
@@ -194,11 +194,11 @@ class Lab:
 
     def verdict(self, confirm: bool = False) -> VariantFinished:
         """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels."""
-        options = Options(
-            use_known=False, confirm=confirm, slots=self.slots, seed=self.seed, imports=self.imports,
-            paths=self.paths, limits=self.limits, default_python=self.environment.python,
-        )  # fmt: skip
-        return self.run(run_variant(self.planned, options)).event
+        settings = RunSettings(no_known=True, confirm=confirm, seed=self.seed, imports=self.imports)
+        context = RunContext(
+            settings, slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits
+        )
+        return self.run(run_variant(self.planned, context)).event
 
 
 def result_of(outcome: Outcome) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from runner.diagnostics import Diagnostic, InputError, source_line
 from runner.engine.interpreters import Packages, find_python, inspect_packages, probe
 from runner.exit_codes import UsageError
 from runner.session.plan import Environment
+from runner.session.settings import RunSettings
 
 
 def find_environments(pythons: Sequence[str]) -> list[Environment]:
@@ -33,25 +33,25 @@ def find_environments(pythons: Sequence[str]) -> list[Environment]:
     return found
 
 
-def checked_environments(arguments: argparse.Namespace, variants: Sequence[Variant]) -> list[Environment]:
+def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> list[Environment]:
     """``find_environments`` of ``--python``, and each has the modules and backends that are asked for.
 
     Raises:
         UsageError: no such Python, or a Python without a module or backend that the command line names.
         InputError: no Python has a backend that a file names.
     """
-    environments = find_environments(arguments.python)
-    typed: Sequence[str] = getattr(arguments, "backend", ())
-    modules = {name: f"--import {name}" for name in arguments.imports}
+    environments = find_environments(settings.python)
+    typed: Sequence[str] = settings.backend
+    modules = {name: f"--import {name}" for name in settings.imports}
     modules |= {name.partition(":")[0]: f"--backend {name}" for name in typed if ":" in name}
-    unknown = [] if arguments.imports else _unknown(variants)  # what is imported may register any name
+    unknown = [] if settings.imports else _unknown(variants)  # what is imported may register any name
     for name, option in modules.items():
         if not all(part.isidentifier() for part in name.split(".")):
             raise UsageError(f"{option}: {name!r} is no name of a module")
     if not modules and not unknown:
         return environments
     options = {name.partition(".")[0]: option for name, option in modules.items()}
-    answers = [_packages(e.python, [*options], worker_paths(arguments)) for e in environments]
+    answers = [_packages(e.python, [*options], worker_paths(settings)) for e in environments]
     for environment, answer in zip(environments, answers, strict=True):
         for module, near in answer.missing.items():
             hint = f"; did you mean {near!r}?" if near else ""
@@ -89,7 +89,7 @@ def _packages(python: str, modules: Sequence[str], folders: Sequence[str]) -> Pa
         raise UsageError(str(error)) from None
 
 
-def worker_paths(arguments: argparse.Namespace) -> tuple[str, ...]:
+def worker_paths(settings: RunSettings) -> tuple[str, ...]:
     """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
-    named = any(":" in backend for backend in getattr(arguments, "backend", ())) or arguments.imports
+    named = any(":" in backend for backend in settings.backend) or settings.imports
     return (os.getcwd(),) if named else ()

@@ -12,7 +12,7 @@ from runner.engine.messages import Job, Outcome
 from runner.quote import operand, shell_words
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
-from runner.session.options import Options
+from runner.session.context import RunContext
 from runner.session.plan import Planned, job, skip_reason
 from runner.session.scheduler import Steps, with_reference
 from runner.verdict import explained, outcomes
@@ -34,19 +34,21 @@ class VariantResult:
     harness_errors: tuple[str, ...] = ()
 
 
-def run_variant(planned: Planned, options: Options) -> Steps[VariantResult]:
+def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
     """Run a variant until its verdict stands: attempts, each with its ladder, its policies and its fresh processes.
 
     Returns:
-        One event for all attempts that ``options`` ask for.
+        One event for all attempts that the settings ask for.
     """
     events: list[VariantFinished] = []
     harness_errors: list[str] = []
-    while not events or (retries.again(events, options.retries, options.stress) and not options.time_is_up()):
-        attempt = _Attempt(planned, options)
+    while not events or (
+        retries.again(events, context.settings.retries, context.settings.stress) and not context.time_is_up()
+    ):
+        attempt = _Attempt(planned, context)
         verdict = yield from attempt.run()
         if verdict.word in RED and attempt.main is not None and attempt.main.cached:
-            attempt = _Attempt(planned, options, bypass_cache=True)  # what is red is never an old result
+            attempt = _Attempt(planned, context, bypass_cache=True)  # what is red is never an old result
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
         events.append(attempt.event(verdict))
@@ -62,7 +64,7 @@ class _Attempt:
     """
 
     planned: Planned
-    options: Options
+    context: RunContext
     bypass_cache: bool = False  # no stored result will do
     source: Source = field(default_factory=lambda: Source("", ()))
     main: Outcome | None = None
@@ -78,10 +80,10 @@ class _Attempt:
     spent: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> Steps[Verdict]:
-        """Run the variant, and return the verdict that a fresh process confirms where ``options`` ask for that."""
+        """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that."""
         if reason := skip_reason(self.planned):
             return Verdict("SKIP", reason)
-        self.source = build(self.planned.variant, limits=self.options.limits)
+        self.source = build(self.planned.variant, limits=self.context.limits)
         errors = [diagnostic for diagnostic in self.source.diagnostics if diagnostic.severity == "error"]
         if errors:
             return Verdict("INVALID", f"{errors[0].message} ({errors[0].span})")
@@ -92,7 +94,9 @@ class _Attempt:
             main = yield from self._apart("main", alone=retries.machine_made(main))
         verdict = yield from self._judge(main)
         main = self.main or main
-        unconfirmed = self.options.confirm and self.shared is None and retries.wants_confirmation(verdict.word, main)
+        unconfirmed = (
+            self.context.settings.confirm and self.shared is None and retries.wants_confirmation(verdict.word, main)
+        )
         return (yield from self._confirm(verdict, main)) if unconfirmed and not self._is_stale(verdict) else verdict
 
     def _is_stale(self, verdict: Verdict) -> bool:
@@ -102,8 +106,8 @@ class _Attempt:
     # --- jobs ---
 
     def _isolation(self) -> str:
-        if self.options.isolation != "auto":
-            return self.options.isolation
+        if self.context.settings.isolation != "auto":
+            return self.context.settings.isolation
         return "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
 
     def _fresh(self) -> str:
@@ -111,10 +115,10 @@ class _Attempt:
         return "fresh" if self.planned.variant.device in ("cpu", "meta") else "fork"
 
     def _job(self, purpose: str, isolation: str, alone: bool = False, **changes: Any) -> Job:
-        options = self.options
+        context, settings = self.context, self.context.settings
         wanted = job(
-            self.planned, self.source, imports=options.imports, paths=options.paths, suffix=f" {purpose}",
-            float64=self.float64, seed=options.seed, **changes,
+            self.planned, self.source, imports=settings.imports, paths=context.paths, suffix=f" {purpose}",
+            float64=self.float64, seed=settings.seed, **changes,
         )  # fmt: skip
         return replace(wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache)
 
@@ -128,7 +132,7 @@ class _Attempt:
         answers = yield from with_reference(jobs, self._account)
         places = [
             n for n, outcome in enumerate(answers)
-            if outcome.signal == "SIGKILL" and self.options.confirm and not outcome.job.alone
+            if outcome.signal == "SIGKILL" and self.context.settings.confirm and not outcome.job.alone
         ]  # fmt: skip
         if places:
             killed = [answers[n] for n in places]
@@ -238,7 +242,7 @@ class _Attempt:
             self.notes += [f"{headline(f)} (passes under {', '.join(self.policies)})" for f in self.findings]
             self.findings = []
         torch = self.planned.environment.torch
-        return decide(variant, torch, self.findings, self.doubt, self.options.use_known)
+        return decide(variant, torch, self.findings, self.doubt, not self.context.settings.no_known)
 
     def _confirm(self, verdict: Verdict, main: Outcome) -> Steps[Verdict]:
         """Run the variant in a fresh process too, and return what both say together."""
@@ -257,7 +261,7 @@ class _Attempt:
         main = self.main
         record = main.result if main is not None else {}
         labels = [*record.get("labels", ()), *(explained.label(flag) for flag in self.policies), *self.labels]
-        labels += ["slow"] if main is not None and not main.cached and main.seconds > self.options.slow else []
+        labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
         notes = [*record.get("notes", ()), *self.notes]
         if main is not None and main.lost:
             notes.append(f"run again elsewhere: {main.lost} node{'s' if main.lost > 1 else ''} went away while it ran")
@@ -286,7 +290,7 @@ class _Attempt:
             signal=main.signal if main else None,
             stack=main.stack if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
-            repro=repro(self.planned, self.options) if verdict.word in RED else "",
+            repro=repro(self.planned, self.context) if verdict.word in RED else "",
             place=outcomes.place_of((self.doubt or {}).get("error"), self.source)
             if verdict.word == "INVALID"
             else None,
@@ -326,13 +330,13 @@ def planned_event(planned: Planned) -> VariantPlanned:
     )
 
 
-def repro(planned: Planned, options: Options) -> str:
+def repro(planned: Planned, context: RunContext) -> str:
     """The command that runs this variant alone."""
-    variant = planned.variant
-    file = options.files.get(variant.suites[0], variant.case.file)
-    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}"), *options.flags]
-    words += ["--backend", variant.backend.name] if options.names_backend else []
-    words += ["--device", variant.device] if options.names_device else []
-    if planned.environment.python != options.default_python:
+    variant, settings = planned.variant, context.settings
+    file = context.files.get(variant.suites[0], variant.case.file)
+    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}"), *settings.flags()]
+    words += ["--backend", variant.backend.name] if settings.backend else []
+    words += ["--device", variant.device] if settings.device else []
+    if planned.environment.python != context.default_python:
         words += ["--python", planned.environment.python]
     return shell_words(words)

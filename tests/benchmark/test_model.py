@@ -9,9 +9,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.benchmark.samples import COPY, missing, report, row
 
 from runner.benchmark.model import STATUSES
+from tests.benchmark.samples import COPY, missing, report, row
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schema" / "bench.schema.json").read_text())
 

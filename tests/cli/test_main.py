@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from runner.cli.arguments import settings_of
 from runner.cli.main import COMMANDS, build_parser, main
 
 
@@ -38,5 +39,5 @@ def test_a_command_imports_no_other(words: list[str], expected: set[str]) -> Non
 def test_whether_jobs_were_given_is_known() -> None:
     parser = build_parser()
     given, default = (parser.parse_args(["run", "a", *words]) for words in (["-j", "3"], []))
-    assert (given.jobs, given.jobs_given) == (3, True)
-    assert default.jobs >= 1 and not default.jobs_given
+    assert (settings_of(given).jobs, settings_of(given).slots()) == (3, 3)
+    assert settings_of(default).jobs is None and settings_of(default).slots() >= 1

@@ -6,10 +6,10 @@ import dataclasses
 from xml.etree import ElementTree
 
 import pytest
-from tests.benchmark.samples import missing, report, row, side
 
 from runner.benchmark.model import Moved
 from runner.report.benchmark import bars, page, picture, render, significant, size, time
+from tests.benchmark.samples import missing, report, row, side
 
 SVG = "{http://www.w3.org/2000/svg}"
 

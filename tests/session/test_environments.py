@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,13 +18,14 @@ from runner.exit_codes import UsageError
 from runner.session import environments
 from runner.session.environments import checked_environments
 from runner.session.plan import Environment
+from runner.session.settings import RunSettings
 from tests.handmade import loaded, variants, written
 
 SUITE = "suite: s\nspecs: [a.spec.yaml]\nbackends: [eager, {name: mine, backend: registered_one}]\n"
 
 
-def arguments(backends: Sequence[str] = (), imports: Sequence[str] = ()) -> argparse.Namespace:
-    return argparse.Namespace(python=["one", "two"], backend=[*backends], imports=[*imports])
+def arguments(backends: Sequence[str] = (), imports: Sequence[str] = ()) -> RunSettings:
+    return RunSettings(python=("one", "two"), backend=tuple(backends), imports=tuple(imports))
 
 
 @pytest.fixture

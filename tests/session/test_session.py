@@ -10,12 +10,11 @@ import pytest
 from runner.cases.model import Variant
 from runner.engine.messages import Job
 from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
-from runner.session.options import Options
 from runner.session.plan import plan
 from runner.session.session import Session
 from runner.verdict.explained import EMULATE_CASTS
 from tests.handmade import environment, loaded, variants, written
-from tests.scripted import FakeEngine, Script, only, passes, purpose, run, verdicts, wrong
+from tests.scripted import FakeEngine, Script, context, only, passes, purpose, run, verdicts, wrong
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_a_failure_climbs_the_ladder_and_is_located(one: list[Variant]) -> None:
 def test_the_ladder_reads_from_the_bottom_up_whichever_stage_answers_first(one: list[Variant]) -> None:
     planned, events = plan(one, [environment("2.13.0")]), []  # type: ignore[var-annotated]
     engine = FakeEngine(only("main", **wrong()), place=-1)
-    Session(planned, engine, [events.append], Options()).run()
+    events.extend(Session(planned, engine, context()).events())
     assert [*verdicts(events)[0].stages] == ["dynamo", "aot", "decomposition", "inductor"]
 
 
@@ -95,7 +94,7 @@ def test_the_ledger_pins_the_stage_that_was_located(tmp_path: Path) -> None:
     code, _, events = run(chosen, only("main", **wrong()))
     (event,) = verdicts(events)
     assert (code, event.verdict, event.entry) == (1, "FAIL", f"{tmp_path / 'a.spec.yaml'}:6:9")
-    code, _, events = run(chosen, only("main", **wrong()), use_known=False)
+    code, _, events = run(chosen, only("main", **wrong()), no_known=True)
     assert (code, verdicts(events)[0].entry) == (1, None)
     code, _, events = run(chosen, passes)
     assert (code, verdicts(events)[0].verdict, verdicts(events)[0].entry) == (1, "XPASS", event.entry)
@@ -253,10 +252,10 @@ def test_a_number_of_failures_stops_the_run(tmp_path: Path, most: int, slots: in
 
 def test_a_deadline_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "params: {n: [1, 2, 3]}")
-    engine, events = FakeEngine(passes), []  # type: ignore[var-annotated]
-    session = Session(plan(chosen, [environment()]), engine, [events.append], Options(deadline=0.0))
-    assert session.run() == 0 and session.late
-    assert engine.jobs == [] and events == []
+    engine = FakeEngine(passes)
+    session = Session(plan(chosen, [environment()]), engine, context(deadline=0.0))
+    assert [*session.events()] == [] and (session.code, session.late, session.unfinished) == (0, True, 3)
+    assert engine.jobs == []
 
 
 # --- more than once ---
@@ -315,7 +314,7 @@ def test_ladders_of_several_variants_do_not_mix(tmp_path: Path) -> None:
 
 def test_the_command_that_reproduces_a_variant(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "")
-    options = {"flags": ("--import", "m"), "names_backend": True, "names_device": True, "default_python": "/other"}
+    options = {"imports": ("m",), "backend": ("inductor",), "device": ("cpu",), "default_python": "/other"}
     (event,) = verdicts(run(chosen, only("main", **wrong()), **options)[2])
     assert event.repro.endswith(
         "::a[float32,cpu]@inductor' --import m --backend inductor --device cpu --python /venvs/2.13.0/bin/python"
@@ -325,5 +324,5 @@ def test_the_command_that_reproduces_a_variant(tmp_path: Path) -> None:
 def test_what_runs_is_told_to_the_ticker(one: list[Variant]) -> None:
     ticks: list[Any] = []
     engine = FakeEngine(only("main", **wrong()))
-    Session(plan(one, [environment()]), engine, [], Options(), ticks.append).run()
+    assert [*Session(plan(one, [environment()]), engine, context(), ticks.append).events()]
     assert [(one[0].id, 1.0, "eager")] in ticks and ticks[-1] == []

@@ -1,0 +1,335 @@
+"""A run as a library has it: collect variants, plan them, and receive every event as it happens.
+
+    settings = RunSettings(backend=("aot_eager",), confirm=False)
+    for event in run(plan(collect(["suites/"], settings), settings), settings):
+        if isinstance(event, VariantFinished):
+            print(event.verdict, event.id)
+
+The command line is one user of these three functions.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Protocol
+
+from runner import __version__, interrupts
+from runner.cases.select import parse_selection
+from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
+from runner.record.events import (
+    RED,
+    Event,
+    Notice,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+)
+from runner.record.signing import signature_of
+from runner.record.store import FOLDER, read_events, settled, started_of
+from runner.session import history, shards
+from runner.session import plan as planning
+from runner.session.collect import Loaded, load, names_nodes
+from runner.session.context import RunContext
+from runner.session.environments import checked_environments, worker_paths
+from runner.session.plan import Environment, Planned, precision_flags, skip_reason, warmth
+from runner.session.scheduler import Engine
+from runner.session.session import Session, Ticker
+from runner.session.settings import RunSettings
+from runner.session.variant_run import planned_event
+
+PRECISE = "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can allow it"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run will run.
+
+    Attributes:
+        loaded: the suites, and what is wrong with their files.
+        environments: the Pythons, in the order of the report's columns.
+        planned: the variants of this run, in report order; a shard's alone.
+        total: how many variants all shards have together.
+        digest: of the whole plan, which shards and resumed runs must share.
+        whole: whether nothing was left out by name, expression or shard.
+        remark: why fewer variants than asked for run; empty mostly.
+    """
+
+    loaded: Loaded
+    environments: tuple[Environment, ...]
+    planned: tuple[Planned, ...]
+    total: int
+    digest: str
+    whole: bool
+    remark: str = ""
+
+
+class ClosableEngine(Engine, Protocol):
+    """An engine that ends its processes when it is closed."""
+
+    def close(self) -> None:
+        """End every process."""
+
+
+def collect(paths: Sequence[str | os.PathLike[str]], settings: RunSettings | None = None) -> Loaded:
+    """Read files and folders, and expand their cases into variants.
+
+    Args:
+        paths: suite files, spec files, folders, ``FILE::CASE`` or ``FOLDER::CASE``.
+        settings: of these ``backend``, ``device``, ``select``, ``allow_python``, ``imports`` and ``limit``.
+
+    Returns:
+        Variants that can run, and diagnostics of what cannot.
+
+    Raises:
+        PathError: a path names nothing.
+        InputError: the files contradict each other, or name no such case.
+        UsageError: a setting is wrong.
+        SelectError: ``select`` is no expression.
+    """
+    settings = settings or RunSettings()
+    loaded = load(
+        [os.fspath(path) for path in paths],
+        backends=settings.backend,
+        devices=settings.device,
+        allow_python=settings.allow_python,
+        limits=settings.limits(),
+        any_device=bool(settings.imports),
+    )
+    if not settings.select:
+        return loaded
+    selects = parse_selection(settings.select)
+    return replace(loaded, variants=tuple(variant for variant in loaded.variants if selects(variant)))
+
+
+def plan(
+    loaded: Loaded,
+    settings: RunSettings | None = None,
+    *,
+    paths: Sequence[str] = (),
+    only: Collection[history.Key] | None = None,
+    past: Sequence[Event] = (),
+) -> Plan:
+    """Return the variants under every Python, cut to what the settings ask for.
+
+    Args:
+        loaded: as ``collect`` returns it.
+        settings: as for ``collect``, and ``python``, ``shard``, ``durations``, ``last_failed``.
+        paths: those that were collected: a path with ``::CASE`` makes the plan one of a part.
+        only: ids and torch versions to keep; all if None.
+        past: the events of a run that goes on: nothing is selected anew.
+
+    Raises:
+        UsageError: settings contradict each other, or a Python lacks torch or a module.
+        InputError: no Python has a backend that a file names.
+    """
+    settings = settings or RunSettings()
+    environments = checked_environments(settings, loaded.variants)
+    settings.refuse_contradictions()
+    everything = planning.plan(loaded.variants, environments)
+    digest = shards.plan_hash(everything, f"seed {settings.seed}", f"known {not settings.no_known}", *settings.imports)
+    planned = [each for each in everything if only is None or history.key_of(each) in only]
+    remark = ""
+    if not past:
+        planned, remark = _selected(settings, planned)
+    named = settings.select or settings.backend or settings.device or settings.last_failed or settings.shard
+    whole = not named and only is None and not names_nodes(paths)
+    return Plan(loaded, tuple(environments), tuple(planned), len(everything), digest, whole, remark)
+
+
+def run(
+    planned: Plan,
+    settings: RunSettings | None = None,
+    *,
+    folder: Path | None = None,
+    argv: Sequence[str] = (),
+    past: Sequence[Event] = (),
+    tick: Ticker | None = None,
+) -> Generator[Event, None, None]:
+    """Run a plan, and yield every event as it happens: first ``RunStarted``, one ``VariantPlanned`` each, last ``RunFinished``.
+
+    The processes end with the iteration, however it ends. ``RunFinished.exit_code`` is pytest's.
+
+    Args:
+        planned: what to run.
+        settings: how.
+        folder: for logs of processes; none are kept if None.
+        argv: the command line that asks for this run, which the events repeat.
+        past: the events of a run that goes on: what has a verdict in them does not run again.
+        tick: called several times a second with (id, seconds, phase) of each variant that runs.
+
+    Raises:
+        Exception: a defect of the runner; ``RunFinished`` is yielded before.
+    """
+    settings = settings or RunSettings()
+    begun = time.monotonic()
+    engine = open_engine(settings, planned, folder)
+    code, interrupted, defect = INTERNAL, False, None
+    try:
+        yield from _announce(planned, settings, folder, argv, past)
+        session = _session(planned, settings, engine, past, begun, tick)
+        yield from session.events()
+        code, interrupted = _code(planned, session, past), session.late
+        if session.late:
+            yield Notice(
+                f"the budget of {settings.budget:g} s is used up: {session.unfinished} of {len(planned.planned)} without a verdict; "
+                "runner resume goes on",
+                "error",
+            )
+        for text in getattr(engine, "notices", list)():
+            yield Notice(text)
+    except KeyboardInterrupt:
+        code, interrupted = INTERRUPTED, True
+    except Exception as error:  # noqa: BLE001 (it is raised again, after the event that ends the log)
+        defect = error
+    finally:
+        # The processes go first: what takes the last event may take a moment, and nothing should run on meanwhile.
+        engine.close()
+    if interrupts.noted():
+        code, interrupted = INTERRUPTED, True
+    yield RunFinished(code, round(time.monotonic() - begun, 3), interrupted)
+    if defect is not None:
+        raise defect
+
+
+def open_engine(settings: RunSettings, planned: Plan, folder: Path | None) -> ClosableEngine:
+    """Return the engine that the settings ask for; it starts its processes when it is given jobs.
+
+    Raises:
+        UsageError: no such cluster.
+    """
+    environments, variants = planned.environments, [each.variant for each in planned.planned]
+    pythons = {e.key: e.python for e in environments}
+    warm = {e.key: warmth(variants) for e in environments}
+    logs = folder / "logs" if folder is not None else None
+    jobs = settings.slots()
+    engine: ClosableEngine
+    if settings.engine == "ray":
+        from runner.engine.cluster.engine import RayEngine
+
+        engine = RayEngine(
+            pythons,
+            # On a cluster as many at once as it has room for, unless somebody says how many.
+            None if settings.address and settings.jobs is None else jobs,
+            address=settings.address,
+            gpus=any(variant.device.startswith("cuda") for variant in variants),
+            warm=warm,
+            log_folder=logs,
+            kernel_cache=settings.kernel_cache,
+            expected={e.key: e.build for e in environments},
+        )
+    else:
+        from runner.engine.local import LocalEngine
+
+        engine = LocalEngine(pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache)
+    if not settings.cached:
+        return engine
+    from runner.engine.cached import CachedEngine
+    from runner.engine.fingerprint import take_fingerprints
+
+    by_python = take_fingerprints(pythons.values())
+    fingerprints = {key: by_python[python] for key, python in pythons.items()}
+    return CachedEngine(engine, Path(FOLDER, "results"), fingerprints, folder.name if folder is not None else "")
+
+
+def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Planned], str]:
+    """Return what ``shard`` and ``last_failed`` leave, and a remark."""
+    if settings.shard:
+        seconds = history.seconds_of(read_events(settings.durations)) if settings.durations else None
+        planned = shards.chosen(planned, settings.shard, seconds)
+    if not settings.last_failed:
+        return planned, ""
+    known = history.read()
+    red = [each for each in planned if (last := known.get(history.key_of(each))) is not None and last.red]
+    if red:
+        return red, f"--lf: {len(red)} of {len(planned)} variants, which failed the last time"
+    return planned, "--lf: nothing here failed the last time, so all of it runs"
+
+
+def _finished(past: Sequence[Event]) -> dict[history.Key, VariantFinished]:
+    return {(e.id, e.torch): e for e in settled([*past]) if isinstance(e, VariantFinished)}
+
+
+def _announce(
+    planned: Plan, settings: RunSettings, folder: Path | None, argv: Sequence[str], past: Sequence[Event]
+) -> Iterator[Event]:
+    """Yield what is planned, so that every report knows each variant before anything runs."""
+    announced: set[history.Key] = set()
+    if past:
+        announced = {(e.id, e.torch) for e in past if isinstance(e, VariantPlanned)}
+        yield RunResumed(started_of([*past]).run, _now(), len(_finished(past)))
+    else:
+        yield _started(planned, settings, folder, argv)
+    for each in planned.planned:
+        if history.key_of(each) not in announced:
+            yield planned_event(each)
+    on_gpu = any(precision_flags(each.variant.device) and not skip_reason(each) for each in planned.planned)
+    for text in (_warnings(planned.loaded), planned.remark, PRECISE if on_gpu else ""):
+        if text:
+            yield Notice(text, "info")
+
+
+def _session(
+    planned: Plan, settings: RunSettings, engine: Engine, past: Sequence[Event], begun: float, tick: Ticker | None
+) -> Session:
+    order = "failed-first" if settings.failed_first and settings.order == "plan" else settings.order
+    finished = _finished(past)
+    queue = [e for e in history.ordered(planned.planned, history.read(), order) if history.key_of(e) not in finished]
+    context = RunContext(
+        settings,
+        slots=getattr(engine, "slots", settings.slots()),
+        paths=worker_paths(settings),
+        files={suite.name: suite.file for suite in planned.loaded.suites},
+        default_python=planned.environments[0].python if not settings.python else "",
+        deadline=begun + settings.budget if settings.budget else None,
+        limits=settings.limits(),
+    )
+    return Session(queue, engine, context, tick)
+
+
+def _code(planned: Plan, session: Session, past: Sequence[Event]) -> int:
+    if session.late:
+        return INTERRUPTED
+    if not planned.planned:
+        return NOTHING  # a shard may be empty, and is one all the same
+    if session.code == OK and any(event.verdict in RED for event in _finished(past).values()):
+        return FAILED
+    return session.code
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _started(planned: Plan, settings: RunSettings, folder: Path | None, argv: Sequence[str]) -> RunStarted:
+    start = RunStarted(
+        run=folder.name if folder is not None else "",
+        version=__version__,
+        argv=("runner", *argv),
+        started=_now(),
+        host=platform.node(),
+        folder=str(folder or ""),
+        environments=tuple(
+            {"python": e.python, "torch": e.torch, "build": e.build, "version": e.version} for e in planned.environments
+        ),
+        full=planned.whole,
+        cwd=os.getcwd(),
+        plan=planned.digest,
+        shard=str(settings.shard or ""),
+        planned=len(planned.planned),
+        total=planned.total,
+        engine=settings.engine,
+    )
+    return replace(start, signature=signature_of(start))
+
+
+def _warnings(loaded: Loaded) -> str:
+    count = len(loaded.diagnostics) - len(loaded.errors)
+    return f"{count} warning{'s' if count > 1 else ''} about these files; runner validate shows them" if count else ""

@@ -1,0 +1,242 @@
+"""Every setting of a run: its default, its bounds, its option on the command line and its help, each in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.cases.limits import Limits
+from runner.exit_codes import UsageError
+from runner.session.shards import Shard
+
+JOBS = 1024
+"""Processes at once, at most."""
+COUNT = 100_000
+"""How often one thing may be repeated, at most."""
+MANY = 1_000_000_000
+YEAR = 366 * 86400.0
+"""Seconds that an option may name, at most."""
+SEED = (-(1 << 63), (1 << 63) - 1)
+"""Any signed integer of 64 bits, which every torch takes as a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a setting is written on the command line, and which values it may have.
+
+    Args:
+        flags: the words, such as ``-j --jobs``.
+        help: one sentence or less.
+        kind: ``switch`` (there or not), ``yes-no`` (``--x`` or ``--no-x``), ``text``, ``list`` (given again for each value), ``number``,
+            ``seconds``, ``choice`` or ``shard``.
+        metavar: what stands for the value in the help.
+        choices: the values of a ``choice``.
+        least, most: bounds of a ``number``.
+        repeated: whether the command that reproduces one variant must say it too.
+    """
+
+    flags: str
+    help: str
+    kind: str = "text"
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int = MANY
+    repeated: bool = False
+
+
+def _setting(default: Any, flags: str, help: str, **more: Any) -> Any:
+    return field(default=default, metadata={"option": Option(flags, help, **more)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What a person may say of a run. Unset, each is as on the plain command line.
+
+    Raises:
+        UsageError: a value is out of its bounds.
+    """
+
+    allow_python: bool = _setting(
+        False, "--allow-python", "allow cases that bring Python of their own (module:)", kind="switch", repeated=True
+    )
+    no_known: bool = _setting(
+        False, "--no-known", "ignore the ledger: known failures are failures", kind="switch", repeated=True
+    )
+    seed: int = _setting(
+        0, "--seed", "of models, inputs and random operators (default: 0)",
+        kind="number", metavar="N", least=SEED[0], most=SEED[1], repeated=True,
+    )  # fmt: skip
+    imports: tuple[str, ...] = _setting(
+        (), "--import", "import this in every worker first (registers operators and backends)",
+        kind="list", metavar="MODULE", repeated=True,
+    )  # fmt: skip
+    limit: tuple[str, ...] = _setting(
+        (), "--limit", "change a limit on what files may ask for, such as tensor_bytes=8GiB",
+        kind="list", metavar="NAME=VALUE", repeated=True,
+    )  # fmt: skip
+    backend: tuple[str, ...] = _setting(
+        (), "--backend", "instead of the suites' own: a name torch.compile knows, a suite's, or package:function",
+        kind="list", metavar="NAME",
+    )  # fmt: skip
+    device: tuple[str, ...] = _setting((), "--device", "only on this device", kind="list", metavar="NAME")
+    select: str | None = _setting(
+        None,
+        "-k",
+        'words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"',
+        metavar="EXPR",
+    )
+    python: tuple[str, ...] = _setting(
+        (), "--python", "a Python that has torch; repeat for a column each", kind="list", metavar="PATH"
+    )
+    jobs: int | None = _setting(
+        None,
+        "-j --jobs",
+        f"processes at once, at most {JOBS} (default: the cores)",
+        kind="number",
+        metavar="N",
+        least=1,
+        most=JOBS,
+    )
+    exitfirst: bool = _setting(False, "-x --exitfirst", "stop at the first failure", kind="switch")
+    max_fail: int | None = _setting(
+        None, "--max-fail --maxfail", "stop after N failures", kind="number", metavar="N", least=1
+    )
+    last_failed: bool = _setting(
+        False,
+        "--lf --last-failed",
+        "only what failed the last time it ran here; everything if nothing did",
+        kind="switch",
+    )
+    failed_first: bool = _setting(
+        False, "--ff --failed-first", "everything, what failed the last time first", kind="switch"
+    )
+    order: str = _setting(
+        "plan",
+        "--order",
+        "smart: failed first, then the longest first by what earlier runs took",
+        kind="choice",
+        choices=("plan", "smart"),
+    )
+    retries: int = _setting(
+        0, "--retries", "run a red variant again up to N times; one that then does otherwise is FLAKY, which is red",
+        kind="number", metavar="N", most=COUNT,
+    )  # fmt: skip
+    stress: int = _setting(
+        1, "--stress", "run every variant N times; one that does not always do the same is FLAKY",
+        kind="number", metavar="N", least=1, most=COUNT,
+    )  # fmt: skip
+    confirm: bool = _setting(
+        True,
+        "--confirm",
+        "run what fails once more, alone in a fresh process, before it is reported (default: yes)",
+        kind="yes-no",
+    )
+    shard: Shard | None = _setting(
+        None, "--shard", "only the M-th of N parts; runner merge joins them", kind="shard", metavar="M/N"
+    )
+    durations: str | None = _setting(
+        None,
+        "--durations",
+        "make shards take equally long by the times of this run (the same file for all shards)",
+        metavar="RUN",
+    )
+    budget: float | None = _setting(
+        None,
+        "--budget",
+        "end after this long, such as 10m, with exit code 2; runner resume goes on",
+        kind="seconds",
+        metavar="TIME",
+    )
+    cached: bool = _setting(
+        False,
+        "--cached",
+        "take results from earlier --cached runs where nothing has changed, and say so",
+        kind="switch",
+    )
+    isolation: str = _setting(
+        "auto", "--isolation",
+        "a process forked from a warm one for each variant; from a cold one; or processes that live on "
+        "(auto: fork on the CPU, living on accelerators)",
+        kind="choice", choices=("auto", "fork", "fresh", "living"),
+    )  # fmt: skip
+    kernel_cache: str = _setting(
+        "shared", "--kernel-cache", "compiled kernels are kept for later runs, or for this run alone",
+        kind="choice", choices=("shared", "private"),
+    )  # fmt: skip
+    engine: str = _setting(
+        "local", "--engine", "this machine, or a Ray cluster (a local one unless --address names another)",
+        kind="choice", choices=("local", "ray"),
+    )  # fmt: skip
+    address: str | None = _setting(
+        None, "--address", "with --engine ray: the cluster, as ray.init takes it", metavar="ADDRESS"
+    )
+    slow: float = _setting(
+        60.0,
+        "--slow",
+        "say so when a variant runs longer than this, and label it (default: 60s)",
+        kind="seconds",
+        metavar="TIME",
+    )
+
+    def __post_init__(self) -> None:
+        """Hold every value against its bounds."""
+        for name, option in options():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if option.kind == "choice" and value not in option.choices:
+                raise UsageError(f"{name}: {value!r} is none of {', '.join(option.choices)}")
+            if option.kind == "number" and not (type(value) is int and option.least <= value <= option.most):
+                raise UsageError(f"{name}: {value!r} is no whole number from {option.least} to {option.most}")
+            if option.kind == "seconds" and not 0 < value <= YEAR:
+                raise UsageError(f"{name}: {value!r} s is no time longer than 0 and at most a year")
+
+    def limits(self) -> Limits:
+        """Return the limits on files: the defaults, changed by the environment and then by ``limit``.
+
+        Raises:
+            UsageError: one is no limit.
+        """
+        try:
+            return Limits.from_environment().with_overrides(self.limit)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    def slots(self) -> int:
+        """Return how many processes run at once: ``jobs``, or the cores."""
+        return self.jobs or os.cpu_count() or 1
+
+    def flags(self) -> tuple[str, ...]:
+        """Return the words that a command which reproduces one variant must repeat."""
+        words: list[str] = []
+        for name, option in options():
+            value = getattr(self, name)
+            if option.repeated and value != RunSettings.__dataclass_fields__[name].default:
+                flag = option.flags.split()[-1]
+                values = value if isinstance(value, tuple) else (value,)
+                words += [flag] if option.kind == "switch" else [word for each in values for word in (flag, str(each))]
+        return tuple(words)
+
+    def refuse_contradictions(self) -> None:
+        """Raise UsageError for settings that undo each other."""
+        for contradicts, why in (
+            (self.stress > 1, "--stress runs everything"),
+            (self.kernel_cache == "private", "--kernel-cache private starts from nothing"),
+            (self.engine != "local", f"results of --engine {self.engine} are not kept"),
+        ):
+            if self.cached and contradicts:
+                raise UsageError(f"--cached takes what earlier runs have found, and {why}: leave one of them out")
+        if self.address and self.engine != "ray":
+            raise UsageError("--address names a Ray cluster: add --engine ray")
+        if self.durations and not self.shard:
+            raise UsageError("--durations says how to cut shards: add --shard M/N")
+
+
+def options() -> Iterator[tuple[str, Option]]:
+    """Yield the name of each setting with its option, in the order of the fields."""
+    for each in dataclasses.fields(RunSettings):
+        yield each.name, each.metadata["option"]

@@ -1,0 +1,129 @@
+"""``runner`` as a library: what its three functions give, and that the page about it tells the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runner
+from runner.exit_codes import UsageError
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n  - {name: b, inputs: {x: [2]}, chain: [torch.sin]}\n"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "a.spec.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def test_a_run_yields_its_events_in_order(spec: Path) -> None:
+    settings = runner.RunSettings(backend=("eager",), confirm=False, jobs=1)
+    plan = runner.plan(runner.collect([spec], settings), settings)
+    assert [each.variant.case.name for each in plan.planned] == ["a", "b"] and plan.whole is False
+    events = [*runner.run(plan, settings)]
+    assert [type(event).__name__ for event in events] == [
+        "RunStarted", "VariantPlanned", "VariantPlanned", "VariantStarted", "VariantStarted", "VariantFinished", "VariantFinished",
+        "RunFinished",
+    ]  # fmt: skip
+    finished = [event for event in events if isinstance(event, runner.VariantFinished)]
+    assert sorted((event.case.rpartition("::")[2], event.verdict) for event in finished) == [
+        ("a", "PASS"),
+        ("b", "PASS"),
+    ]
+    last = events[-1]
+    assert isinstance(last, runner.RunFinished) and (last.exit_code, last.interrupted) == (0, False)
+
+
+def test_leaving_early_ends_the_processes(spec: Path) -> None:
+    settings = runner.RunSettings(backend=("eager",), jobs=1)
+    events = runner.run(runner.plan(runner.collect([spec], settings), settings), settings)
+    for event in events:
+        if isinstance(event, runner.VariantStarted):
+            break
+    events.close()
+    children = subprocess.run(["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, text=True)
+    assert "runner/worker/__main__.py" not in children.stdout
+
+
+def test_an_interruption_ends_in_order(spec: Path) -> None:
+    def tick(running: object) -> None:
+        raise KeyboardInterrupt
+
+    settings = runner.RunSettings(backend=("eager",), jobs=1)
+    events = [*runner.run(runner.plan(runner.collect([spec], settings), settings), settings, tick=tick)]
+    last = events[-1]
+    assert isinstance(last, runner.RunFinished) and (last.exit_code, last.interrupted) == (2, True)
+
+
+def test_a_defect_of_the_runner_is_raised_after_the_last_event(spec: Path) -> None:
+    def tick(running: object) -> None:
+        raise ZeroDivisionError
+
+    settings = runner.RunSettings(backend=("eager",), jobs=1)
+    events = runner.run(runner.plan(runner.collect([spec], settings), settings), settings, tick=tick)
+    received = []
+    with pytest.raises(ZeroDivisionError):
+        for event in events:
+            received.append(event)
+    assert isinstance(received[-1], runner.RunFinished) and received[-1].exit_code == 3
+
+
+def test_select_narrows(spec: Path) -> None:
+    loaded = runner.collect([spec], runner.RunSettings(select="b"))
+    assert [variant.case.name for variant in loaded.variants] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"retries": -1},
+        {"retries": 1.5},
+        {"stress": 0},
+        {"jobs": 0},
+        {"jobs": 2000},
+        {"order": "x"},
+        {"budget": 0},
+        {"slow": 1e12},
+        {"seed": 1 << 63},
+    ],
+)
+def test_values_have_bounds(values: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=next(iter(values))):
+        runner.RunSettings(**values)  # type: ignore[arg-type]
+
+
+def test_settings_are_flags_again() -> None:
+    settings = runner.RunSettings(
+        allow_python=True, no_known=True, seed=-3, imports=("m", "n"), limit=("nodes=9",), jobs=3
+    )
+    words = ("--allow-python", "--no-known", "--seed", "-3", "--import", "m", "--import", "n", "--limit", "nodes=9")
+    assert settings.flags() == words and runner.RunSettings().flags() == ()
+
+
+def test_contradictions_are_refused(spec: Path) -> None:
+    with pytest.raises(UsageError, match="--durations"):
+        runner.plan(runner.collect([spec]), runner.RunSettings(durations="latest"))
+
+
+def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0 and "PASS specs/basics/layout" in run.stdout, run.stderr
+    fields = {field.name for field in dataclasses.fields(runner.RunSettings)}
+    assert {"select", "imports", "last_failed", "failed_first", "limit"} <= fields
+    assert all(hasattr(runner, name) for name in runner.__all__)
+
+
+def test_the_package_imports_little() -> None:
+    code = "import sys, runner; print(sorted(n for n in sys.modules if n.startswith('runner.')))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"
