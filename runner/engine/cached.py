@@ -1,9 +1,9 @@
-"""An engine before the engine: answers jobs that an earlier run has answered, and keeps the answers of this one.
+"""A cache of results in front of an engine: it answers jobs that an earlier run has answered, and stores the answers of this one.
 
-An answer is found under a hash of everything that can change it: the job, without what names or limits it, and the
-facts of its interpreter (``fingerprint.py``). What anything else may have decided is never kept. A cache that cannot be
-read or written makes a run slower, never different; an answer counts only with this user's signature. What a stored answer would make red is asked again by the session,
-so that no failure is ever an old one; a failure that the ledger knows may be.
+The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the fingerprint of
+its interpreter (``fingerprint.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
+or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job again
+where a stored answer would make the verdict red, so that no such failure is an old one; a failure that the ledger knows may be.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Answer = tuple[str, frozenset[tuple[str, str]], str]
 
 
 class Wrapped(Protocol):
-    """What is needed of the engine behind. Whatever else it has can be asked for here too."""
+    """The part of an engine that the cache uses. All other attributes of the engine can be read through the cache."""
 
     def submit(self, job: Job) -> None:
         """Run it when there is room."""
@@ -65,7 +65,7 @@ class CachedEngine:
     A run never answers itself: what it stores is for later ones, so that asking again (a retry, a fresh process to
     confirm a failure) really asks. Two answers of one run that disagree leave nothing in the cache.
 
-    ``reused`` and ``stored`` count; ``problem`` says in one line why something could not be stored, if so.
+    ``reused`` and ``stored`` count answers. ``problem`` is one line: why an answer could not be stored; else empty.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ def doubt(outcome: Outcome) -> str:
 
 
 def _answer(outcome: Outcome) -> _Answer:
-    """What an outcome says, without its numbers: how it ended, the kinds of its findings, the doubt."""
+    """Return an outcome without its numbers: how it ended, the kinds of its findings, and the verdict that replaces them, if any."""
     kinds = frozenset(
         (str(finding.get("oracle")), str((finding.get("error") or {}).get("type")))
         for finding in outcome.result.get("findings", ())

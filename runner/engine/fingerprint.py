@@ -1,7 +1,7 @@
-"""What decides about outcomes beside the job: torch's files, the compilers, the processor, the worker's own code.
+"""The fingerprint of an interpreter: all that decides about outcomes besides the job.
 
-Two runs whose facts agree would answer the same job alike. Whatever cannot be put into a digest makes the facts
-``dirty``: then nothing is taken from a cache of results, and nothing goes in.
+It covers torch's files, the compilers, the processor and the worker's own code. Two runs with equal fingerprints would answer
+the same job alike. A fingerprint is ``dirty`` where something has no digest: then the cache of results is neither read nor written.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ _PROCESSOR = (
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What one interpreter on this machine would answer with.
+    """The digest of all that decides about the answers of one interpreter on this machine.
 
-    ``dirty`` says, for people, what no digest covers; empty when there is no such thing. ``devices`` are the kinds of
-    device whose hardware is in the digest.
+    ``dirty`` names, for people, what the digest does not cover; it is empty when there is no such thing. ``devices`` are the
+    kinds of device whose hardware is in the digest.
     """
 
     digest: str
@@ -165,7 +165,7 @@ def _fingerprint(answer: Mapping[str, Any], shared: Mapping[str, Any], environ: 
         f"backends from editable installs: {', '.join(editable)}" if editable else "",
         f"{', '.join(names)} set" if (names := disturbing_variables(environ)) else "",
     ]
-    own_answer = {key: value for key, value in answer.items() if key != "torch"}  # its path says nothing
+    own_answer = {key: value for key, value in answer.items() if key != "torch"}  # its path decides nothing
     text = json.dumps({"interpreter": own_answer, **shared}, sort_keys=True)
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
     devices = ("cpu", "meta", "cuda") if shared["machine"]["gpus"] else ("cpu", "meta")

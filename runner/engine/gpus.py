@@ -1,4 +1,4 @@
-"""Which GPU a job on plain ``cuda`` gets: one of those visible to us, the least taken one, and a part of its memory."""
+"""The GPU of a job on plain ``cuda``: the visible one with the fewest jobs, and a share of its memory."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def inspect_packages(python: str, group: str, modules: Sequence[str], folders: S
 
 
 def _answer(path: str, script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
-    """What a script prints; asked once more where the process was killed, which says nothing of the interpreter."""
+    """Run a script, once more where the process was killed: a kill proves nothing about the interpreter."""
     for _ in range(2):
         # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
         process = subprocess.run(

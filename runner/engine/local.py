@@ -4,10 +4,10 @@ Single-threaded: everything happens inside ``wait``. Each environment has at mos
 ``runner/worker/server/server.py``), one for the CPU and one for jobs on accelerators, which must not compile before it forks;
 and cold ones, which have imported torch and nothing more, for ``fresh`` jobs.
 
-The engine hands jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own, and a
-worker a running for the job that it runs (``children.py``); both talk over ``connections.py``. Which job starts next is
-decided in ``schedule.py``, which GPU it gets in ``leases.py``. Jobs that need variables of their own, set before anything
-is imported (Triton's interpreter), have servers of their own, so that nobody else sees these.
+The engine gives jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own. A worker has
+one running job (``running_job.py``). Servers and workers connect through ``connections.py``. ``schedule.py`` decides which job
+starts next, and ``gpus.py`` which GPU it gets. Jobs that need variables set before anything is imported (Triton's interpreter)
+have servers of their own, so that no other job sees these variables.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class LocalEngine:
         """Close it."""
         self.close()
 
-    # What the caller does.
+    # Methods for the caller.
 
     def submit(self, job: Job) -> None:
         """Queue a job; its server begins to start at once.
@@ -153,7 +153,7 @@ class LocalEngine:
             for channel in self._connections.wait(max(0.0, min(end, self._next_check) - time.monotonic())):
                 if not channel.closed:  # meanwhile, by a message before it
                     self._read(channel)
-        self._start_jobs()  # the slots stay busy while the caller digests
+        self._start_jobs()  # so that the slots stay busy while the caller works
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
@@ -179,7 +179,7 @@ class LocalEngine:
             self._connections.close()
             scratch.remove(self._folder)
 
-    # Jobs find their servers.
+    # Servers of jobs.
 
     def _server(self, job: Job) -> Server:
         accelerated = job.device != "cpu"
@@ -193,7 +193,7 @@ class LocalEngine:
             environ = {scratch.VARIABLE: str(self._work), **self._environ, **job.variables}
             if not accelerated:
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
-                # opened fails in its children. And a verdict about the CPU must not depend on the GPU beside it.
+                # opened fails in its children. And a verdict about the CPU must not depend on the machine's GPU.
                 environ[gpus.VARIABLE] = ""
             if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
                 folder = self._kernels / str(list(self._environments).index(job.environment))
@@ -249,7 +249,7 @@ class LocalEngine:
             self._outcomes += server.check_jobs(now)
         self._next_check = now + max(0.1, 20 * (time.monotonic() - now))
 
-    # Messages find whom they concern.
+    # Messages go to servers and workers.
 
     def _read(self, channel: Channel) -> None:
         messages, hung_up = channel.receive()
@@ -269,7 +269,7 @@ class LocalEngine:
                 self._outcomes += channel.owner.died()
 
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
-        """The first message of a connection says whose it is; the token shows that it is one of ours."""
+        """Bind a connection to its server or worker, which its first message names; the token shows that it is one of ours."""
         server = next(
             (candidate for candidate in self._servers.values() if candidate.token == message.get("token")), None
         )

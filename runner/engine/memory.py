@@ -76,7 +76,7 @@ class Meter:
 
 
 def _compilers(members: list[process_tree.Process], pid: int) -> set[int]:
-    """Those of a job's family that are compilers or were started by one; never the job's own process ``pid``."""
+    """Return the processes of a job's tree that are compilers or were started by one; never the job's own process ``pid``."""
     compilers = {process.pid for process in members if process.pid != pid and process_tree.is_compiler(process)}
     grew = bool(compilers)
     while grew:

@@ -14,8 +14,8 @@ PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
 """The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
 
 ISOLATION = ("fork", "fresh", "living")
-"""Where a job runs: in a process forked from one that is warm (imports done, one graph compiled), in one forked from a
-process that has imported torch and nothing more, or in one that lives on and takes the next job."""
+"""Where a job runs, in this order: in a process forked from a warm one (imports done, one graph compiled); in one forked from a
+process that has imported torch and nothing more; in a process that stays alive and takes the next job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Job:
     timeout: float = 60.0
     memory: int | None = None
     task: str = "judge"  # or another of ``runner/worker/job.py``'s TASKS
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # what a task other than "judge" is told besides
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of a task other than "judge"
     isolation: str = "fork"  # one of ISOLATION
     alone: bool = False  # nothing else may run on this machine meanwhile
     variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything

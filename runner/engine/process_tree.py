@@ -1,4 +1,4 @@
-"""The process table, a process's family in it, which of them compile, and how to end a job with all its kin (Linux)."""
+"""The process table, the process tree of a job, the compilers in it, and how to kill a whole tree (Linux)."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _names_compiler(path: str) -> bool:
 
 
 def _command(pid: int) -> list[str]:
-    """The words that a process was started with; one empty word if they cannot be read."""
+    """Return the command line of a process as words; one empty word if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
     except OSError:

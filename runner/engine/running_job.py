@@ -1,4 +1,4 @@
-"""A job in its process, seen from control: what it says, the limits it is held to, and what its end means."""
+"""A running job, seen from control: its messages, its limits, and what its end means."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RunningJob:
     broken: str | None = None
     detail: str = ""
     _meter: Meter | None = None
-    _spoke: float = math.inf  # when its last word came
+    _spoke: float = math.inf  # when its outcome came
     _cause: str = ""  # "timeout" or "memory", once control has decided to end it
     _kill_at: float = math.inf
     _killed: float = math.inf
@@ -75,7 +75,7 @@ class RunningJob:
             "limit": self.limit,
         }
 
-    # What it says.
+    # Messages.
 
     def begin(self, pid: int) -> None:
         """Note that the job runs, in process ``pid``."""
@@ -83,7 +83,7 @@ class RunningJob:
         self.began = time.monotonic()
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Act on one message of its own. After its outcome, only phases still count."""
+        """Act on one message of the job. After its outcome only phases count."""
         if "phase" in message:
             self.phase = str(message["phase"])
         elif self.outcome is None and self.broken is None:
@@ -94,19 +94,19 @@ class RunningJob:
 
     @property
     def decided(self) -> bool:
-        """Whether it is known how the job ends, be it by its own word or because control ends it."""
+        """Whether it is known how the job ends: by its own message, or because control ends it."""
         return self.outcome is not None or self.broken is not None or bool(self._cause)
 
     @property
     def fine(self) -> bool:
-        """Whether it has ended, without a failure or a doubt."""
+        """Whether it has ended with a clean result: no finding, no error, no other verdict."""
         result = self.outcome
         return result is not None and not self._cause and not any(map(result.get, ("findings", "trust", "error")))
 
     # Its limits.
 
     def check(self, table: Mapping[int, process_tree.Process], now: float) -> bool:
-        """Hold it to its limits. False if it was killed long ago and still has not gone."""
+        """Enforce the limits. Returns False if the job was killed long ago and its process still exists."""
         if now - self._killed > UNREAPED:
             self.detail += "; its process did not go away when killed"
             return False

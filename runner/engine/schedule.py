@@ -1,4 +1,4 @@
-"""Which job starts next, and where: in a worker that rests, or in a free slot."""
+"""The next job to start, and its place: a resting worker or a free slot."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ def next_start(servers: Sequence[Server], slots: int) -> Start | None:
     _, server, kind = heads[0]
     if free:
         return Start(server, kind, min(free))
-    if resting and all(
-        worker.resting or worker.current_job is not None for worker in workers
-    ):  # nobody is on the way out
+    if resting and all(worker.resting or worker.current_job is not None for worker in workers):  # no worker is ending
         min(resting, key=lambda worker: worker.resting_since).dismiss()
     return None

@@ -1,4 +1,4 @@
-"""Temporary folders that go with their process, and the end of those that killed processes have left.
+"""Temporary folders that end with their process, and the removal of those that killed processes have left.
 
 A folder stays locked as long as its process lives. The kernel drops the lock however the process ends, so a folder whose lock
 is free belongs to nobody; a process number that is used again cannot protect it.

@@ -1,4 +1,4 @@
-"""A worker server, seen from control: its start and its hello, the jobs that wait for it, its workers, its death.
+"""A worker server, seen from control: its start, the jobs that wait for it, its workers, its death.
 
 What ends a job is returned as an ``Outcome`` by whatever method noticed it.
 """
@@ -26,7 +26,10 @@ STARTUP = 900.0
 RESTARTS = 5
 """How often a server is started again within a run."""
 EARLY = {"SIGKILL": 3}
-"""How often one that has never been up, by what ended it; others once. Who kills, or a kernel short of memory, says nothing of the Python."""
+"""How often a server that was never up is started again, by the signal that ended it; once for any other.
+
+SIGKILL comes from a person, or from a kernel short of memory, and proves nothing about the Python.
+"""
 
 
 class Kind(NamedTuple):
@@ -44,7 +47,7 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A worker server, or the wish for one, which connects to ``address``.
+    """A worker server that connects to ``address``, or one that is yet to start.
 
     ``failure`` says why it will never start (again).
     """
@@ -54,7 +57,7 @@ class Server:
     address: str
     environ: Mapping[str, str]
     log: Path
-    token: str = ""  # a new one for each interpreters
+    token: str = ""  # a new one for each start
     channel: Channel | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
@@ -127,7 +130,7 @@ class Server:
         self.queues.clear()
         return outcomes
 
-    # What it says.
+    # Messages.
 
     def greet(self, channel: Channel, hello: Mapping[str, Any]) -> None:
         """Note that the server is up and has opened ``channel``, or why it cannot."""
@@ -155,7 +158,7 @@ class Server:
         return []
 
     def _ended(self, worker: Worker, status: int) -> list[Outcome]:
-        outcomes = worker.listen()  # its last words may still wait on its own connection
+        outcomes = worker.listen()  # its last messages may still wait on its own connection
         current_job = worker.current_job
         if current_job is None:
             self.workers.pop(worker.ticket, None)
@@ -180,7 +183,7 @@ class Server:
     # Limits.
 
     def check_start(self, now: float) -> list[Outcome]:
-        """Notice that it hangs, or has died, before it was up."""
+        """Notice that the server hangs, or has died, before it was up."""
         if self._popen is not None and not self.hello:
             if now - self._started > STARTUP:
                 self.failure = f"the worker server of {self.python} was not up after {STARTUP:.0f} s"
@@ -199,7 +202,7 @@ class Server:
         return table
 
     def check_jobs(self, now: float) -> list[Outcome]:
-        """Hold its jobs to their limits."""
+        """Enforce the limits of its jobs."""
         outcomes = []
         table = self.look() if self.running_jobs else {}
         for worker in list(self.workers.values()):

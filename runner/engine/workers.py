@@ -1,7 +1,7 @@
-"""A worker process, seen from control: one that was forked for a job and ends with it, or one that lives on.
+"""A worker process, seen from control: one that was forked for a job and ends with it, or one that stays alive.
 
-A living worker, after a job that went well, says that it rests and can be handed the next job. It ends itself after a
-failure and when it has grown too much (``runner/worker/server/persistent.py``), and when control hangs up.
+A living worker rests after a clean job and can take the next one. It ends itself after a failure, when it has grown too much
+(``runner/worker/server/persistent.py``), and when control hangs up.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from runner.engine.running_job import RunningJob
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A process from the order to fork it on. ``ticket`` is that of its first job, by which its server knows it.
+    """A process, from the moment when control asks for it. ``ticket`` is that of its first job; its server knows it by that.
 
-    ``gpu`` is the one leased to it, as CUDA_VISIBLE_DEVICES names it; empty if none is. It keeps slot and lease until
-    it has ended. ``growth`` is how many bytes it may hold more than at first, when it rests; None if it does not live on.
+    ``gpu`` is reserved for it, as CUDA_VISIBLE_DEVICES names it; empty if none is. It keeps slot and GPU until it has ended.
+    ``growth`` is how many bytes more than at first it may hold when it rests; None if it ends with its job.
     """
 
     ticket: int
     slot: int
     gpu: str
-    needs_gpu: bool  # whether it was forked for jobs that want a lease
+    needs_gpu: bool  # whether it was forked for jobs that want a GPU of their own
     growth: int | None
     jobs: int  # how many it may run in all
     current_job: RunningJob | None = None
     pid: int = 0
     earlier_jobs: list[str] = field(default_factory=list)
     resting_since: float = 0.0
-    clean: bool = False  # whether its last job said that no process of its own was left
+    clean: bool = False  # whether its last job left no process behind
     _channel: Channel | None = None
     _resting_memory: int | None = None  # bytes when it last rested
     _dismissed: float = 0.0
@@ -53,7 +53,7 @@ class Worker:
 
     @property
     def resting(self) -> bool:
-        """Whether it waits for its next job."""
+        """Whether the worker waits for its next job."""
         channel = self._channel
         return self.current_job is None and not self._dismissed and channel is not None and not channel.closed
 
@@ -66,10 +66,10 @@ class Worker:
         assert self._channel is not None
         self.current_job, self.clean = current_job, False
         current_job.earlier_jobs, current_job.base_memory = tuple(self.earlier_jobs), self._resting_memory
-        self._channel.send(self.order({}, None))  # one that is gone is noticed by its server's word
+        self._channel.send(self.order({}, None))  # its server reports a worker that has ended
 
     def dismiss(self) -> None:
-        """Let a resting worker go."""
+        """End a resting worker."""
         self._dismissed = time.monotonic()
         if self._channel is not None:
             self._channel.close()
@@ -81,7 +81,7 @@ class Worker:
         waits = self.current_job.began is None and bool(self.earlier_jobs)
         return waits and now - self.current_job.sent > running_job.LINGER + running_job.UNREAPED
 
-    # What it says.
+    # Messages.
 
     def begin(self, channel: Channel, pid: int) -> None:
         """Note that the worker runs its first job, as process ``pid``, and has opened ``channel``."""
@@ -103,7 +103,7 @@ class Worker:
         else:
             self.clean = message.get("kin") is False
             current_job.take(message)
-            if message.get("kin"):  # it adopts what it has started, all the way down, so that now all can be found
+            if message.get("kin"):  # it adopts all its descendants, so that now all can be found
                 process_tree.kill_descendants(self.pid)
                 self.forget()  # and now it may go
         return []
