@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first ends a command in order, the third ends it at once.
 
-A signal raises KeyboardInterrupt where the program is. Inside ``held`` it is only noted: code that must not end half-way, such as
-the end of a run, asks for it with ``check`` or meets it when ``held`` ends.
+A signal raises KeyboardInterrupt where the program is. Inside ``held`` it is only noted. Code that must not end half-way,
+such as the end of a run, asks for it with ``check``, or gets it when ``held`` ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which names are operators, how each is written in Python, and what is refused.
 
-Cases come from strangers, so a name is an operator only if it stands in ``operators.json`` (the public tensor
-operators of torch 2.6 to 2.13, written by ``bench/operators.py``) or in the short tables below. Everything else
+Cases come from strangers. A name is an operator only if ``operators.json`` or one of the short tables below holds it. The file holds
+the public tensor operators of torch 2.6 to 2.13; ``bench/operators.py`` writes it. Everything else
 is refused, with the reason where there is a better one than "unknown".
 """
 

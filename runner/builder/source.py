@@ -1,7 +1,7 @@
 """A variant as Python source: ``class Model``, ``make_model()``, ``make_inputs()``, and for several calls ``CALLS``.
 
-A case that launches Triton kernels has a second model of the same name and seed, ``make_kernel_model()``, which launches them
-where the first computes what they are held against.
+A case that launches Triton kernels has a second model of the same name and seed, ``make_kernel_model()``. The second model launches
+the kernels; the first computes their references.
 
 One path: this text is what workers load, what ``runner show`` prints and what ``runner repro`` exports.
 """

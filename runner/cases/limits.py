@@ -32,8 +32,8 @@ class Limits:
     ``nodes``
         how many values, lists and mappings a file may write out.
     ``expanded_nodes``
-        how many nodes the aliases of a file may stand for, all in all; its defaults, which each case
-        repeats; and the inputs of a case, which each of its calls repeats.
+        how many nodes the aliases of a file may stand for. The same bound holds for its defaults, which each case repeats,
+        and for the inputs of a case, which each of its calls repeats.
     ``expanded_characters``
         how many characters the aliases of a file may stand for.
     ``text_characters``

@@ -3,7 +3,7 @@
 The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the fingerprint of
 its interpreter (``fingerprint.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
 or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job again
-where a stored answer would make the verdict red, so that no such failure is an old one; a failure that the ledger knows may be.
+where a stored answer would make the verdict red. A failure that the ledger knows may be an old one.
 """
 
 from __future__ import annotations

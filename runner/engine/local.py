@@ -1,8 +1,8 @@
 """The engine on this machine: slots, a process for each job, time and memory limits, and what each death means.
 
 Single-threaded: everything happens inside ``wait``. Each environment has at most two warm worker servers (see
-``runner/worker/server/server.py``), one for the CPU and one for jobs on accelerators, which must not compile before it forks;
-and cold ones, which have imported torch and nothing more, for ``fresh`` jobs.
+``runner/worker/server/server.py``): one for the CPU, and one for jobs on accelerators, which must not compile before it forks. Cold
+servers, which have imported torch and nothing more, run ``fresh`` jobs.
 
 The engine gives jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own. A worker has
 one running job (``running_job.py``). Servers and workers connect through ``connections.py``. ``schedule.py`` decides which job

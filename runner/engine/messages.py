@@ -14,8 +14,8 @@ PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
 """The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
 
 ISOLATION = ("fork", "fresh", "living")
-"""Where a job runs, in this order: in a process forked from a warm one (imports done, one graph compiled); in one forked from a
-process that has imported torch and nothing more; in a process that stays alive and takes the next job."""
+"""Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from
+a process that has imported torch and nothing more. ``living``: in a process that stays alive and takes the next job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ class Task:
 class RunningJob:
     """A job, from the order to run it on. Times are monotonic seconds, ``limit`` is in bytes.
 
-    Of the process in which it runs, ``earlier_jobs`` holds the ids of the jobs that it had run, and ``base_memory`` the bytes that
-    it held, where it was not forked for this job.
+    Both ``earlier_jobs`` and ``base_memory`` describe its process where that was not forked for this job: the ids of the jobs
+    that it had run, and the bytes that it held.
     """
 
     task: Task

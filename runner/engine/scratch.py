@@ -1,7 +1,7 @@
 """Temporary folders that end with their process, and the removal of those that killed processes have left.
 
-A folder stays locked as long as its process lives. The kernel drops the lock however the process ends, so a folder whose lock
-is free belongs to nobody; a process number that is used again cannot protect it.
+A folder stays locked as long as its process lives. The kernel drops the lock however the process ends, so a folder whose
+lock is free has no owner. A process number that is used again cannot protect it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ledger against a run: what has become of every ``known:`` entry.
 
-A run is read again in the light of the entries as they stand now: which of them speaks of a verdict, and whether its findings
-are what the entry pins. So a run made before an edit, or with ``--no-known``, says as much as one made after it.
+A run is compared with the entries as they are now: which entry applies to a verdict, and whether its findings are what the entry
+expects. So a run made before an edit, or with ``--no-known``, says as much as one made after it.
 """
 
 from __future__ import annotations

@@ -25,10 +25,9 @@ RED = ("FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID")
 class Finding:
     """One disagreement with its numbers, as the worker measured it.
 
-    ``oracle`` is a word of the ledger (value, stride, compile-error, ...), ``path`` leads to the place
-    (``call 0, output[1]``), ``stage`` is the first stage of the ladder that shows it, ``error`` holds
-    ``type``, ``message``, ``chain`` (class names of the exception and its causes) and ``trace``,
-    ``place`` is the YAML ``file:line:column`` where known, the file absolute.
+    ``oracle`` is a word of the ledger (value, stride, compile-error, ...). ``path`` leads to the place (``call 0, output[1]``).
+    ``stage`` is the first stage of the ladder that shows it. ``error`` holds ``type``, ``message``, ``chain`` (class names of the
+    exception and its causes) and ``trace``. ``place`` is the YAML ``file:line:column`` where known, the file absolute.
     """
 
     oracle: str

@@ -1,7 +1,7 @@
 """YAML 1.2 core text to a tree of nodes that know their place.
 
-PyYAML's parser gives the events (the C one, ten times faster, where it is there); which scalar is a number, what a tag may do
-and what an alias may cost is decided here, because PyYAML decides as YAML 1.1 does: ``1e-3`` text, ``no`` false, ``1:30`` ninety.
+PyYAML's parser gives the events: the C one, ten times faster, where it is installed. This package decides which scalar is a number,
+what a tag may do and what an alias may cost. PyYAML would decide as YAML 1.1 does: ``1e-3`` text, ``no`` false, ``1:30`` ninety.
 No constructor is ever involved.
 """
 

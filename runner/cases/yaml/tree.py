@@ -13,8 +13,8 @@ from runner.diagnostics import Span
 class YamlScalar:
     """One value that is not a collection.
 
-    ``value`` is what the core schema makes of it, ``text`` its characters without quotes or escapes,
-    ``quoted`` whether it was quoted or a block scalar, and so is text whatever it looks like.
+    ``value`` is what the core schema makes of it, ``text`` its characters without quotes or escapes.
+    ``quoted`` says that it was quoted or a block scalar. Such a scalar is text, whatever it looks like.
     """
 
     value: bool | int | float | str | None
