@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from runner.builder import operators
-from runner.cases import case, expressions, limits, select, values
+from runner.cases import case, expressions, limits, python_names, select
 from runner.cases.model import DTYPES
 from runner.cases.yaml import reader, schema
 from runner.session.collect import load
@@ -176,7 +176,7 @@ def test_operators_of_arithmetic_are_those_that_are_taken() -> None:
 
 def test_names_that_the_source_takes_are_all_there() -> None:
     line = next(line for line in PAGE.split("\n") if line.startswith("These names are taken"))
-    assert {*re.findall(r"`(\w+)`", line), "_"} == values.RESERVED
+    assert {*re.findall(r"`(\w+)`", line), "_"} == python_names.RESERVED
 
 
 def test_units_of_time_and_memory_are_units() -> None:

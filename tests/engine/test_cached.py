@@ -19,7 +19,7 @@ from engine_jobs import Make, finish, one
 
 from runner.engine import cached, fingerprint
 from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
-from runner.engine.fingerprint import Fingerprint, facts
+from runner.engine.fingerprint import Fingerprint, take_fingerprint
 from runner.engine.messages import Job, Outcome
 
 FACTS = Fingerprint("digest")
@@ -235,12 +235,12 @@ def test_a_stored_pass_is_not_believed_once_the_worker_s_code_is_another(
     copied = tmp_path / "worker"
     shutil.copytree(fingerprint.WORKER.parent, copied)
     monkeypatch.setattr(fingerprint, "WORKER", copied / "__main__.py")
-    before = facts(sys.executable)
+    before = take_fingerprint(sys.executable)
     ask(engine(tmp_path / "cache", facts=before))  # a judge that lets everything pass
-    assert later(tmp_path / "cache", facts=facts(sys.executable)).cached == "r1"
+    assert later(tmp_path / "cache", facts=take_fingerprint(sys.executable)).cached == "r1"
     with (copied / "judge.py").open("a") as file:
         file.write("# now it finds what is wrong\n")
-    after = facts(sys.executable)
+    after = take_fingerprint(sys.executable)
     honest = engine(tmp_path / "cache", result(WRONG), after, "r2")
     assert ask(honest).result["findings"] and ask(honest).cached == ""
 

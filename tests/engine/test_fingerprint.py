@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runner.engine import fingerprint
-from runner.engine.fingerprint import Fingerprint, facts, take_fingerprints
+from runner.engine.fingerprint import Fingerprint, take_fingerprint, take_fingerprints
 
 
 @dataclass
@@ -26,7 +26,7 @@ class World:
     patch: pytest.MonkeyPatch
 
     def facts(self) -> Fingerprint:
-        return facts(sys.executable, {"PYTHONPATH": str(self.site)})
+        return take_fingerprint(sys.executable, {"PYTHONPATH": str(self.site)})
 
     def program(self, name: str, text: str) -> None:
         path = self.programs / name
@@ -217,8 +217,11 @@ def test_a_preloaded_library_is_named(world: World) -> None:
 def test_what_the_engine_itself_gives_to_workers_is_in_the_digest_instead(world: World) -> None:
     given = {"PYTHONPATH": str(world.site), "TORCHDYNAMO_VERBOSE": "1"}
     world.patch.setenv("TORCHDYNAMO_VERBOSE", "0")  # the engine's wins
-    with_it = facts(sys.executable, given)
-    assert with_it.dirty == "" and with_it.digest != facts(sys.executable, {**given, "TORCHDYNAMO_VERBOSE": "2"}).digest
+    with_it = take_fingerprint(sys.executable, given)
+    assert (
+        with_it.dirty == ""
+        and with_it.digest != take_fingerprint(sys.executable, {**given, "TORCHDYNAMO_VERBOSE": "2"}).digest
+    )
 
 
 def test_a_torch_that_nobody_installed(world: World) -> None:
@@ -244,11 +247,11 @@ def test_an_interpreter_that_cannot_say(world: World, tmp_path: Path) -> None:
         ("silent", "could not be asked"),
         ("chatty", "something else"),
     ):
-        assert says in facts(python).dirty
+        assert says in take_fingerprint(python).dirty
     shutil.rmtree(world.site / "torch")
     bare = {"PYTHONPATH": str(world.site), "PYTHONNOUSERSITE": "1"}
     world.program("bare", f'exec {sys.executable} -S "$@"')
-    assert facts("bare", bare).dirty == "it has no torch"
+    assert take_fingerprint("bare", bare).dirty == "it has no torch"
 
 
 def test_chatter_at_the_start_is_no_answer(world: World) -> None:
