@@ -60,7 +60,7 @@ def command_line(
             f"run {one_line(started.run)} was made by {one_line(quote.shell_words(started.argv))}: "
             "only what runner run began can go on"
         )
-    parser = _run_parser()
+    parser = run_parser()
     reason = why_foreign(started)
     withheld: list[str] = []
     if reason:
@@ -76,7 +76,7 @@ def command_line(
     return parsed
 
 
-def _run_parser() -> Parser:
+def run_parser() -> Parser:
     """Return the parser of ``runner run``."""
     parser = Parser(prog="runner run")
     run.add(parser)

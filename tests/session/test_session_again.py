@@ -92,7 +92,7 @@ def test_what_a_busy_machine_may_have_done_counts_alone(one: list[Variant], how:
 
 def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
     def script(job: Job, what: str) -> dict[str, Any]:
-        return {**wrong(), "before": ("x", "y")} if job.isolation == "living" else {}
+        return {**wrong(), "earlier_jobs": ("x", "y")} if job.isolation == "living" else {}
 
     code, engine, events = run(one, script, isolation="living", confirm=True)
     assert code == 0 and {purpose(job) for job in engine.jobs} == {"main"}
@@ -133,7 +133,7 @@ def test_what_fails_alone_now_and_then_is_nobody_elses_fault(
 
     def script(job: Job, what: str) -> dict[str, Any]:
         asked.append(job)
-        return {**wrong(), "before": ("x",)} if len(asked) == 1 else last if len(asked) == number + 1 else {}
+        return {**wrong(), "earlier_jobs": ("x",)} if len(asked) == 1 else last if len(asked) == number + 1 else {}
 
     code, _, events = run(one, script, isolation="living", confirm=True)
     (event,) = verdicts(events)
@@ -146,7 +146,7 @@ def test_what_fails_alone_now_and_then_is_nobody_elses_fault(
 
 def test_what_a_busy_machine_ended_after_others_is_asked_once(one: list[Variant]) -> None:
     def script(job: Job, what: str) -> dict[str, Any]:
-        return {"ended": "timeout", "phase": "backend", "before": ("x",)} if job.isolation == "living" else {}
+        return {"ended": "timeout", "phase": "backend", "earlier_jobs": ("x",)} if job.isolation == "living" else {}
 
     code, engine, events = run(one, script, isolation="living", confirm=True)
     assert (code, verdicts(events)[0].verdict, len(engine.jobs)) == (0, "PASS", 2)
