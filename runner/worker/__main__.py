@@ -1,7 +1,7 @@
 """Start of the worker: ``python /path/to/runner/worker/__main__.py --socket PATH --token T``.
 
-It runs under any interpreter that has torch. This project need not be installed there, and nothing that *is*
-installed beside this file's project may leak in: only this one package becomes importable, through a stub.
+It runs under any interpreter that has torch; this project need not be installed there. A stub makes this one package
+importable. Nothing that *is* installed beside this file's project leaks in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One job from its dict to its record: reference runs, one backend, the comparison, the trust in it."""
+"""One job from its dict to its record: reference runs, one backend, the comparison, the doubt about it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Phases:
     """Says which part of the job has begun, and how long each took in all."""
 
     def __init__(self, send: Send) -> None:
-        """``send`` is given ``{"phase": name}`` at each change."""
+        """Keep ``send``, which is given ``{"phase": name}`` at each change."""
         self.seconds: dict[str, float] = {}
         self.current = ""
         self._send = send
@@ -111,7 +111,7 @@ class Unavailable(Exception):
 
 
 def require(job: Mapping[str, Any]) -> None:
-    """See that the device and the packages of a job are there.
+    """Check that the device and the packages of a job are there.
 
     Raises:
         Unavailable: one is not; the message says which.
@@ -128,7 +128,7 @@ def require(job: Mapping[str, Any]) -> None:
 
 @cache
 def is_installed(package: str) -> bool:
-    """Whether the metadata of installed packages know a name, as pip writes it or as import does; nothing is imported.
+    """Return whether installed packages' metadata know a name, as pip writes it or as import does. Nothing is imported.
 
     Of ``a.b`` the name ``a`` is enough: whether ``a`` has a ``b`` only its import can tell.
     """
@@ -145,14 +145,14 @@ def is_installed(package: str) -> bool:
 def validate_distributions(on: bool) -> None:
     """Set whether torch.distributions checks its arguments, as it would be in a process of its own.
 
-    The first torch.compile of a process turns the checks off for good (``torch/_dynamo/eval_frame.py``, ``TorchPatcher``),
-    so that in a process that has compiled before, eager would no longer raise what it raises for users.
+    The first torch.compile of a process turns the checks off for good (``torch/_dynamo/eval_frame.py``, ``TorchPatcher``).
+    Without this, eager would no longer raise what it raises for users once the process has compiled.
     """
     torch.distributions.Distribution.set_default_validate_args(on)
 
 
 def note_launches(target: Any, compiled: Observation) -> None:
-    """Add what launches saw to what was observed, where ``target`` launches kernels plainly.
+    """Add to the observation what ``target`` recorded of its launches, if it launches kernels plainly.
 
     Raises:
         Unavailable: the interpreter cannot do what a kernel asks of it.
@@ -221,7 +221,7 @@ class _Run:
         return self.source.load(self.settings.seed)
 
     def _check_eager(self, eager: Observation) -> None:
-        """Eager may raise only what ``expect.raises`` says, and must then.
+        """Check that eager raised what ``expect.raises`` says, and nothing else.
 
         Raises:
             InvalidCase: it did otherwise.
@@ -243,7 +243,7 @@ class _Run:
             raise InvalidCase(f"eager raised {error.summary}, which does not match {pattern!r}", error)
 
     def _judge(self, eager: Observation, compiled: Observation, place: str | None) -> None:
-        """Compare; ``place`` is where two eager runs disagreed, if they did."""
+        """Compare and fill the record; ``place`` is where two eager runs disagreed, if they did."""
         reference = Reference(
             self.source,
             self.settings,

@@ -23,14 +23,14 @@ _VARYING = (
 
 
 def mark_of(oracle: str, error: Mapping[str, Any] | None) -> tuple[str, str, str]:
-    """Oracle, class of the exception, and pattern of its message: what a finding's signature holds besides its stage."""
+    """Return oracle, class of the exception, and pattern of its message: a finding's signature besides its stage."""
     facts = error or {}
     pattern = pattern_of(str(facts.get("message", ""))) if row_of(oracle).message else ""
     return oracle, str(facts.get("type", "")), pattern
 
 
 def pattern_of(message: str) -> str:
-    """The first telling line of an error message, with what varies between sightings replaced."""
+    """Return the first telling line of an error message, with what varies between sightings replaced."""
     lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
     if not lines:
         return ""

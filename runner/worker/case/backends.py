@@ -22,7 +22,7 @@ Compile = Callable[[torch.nn.Module], Callable[..., Any]]
 
 
 def build(backend: Mapping[str, Any]) -> Compile:
-    """The function that compiles a module as ``backend`` says.
+    """Return the function that compiles a module as ``backend`` says.
 
     Args:
         backend: ``backend`` (a name that torch knows, or ``package:function``), and optionally ``dynamic``,
@@ -56,7 +56,7 @@ def build(backend: Mapping[str, Any]) -> Compile:
 
 
 def make_operators(model: torch.nn.Module) -> None:
-    """Let the kernels that a model's source launches be operators, which Dynamo can put into a graph."""
+    """Make the kernels that a model's source launches operators, which Dynamo can put into a graph."""
     source = sys.modules[type(model).__module__]
     if hasattr(source, "KERNELS"):
         launch_as_operators(source)
@@ -66,7 +66,7 @@ class PlainLaunch:
     """A model whose kernels are launched plainly. ``launches`` says what they did."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Put the guarded launch into the module that holds the model's source.
+        """Put the launch with red zones into the module that holds the model's source.
 
         Raises:
             InvalidCase: the case launches no kernel.
@@ -83,7 +83,7 @@ class PlainLaunch:
 
 
 def find(name: str) -> str | Callable[..., Any]:
-    """The name itself where torch knows it, else the function that ``package:function`` names.
+    """Return the name itself where torch knows it, else the function that ``package:function`` names.
 
     Raises:
         BackendNotFound: see ``build``.
@@ -100,7 +100,7 @@ def find(name: str) -> str | Callable[..., Any]:
 
 
 def known_backends() -> list[str]:
-    """All names that torch knows here, the debugging ones too."""
+    """Return all names that torch knows here, the debugging ones too."""
     from torch._dynamo.backends import registry
 
     return sorted(registry.list_backends(exclude_tags=()))  # type: ignore[no-untyped-call,unused-ignore]

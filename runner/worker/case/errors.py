@@ -1,4 +1,4 @@
-"""What was raised, as facts that can be compared and sent: class names, message, trace, when it happened.
+"""Exceptions as facts that can be compared and sent: class names, message, trace, when each was raised.
 
 The exception objects themselves are dropped at once: their tracebacks would keep every tensor of the run alive.
 """
@@ -54,7 +54,7 @@ class ErrorRecord:
 
     @property
     def summary(self) -> str:
-        """``IndexError: index out of range``: the class and the first line of the message.
+        """Return the class and the first line of the message, such as ``IndexError: index out of range``.
 
         ``backend='inductor' raised:`` says nothing by itself, so the line after it follows.
         """
@@ -67,7 +67,7 @@ class InvalidCase(Exception):
     """The case itself is wrong (its source, its inputs, a flag); the compiler is not to blame. Becomes INVALID."""
 
     def __init__(self, reason: str, error: ErrorRecord | None = None) -> None:
-        """``error`` is what the case raised, if that is the reason."""
+        """Keep the ``reason``, and as ``error`` what the case raised, if that is the reason."""
         super().__init__(reason)
         self.reason = reason
         self.error = error
@@ -115,7 +115,7 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
 
 
 def is_class(raised: ErrorRecord, name: str) -> bool:
-    """Whether ``name``, as a case writes it, is the class of the error or one of its bases.
+    """Return whether ``name``, as a case writes it, is the class of the error or one of its bases.
 
     ``torch.linalg.LinAlgError`` is looked up in torch (its class calls itself ``torch._C._LinAlgError``).
     """
@@ -130,12 +130,12 @@ def is_class(raised: ErrorRecord, name: str) -> bool:
 
 
 def counts_as(compiled: ErrorRecord, eager: ErrorRecord) -> bool:
-    """Whether the compiled error is an instance of what eager raised; a compiler's own failure never is."""
+    """Return whether the compiled error is an instance of what eager raised; a compiler's own failure never is."""
     return not compiled.compilers_own and eager.bases[0] in compiled.bases
 
 
 def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseException]:
-    """The exception and what led to it, outermost first.
+    """Yield the exception and what led to it, outermost first.
 
     The inner exception of BackendCompilerFailed and of InductorError is followed before causes, since torch
     raises those ``from None``. Suppressed contexts count, for the same reason.
@@ -182,12 +182,12 @@ def _message(error: BaseException) -> str:
 
 
 def _clean(text: str, folder: str) -> str:
-    """Without the temporary folder, so that the same error reads the same in every run."""
+    """Return the text without the temporary folder, so that the same error reads the same in every run."""
     return text.replace(folder, "") if folder else text
 
 
 def _line(chain: list[BaseException], source: str) -> int | None:
-    """The innermost line of the generated source: from the frames, from Dynamo's own stack, or from the message."""
+    """Return the innermost line of the generated source: from the frames, Dynamo's own stack, or the message."""
     if not source:
         return None
     for link in chain:

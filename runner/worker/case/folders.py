@@ -1,4 +1,4 @@
-"""Temporary folders of a job. They lie in the engine's, which removes what a process that was killed could not."""
+"""Temporary folders of a job. They lie in the engine's folder, which the engine removes after a process was killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder, which goes when its ``with`` ends. What cannot be removed then goes with the engine."""
+    """Return a new folder, which is removed when its ``with`` ends. What cannot be removed goes with the engine's."""
     return tempfile.TemporaryDirectory(
         prefix="runner-", dir=os.environ.get("RUNNER_SCRATCH"), ignore_cleanup_errors=True
     )

@@ -1,4 +1,4 @@
-"""Source text to module and inputs, fresh for every run; and the settings a job wants while it runs."""
+"""Source text to module and inputs, fresh for every run; and the settings of a job while it runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LoadedCase:
     makers: tuple[Callable[[], list[Any]], ...]
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
-        """Fresh positional arguments of one call, the generators seeded before.
+        """Return fresh positional arguments of one call, with the generators seeded before.
 
         Raises:
             InvalidCase: the function raised, or gave no list or tuple.
@@ -122,7 +122,7 @@ def seed_all(seed: int) -> None:
 
 @contextlib.contextmanager
 def environment(job: Mapping[str, Any]) -> Iterator[None]:
-    """The job's paths, imports, threads and flags, for as long as the block lasts.
+    """Set the job's paths, imports, threads and flags for as long as the block lasts.
 
     Raises:
         InvalidCase: an import fails, or this torch has no such flag.
@@ -172,7 +172,11 @@ def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
 
 
 def _find_flag(name: str) -> tuple[Any, str]:
-    """The object that holds a flag, and the flag's name in it."""
+    """Return the object that holds a flag, and the flag's name in it.
+
+    Raises:
+        InvalidCase: this torch has no such flag.
+    """
     parts = name.split(".")
     if parts[0] != "torch" or len(parts) < 3:
         raise InvalidCase(f"config: {name} is no full name of a torch flag, such as torch._inductor.config.debug")

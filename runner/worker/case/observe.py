@@ -35,7 +35,7 @@ class Settings:
 
     @staticmethod
     def of(job: Mapping[str, Any]) -> Settings:
-        """The settings that a job (a plain dict) asks for."""
+        """Return the settings that a job (a plain dict) asks for."""
         grad = job.get("grad") or {}
         name = job.get("autocast")
         return Settings(
@@ -79,7 +79,7 @@ class Observation:
 
     @property
     def error(self) -> ErrorRecord | None:
-        """The error that ended the run."""
+        """Return the error that ended the run."""
         return self.calls[-1].error if self.calls else None
 
 
@@ -126,7 +126,7 @@ def start_counting() -> None:
 def read_counts(observation: Observation) -> None:
     """Write into ``observation`` what torch counted since ``start_counting``.
 
-    A recompile is a compilation of a frame that had been compiled: its id is ``frame/n`` with n > 0, on 2.6 as on
+    A recompile is a compilation of a frame that had been compiled. Its id is ``frame/n`` with n > 0, on 2.6 as on
     2.13. torch keeps the last 64 compilations, so that a count above 63 is a lower bound.
     """
     observation.graphs = int(counters["stats"]["unique_graphs"])
@@ -157,7 +157,7 @@ def _run_call(
     seed: int,
     during: list[str],
 ) -> None:
-    """Call once and fill ``record``; ``during`` is kept up to date for the handler of an error."""
+    """Call once and fill ``record``. ``during`` holds the current phase for the handler of an error."""
     module = loaded.module.__name__
     names = _argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
@@ -205,14 +205,17 @@ def _join(parts: Iterable[Tree]) -> Tree:
 
 
 def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
-    """``input x``: positional arguments by the names that ``forward`` gives them, else by number."""
+    """Return names such as ``input x``: as ``forward`` calls a positional argument, else its number."""
     code = getattr(type(model).forward, "__code__", None)
     named = list(code.co_varnames[1 : code.co_argcount]) if code is not None else []
     return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
 
 
 def _state(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
-    """Parameters, buffers, and plain attributes that hold tensors or Python values, of every submodule."""
+    """Return parameters, buffers, and plain attributes with tensors or Python values, of every submodule.
+
+    The first part is their structure as a text, the second their leaves with paths.
+    """
     state: dict[str, Any] = {}
     state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
     state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
@@ -241,7 +244,7 @@ def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
 
 
 def _aliases(outputs: list[tuple[str, Any]], tensors: list[tuple[str, torch.Tensor]]) -> dict[str, frozenset[str]]:
-    """For every tensor output what it *is* and what it shares storage with, among inputs, state and earlier outputs."""
+    """Return for every tensor output what it *is* and what it shares storage with: inputs, state, earlier outputs."""
     known = [(path, tensor, storage_key(tensor)) for path, tensor in tensors]
     relations: dict[str, frozenset[str]] = {}
     for path, output in outputs:
@@ -264,7 +267,7 @@ def _with_writes(
     outputs: list[tuple[str, torch.Tensor]],
     tensors: list[tuple[str, torch.Tensor]],
 ) -> dict[str, frozenset[str]]:
-    """The relations and those that only a write shows: to a user it is the same whether a storage or memory is shared."""
+    """Return the relations and those that only a write shows. A user cannot tell shared storage from shared memory."""
     extended = dict(relations)
     for (path, _), paths in zip(outputs, paths_written([tensor for _, tensor in outputs], tensors)):  # noqa: B905
         by_write = {f"shares memory with {target}" for target in paths if f"is {target}" not in relations[path]}
@@ -301,10 +304,10 @@ def _backward(
 def _heads(
     roots: list[tuple[int, torch.Tensor]], cotangent: str, seed: int
 ) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
-    """What to differentiate and with which cotangents.
+    """Return what to differentiate and with which cotangents.
 
-    A seeded cotangent holds multiples of 1/128 in (0, 1], which bfloat16 (8 significant bits) and every wider dtype
-    hold exactly, so that the float64 reference gets the same one.
+    A seeded cotangent holds multiples of 1/128 in (0, 1]. bfloat16 (8 significant bits) and every wider dtype hold those
+    exactly, so that the float64 reference gets the same one.
     """
     if cotangent == "sum":
         sums = [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots]
@@ -323,7 +326,7 @@ def _heads(
 
 @contextlib.contextmanager
 def modes(settings: Settings) -> Iterator[None]:
-    """A call's modes: whether it records for gradients, and its autocast."""
+    """Set a call's modes while the block lasts: whether it records for gradients, and its autocast."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.set_grad_enabled(settings.grad != "off"))
         if settings.autocast is not None:
@@ -332,7 +335,7 @@ def modes(settings: Settings) -> Iterator[None]:
 
 
 def _device_generator(device: str) -> torch.Tensor:
-    """The state of a device's own generator; nothing for the CPU, whose state is kept for itself, and meta, which has none."""
+    """Return the state of a device's own generator; an empty tensor for the CPU (kept apart) and meta (it has none)."""
     kind = device.partition(":")[0]
     state: torch.Tensor = torch.empty(0) if kind in ("cpu", "meta") else getattr(torch, kind).get_rng_state(device)
     return state

@@ -1,4 +1,4 @@
-"""What a task about a case needs before it begins: the job's settings, its packages, its source as a file."""
+"""Preparation of a task about a case: the job's settings, its packages, its source as a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runner.worker.job import Unavailable, require
 def with_source(
     job: Mapping[str, Any], work: Callable[[Source], dict[str, Any]], folder: str | None = None
 ) -> dict[str, Any]:
-    """The record of ``work``, which is given the case's source; of a case that is wrong, its ``error``.
+    """Return the record of ``work``, which is given the case's source. A case that is wrong gives its ``error``.
 
     The source lies in ``folder``, to stay there, or else in a temporary one.
     """
@@ -36,7 +36,7 @@ def with_source(
 
 @contextlib.contextmanager
 def variable(name: str, value: str | None) -> Iterator[None]:
-    """An environment variable for as long as it lasts; None leaves it as it is."""
+    """Set an environment variable for as long as the block lasts; None leaves it as it is."""
     original = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
@@ -51,7 +51,7 @@ def variable(name: str, value: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_cache() -> Iterator[None]:
-    """A cache of compiled code of this process's own, gone afterwards."""
+    """Give this process a cache of compiled code of its own while the block lasts."""
     with (
         folders.folder() as folder,
         variable("TORCHINDUCTOR_CACHE_DIR", folder),

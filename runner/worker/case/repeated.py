@@ -18,9 +18,10 @@ class RepeatedCall:
     """The case's first call, to be repeated. Inputs are made once; the grad mode around it is the caller's."""
 
     def __init__(self, loaded: LoadedCase, target: Callable[..., Any], settings: Settings) -> None:
-        """Make the inputs.
+        """Make the inputs of the first call.
 
-        ``target`` is the model or its compiled form.
+        Args:
+            target: the model or its compiled form.
 
         Raises:
             InvalidCase: making the inputs raised.
@@ -43,7 +44,7 @@ class RepeatedCall:
             self.notes.append("the first backward is timed, not those of a higher order")
 
     def first(self) -> None:
-        """The first call, which says how the others go."""
+        """Make the first call, and note from it how the others go."""
         seed_all(self._settings.seed)
         versions = [_version(tensor) for tensor in self._state]
         result = self._forward()
@@ -60,7 +61,7 @@ class RepeatedCall:
             self.notes.append("a call writes to its inputs or its state: each goes on from what the last one left")
 
     def __call__(self) -> None:
-        """One call as a user makes it, its result dropped."""
+        """Call once as a user does, and drop the result."""
         result = self._forward()
         if self._cotangents:
             self._differentiate([tensor for tensor in _tensors(result) if tensor.requires_grad])
@@ -79,7 +80,7 @@ class RepeatedCall:
 
 
 def _leaf(value: Any) -> Any:
-    """The same memory as a leaf, where it is the result of an operation that would be differentiated."""
+    """Return the same memory as a leaf if it is the result of an operation that would be differentiated."""
     if isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf:
         return value.detach().requires_grad_()
     return value
@@ -94,7 +95,7 @@ def _version(tensor: torch.Tensor) -> int:
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the tensors' elements; a storage that several share, or that one repeats, counts once."""
+    """Return the bytes of the tensors' elements; elements that several share, or that one repeats, count once."""
     element_bytes: dict[int, int] = {}
     storage_bytes: dict[int, int] = {}
     for tensor in {id(tensor): tensor for tensor in tensors}.values():

@@ -1,4 +1,4 @@
-"""How often CUDA graphs were replayed: what Inductor's modes ``reduce-overhead`` and ``max-autotune`` are for."""
+"""Counts of CUDA graph replays, the purpose of Inductor's modes ``reduce-overhead`` and ``max-autotune``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Replays:
 
 @contextlib.contextmanager
 def count_replays() -> Iterator[Replays]:
-    """Count while the context is open. A graph is replayed once right after it was recorded, and at each later call.
+    """Count while the block lasts. A graph is replayed once right after it was recorded, and at each later call.
 
-    Inductor replays through ``torch.cuda.CUDAGraph.replay`` alone (``torch/_inductor/cudagraph_trees.py``); it counts the
+    Inductor replays through ``torch.cuda.CUDAGraph.replay`` alone (``torch/_inductor/cudagraph_trees.py``). It counts the
     graphs that it skips, but not those that it replays.
     """
     replays = Replays()
@@ -41,13 +41,13 @@ def count_replays() -> Iterator[Replays]:
 
 
 def missing_note(mode: str, calls: int) -> str:
-    """What to say where a mode was to replay graphs and none was, after ``calls`` calls."""
+    """Return the note for a mode that replayed no graph in ``calls`` calls."""
     message = f"mode {mode} replayed no CUDA graph"
     return message if calls > 1 else f"{message}: the second call would record one, and there is one call"
 
 
 def makes_graphs(backend: Mapping[str, Any], device: str) -> bool:
-    """Whether a backend is to make CUDA graphs of what it compiles for ``device``."""
+    """Return whether a backend is to make CUDA graphs of what it compiles for ``device``."""
     return (
         backend["backend"] == "inductor" and backend.get("mode") in GRAPH_MODES and device.partition(":")[0] == "cuda"
     )

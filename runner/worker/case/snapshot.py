@@ -52,7 +52,10 @@ class Tree:
 
 
 def elements(leaf: Leaf) -> torch.Tensor | None:
-    """A tensor's copy; a Python float or complex number in float64 or complex128, without dimensions; None of anything else."""
+    """Return a tensor's copy, or a Python float or complex number in float64 or complex128, without dimensions.
+
+    Any other leaf gives None.
+    """
     if leaf.metadata is not None:
         return leaf.value
     if not isinstance(leaf.value, (float, complex)):
@@ -66,7 +69,7 @@ def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree
     Args:
         value: what a model returned, took or holds.
         root: how paths begin, such as ``output``.
-        module: the name that the case's source was loaded under; taken out of class names, since it differs every run.
+        module: the name that the case's source was loaded under. It differs every run, so class names lose it.
         copy: False where nothing will write to the tensors any more: then large ones need not be held twice.
     """
     structure, leaves = flatten(value, root, module)
@@ -74,10 +77,10 @@ def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree
 
 
 def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[str, Any]]]:
-    """The structure as a text, and the leaves with their paths, in order.
+    """Return the structure as a text, and the leaves with their paths, in order.
 
-    Beyond what ``torch.utils._pytree`` registers, dataclasses and subclasses of dict, list and tuple are containers
-    too, because models return such things and a tensor inside an opaque leaf would not be compared.
+    Containers are what ``torch.utils._pytree`` registers, dataclasses, and subclasses of dict, list and tuple. Models
+    return such things, and a tensor inside an opaque leaf would not be compared.
     """
     children = _children(value)
     name = class_name(type(value), module)
@@ -115,7 +118,7 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
 
 
 def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
-    """The metadata of a tensor."""
+    """Return the metadata of a tensor."""
     strided = tensor.layout == torch.strided and not tensor.is_nested
     return TensorMetadata(
         shape=() if tensor.is_nested else tuple(int(size) for size in tensor.shape),
@@ -131,7 +134,7 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
-    """Equal for tensors that share a storage; None for an empty tensor or one without a storage.
+    """Return a key that is equal for tensors that share a storage; None for an empty tensor or one without a storage.
 
     ``_cdata`` is the address of the storage object itself, so that two storages never look alike while both live.
     """
@@ -142,18 +145,18 @@ def storage_key(tensor: torch.Tensor) -> int | None:
 
 
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
-    """``value`` with every tensor in it replaced, in the containers that torch's pytree knows."""
+    """Return ``value`` with every tensor in it replaced, in the containers that torch's pytree knows."""
     return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 def class_name(cls: type, module: str = "") -> str:
-    """``int``, ``torch.Tensor``, ``source.Point``: the same in every run."""
+    """Return a class's name, the same in every run: ``int``, ``torch.Tensor``, ``source.Point``."""
     where = "source" if module and cls.__module__ == module else cls.__module__
     return cls.__qualname__ if where == "builtins" else f"{where}.{cls.__qualname__}"
 
 
 def _children(value: Any) -> list[tuple[str, Any]] | None:
-    """What is inside a container, with how each is reached; None for a leaf."""
+    """Return what is inside a container, each with its step of the path; None for a leaf."""
     if isinstance(value, (torch.Tensor, torch.Size, *PLAIN)):
         return None
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Aliases by their effect: write into an output, and look which inputs and what state change with it.
+"""Aliases by their effect: write into an output, and compare inputs and state before and after.
 
-Storage identity says most of it, but memory can be shared below the storage (NumPy's arrays, tensors made over foreign memory), and
-then only a write shows it.
+Storage identity finds most of them. But memory can be shared below the storage (NumPy's arrays, tensors made over
+foreign memory), and then only a write shows it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ LARGEST = 1 << 20
 
 
 def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
-    """For each output the paths of ``tensors`` in which a write into its first element shows. Everything is put back.
+    """Return for each output the paths of ``tensors`` that a write into its first element changes. All is put back.
 
-    An output into which nobody can safely write (empty, not strided, overlapping itself, a grad-less view of inference
-    mode, on the meta device) reaches nothing.
+    No write is tried into an output that is empty, not strided, overlapping itself, on the meta device, or an inference tensor.
+    Its set is empty.
     """
-    watched = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
-    if sum(tensor.numel() for _, tensor in watched) > LARGEST:
+    writable = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
+    if sum(tensor.numel() for _, tensor in writable) > LARGEST:
         return [frozenset() for _ in outputs]
-    return [_paths_changed(output, watched) for output in outputs]
+    return [_paths_changed(output, writable) for output in outputs]
 
 
-def _paths_changed(output: torch.Tensor, watched: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
+def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
     if not _is_plain(output) or _overlaps(output):
         return frozenset()
     first = output.detach()[(0,) * output.dim()]
-    snapshots = [tensor.detach().clone() for _, tensor in watched]
+    snapshots = [tensor.detach().clone() for _, tensor in writable]
     original = first.clone()
     try:
         first.copy_(_different_value(original))
@@ -38,7 +38,7 @@ def _paths_changed(output: torch.Tensor, watched: Sequence[tuple[str, torch.Tens
         return frozenset()
     changed = [
         path
-        for (path, tensor), snapshot in zip(watched, snapshots, strict=True)
+        for (path, tensor), snapshot in zip(writable, snapshots, strict=True)
         if not torch.equal(_bits(tensor.detach()), _bits(snapshot))
     ]
     first.copy_(original)
@@ -52,7 +52,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two of its elements may be one place in memory: then a write would be seen twice."""
+    """Return whether two of its elements may be one place in memory: then a write would be counted twice."""
     reach = 1
     for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:
@@ -63,14 +63,14 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 
 def _different_value(value: torch.Tensor) -> torch.Tensor:
-    """A value of the same dtype that is certainly another."""
+    """Return a value of the same dtype that is certainly different."""
     if value.dtype == torch.bool:
         return ~value
     return torch.where(value == 1, torch.zeros_like(value), torch.ones_like(value))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Elements as integers where a NaN would never equal itself."""
+    """Return the elements so that equal ones compare equal: a NaN would never equal itself."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return tensor
     return torch.view_as_real(tensor.resolve_conj()).nan_to_num() if tensor.is_complex() else tensor.nan_to_num()

@@ -65,10 +65,10 @@ class Comparison:
 
 
 def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None) -> Tolerance:
-    """The tolerance of a dtype: where ``overrides`` says nothing, the default of ``torch.testing.assert_close``.
+    """Return the tolerance of a dtype: the default of ``torch.testing.assert_close`` where ``overrides`` has none.
 
     Args:
-        wanted: ``{"by_dtype": {"": [rtol, atol], "float16": [rtol, atol]}, "exact": bool}``; None in place of a
+        overrides: ``{"by_dtype": {"": [rtol, atol], "float16": [rtol, atol]}, "exact": bool}``. None in place of a
             number keeps the default; ``""`` holds for every dtype that has no entry of its own.
     """
     rtol, atol = default_tolerances(dtype)
@@ -92,13 +92,13 @@ def compare_values(
     """Compare two dense CPU tensors of one shape and dtype.
 
     Integers and booleans must be equal. Floating and complex elements must have NaN and infinities in the same places;
-    finite ones must lie within the tolerance of eager's. Where they do not, the float64 reference is asked for, and
-    decides: the compiled error against it may be a small multiple of eager's, by RMSE and at the worst element.
+    finite ones must lie within the tolerance of eager's. Elements that fail either are adjudicated by the float64
+    reference. The compiled error against it may be a small multiple of eager's, by RMSE and at the worst element.
 
     Args:
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
-        measure_sensitivity: gives how far a rounding of the inputs moves each of its elements, or None, as for what is no result of float32
-            (``sensitivity.DTYPES``). As rarely called.
+        measure_sensitivity: gives how far a rounding of the inputs moves each element of the reference. None means
+            unknown, as for dtypes other than ``sensitivity.DTYPES``. Called only when it is needed.
     """
     if eager.numel() == 0:
         return Comparison()
@@ -142,14 +142,14 @@ def compare_values(
 
 
 def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two dense CPU tensors are the same, bit for bit; any NaN equals any other."""
+    """Return whether two dense CPU tensors are the same, bit for bit; any NaN equals any other."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     return first.numel() == 0 or identical(first, second) or not bool(different_bits(first, second).any())
 
 
 def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None) -> bool | str:
-    """What ``torch._dynamo.utils.same`` says by its own defaults: reported, since upstream asks; decides nothing."""
+    """Return what ``torch._dynamo.utils.same`` says by its own defaults. It decides nothing; upstream asks for it."""
     from torch._dynamo.utils import same
 
     try:
@@ -159,7 +159,7 @@ def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tenso
 
 
 def number(value: Any) -> Any:
-    """A number that JSON can carry: NaN, infinities and complex numbers become text."""
+    """Return a number that JSON can carry: NaN, infinities and complex numbers become text."""
     if isinstance(value, complex):
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -221,7 +221,7 @@ class _Errors:
 
     @property
     def rmse(self) -> float:
-        """Scaled, so that squares of large errors do not overflow."""
+        """Return the root mean square, scaled so that squares of large errors do not overflow."""
         top = max((value for value, _ in self.pieces), default=0.0)
         if top == 0 or not math.isfinite(top):
             return top
@@ -242,13 +242,13 @@ class _Adjudication:
 def _adjudicate(
     eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance
 ) -> _Adjudication:
-    """Let the float64 reference judge.
+    """Let the float64 reference decide on what the tolerance does not accept.
 
-    A misplaced NaN or infinity is forgiven where the compiled element has the class of the reference rounded to the
-    output's dtype and, if finite, lies near it: else anything would do at a place where eager alone has a NaN.
+    A misplaced NaN or infinity is accepted if the compiled element has the class of the reference rounded to the output's
+    dtype. If finite, it must also lie near the reference. Otherwise any value would pass where eager alone has a NaN.
 
-    A finite mismatch is forgiven by RMSE and by the worst element, in units of the tolerance at the reference: RMSE
-    alone would let one wrong element in a million pass. A mismatch without a finite reference is never forgiven.
+    A finite mismatch is accepted by RMSE and by the worst element, in units of the tolerance at the reference. RMSE
+    alone would let one wrong element in a million pass. A mismatch without a finite reference is never accepted.
     """
     narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
     multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
@@ -302,7 +302,7 @@ def _is_rounding(
     measure_sensitivity: Callable[[], torch.Tensor | None],
     tolerance: Tolerance,
 ) -> bool:
-    """Whether rounding explains it, as far as the inputs do; asked last, since it takes a dozen runs."""
+    """Return whether the sensitivity to the inputs explains the mismatch. Asked last, since it takes a dozen runs."""
     if reference is None or not sensitivity.is_small(eager, compiled, reference):
         return False
     response = measure_sensitivity()
@@ -326,7 +326,7 @@ def _tolerance_numbers(tolerance: Tolerance) -> dict[str, Any]:
 
 
 def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
-    """Equal bits, where any NaN equals any other; the zeros' signs are an oracle of their own."""
+    """Compare bits, where any NaN equals any other; the zeros' signs are an oracle of their own."""
     if equal_bits(eager, compiled):
         return Comparison()
     different = different_bits(eager, compiled)

@@ -17,59 +17,59 @@ SAME_SIZE_INTEGER = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int
 
 
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[Any, ...]]:
-    """(start, planes of each tensor) a piece at a time, since float64 copies of whole tensors may not fit."""
+    """Yield (start, planes of each tensor) a piece at a time, since float64 copies of whole tensors may not fit."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, flat[0].numel(), PIECE):
         yield (start, *(planes(tensor[start : start + PIECE]) for tensor in flat))
 
 
 def planes(tensor: torch.Tensor) -> torch.Tensor:
-    """float64 [elements, 1], or [elements, 2] for real and imaginary parts. float64 holds narrower floats exactly."""
+    """Return float64 [elements, 1], or [elements, 2] for complex. float64 holds narrower floats exactly."""
     if tensor.is_complex():
         return torch.view_as_real(tensor.to(torch.complex128).contiguous()).reshape(-1, 2)
     return tensor.to(torch.float64).reshape(-1, 1)
 
 
 def classes(plane: torch.Tensor) -> torch.Tensor:
-    """0 finite, 1 NaN, 2 infinity, 3 minus infinity."""
+    """Return the class of each element: 0 finite, 1 NaN, 2 infinity, 3 minus infinity."""
     return plane.isnan() * 1 + plane.isposinf() * 2 + plane.isneginf() * 3
 
 
 def finite_difference(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """The difference, and 0 where either side is not finite."""
+    """Return the difference, and 0 where either side is not finite."""
     return torch.where(first.isfinite() & second.isfinite(), first - second, 0.0)
 
 
 def finite_part(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """The first, and 0 where either side is not finite."""
+    """Return the first, and 0 where either side is not finite."""
     return torch.where(first.isfinite() & second.isfinite(), first, 0.0)
 
 
 def norm(plane: torch.Tensor) -> torch.Tensor:
-    """Absolute value of each element [elements]; hypot neither overflows nor underflows early."""
+    """Return the absolute value of each element [elements]; hypot neither overflows nor underflows early."""
     return plane[:, 0].abs() if plane.shape[1] == 1 else torch.hypot(plane[:, 0], plane[:, 1])
 
 
 def rmse(errors: torch.Tensor) -> float:
-    """Root mean square, scaled so that squares of large errors do not overflow."""
+    """Return the root mean square, scaled so that squares of large errors do not overflow."""
     top = float(errors.max())
     return top if top == 0 or not math.isfinite(top) else top * math.sqrt(float(((errors / top) ** 2).mean()))
 
 
 def identical(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether every byte is the same: the common case, without a copy. A NaN of other bits differs here."""
+    """Return whether every byte is the same: the common case, without a copy. A NaN of other bits differs here."""
     return bool(torch.equal(as_integers(first), as_integers(second)))
 
 
 def as_integers(tensor: torch.Tensor) -> torch.Tensor:
-    """The same bytes as signed integers, which every operator knows (it does not every float8 and unsigned dtype)."""
+    """Return the same bytes as signed integers. Every operator knows those; float8 and unsigned dtypes lack some."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     return tensor if tensor.dtype == torch.bool else tensor.view(SAME_SIZE_INTEGER[tensor.element_size()])
 
 
 def different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """bool [elements]: where the bits differ; any NaN equals any other."""
+    """Return bool [elements]: where the bits differ; any NaN equals any other."""
     if first.is_floating_point() or first.is_complex():
         # Through float64, since float8 dtypes have no isnan of their own.
         first_planes, second_planes = planes(first), planes(second)

@@ -46,18 +46,18 @@ class Evidence:
     comparisons: int = 0
 
     def pairs(self) -> Iterator[tuple[int, CallRecord, CallRecord]]:
-        """(call, eager's record, compiled record) of every call in which both returned."""
+        """Yield (call, eager's record, compiled record) of every call in which both returned."""
         for call, (eager, compiled) in enumerate(zip(self.eager.calls, self.compiled.calls)):  # noqa: B905  either may have raised
             if eager.error is None and compiled.error is None:
                 yield call, eager, compiled
 
     def where(self, call: int, path: str = "") -> str:
-        """The path, with the call's number if there are several."""
+        """Return the path, with the call's number if there are several."""
         several = max(len(self.eager.calls), len(self.compiled.calls)) > 1
         return ", ".join(part for part in (f"call {call}" if several else "", path) if part)
 
     def note(self, text: str) -> None:
-        """Note once."""
+        """Add a note unless it is there already."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -88,7 +88,7 @@ def check(*oracles: str) -> Callable[[Look], Look]:
 
 
 def judge(evidence: Evidence) -> list[Finding]:
-    """Return every finding that the job does not ignore. Nothing is compared in or after the call in which either raised.
+    """Return every finding that the job does not ignore. From the call on in which either raised, nothing is compared.
 
     Raises:
         ValueError: a function names an oracle that it is not registered for.
@@ -110,7 +110,7 @@ def judge(evidence: Evidence) -> list[Finding]:
 
 @check("missing-error", "error-type", "graph-break", "recompile", "memory", "compile-error", "runtime-error")
 def behaviour(evidence: Evidence) -> Iterator[Finding]:
-    """Who raised, and what. Within a call only one side's error, or two unlike ones, are findings."""
+    """Compare the errors of each call. One side's error alone, or two unlike errors, are findings."""
     for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
         where = evidence.where(call)
         evidence.comparisons += 1
@@ -125,7 +125,7 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
-    """The oracle of an error that only the compiled side raised, and what to say."""
+    """Return the oracle of an error that only the compiled side raised, and the message's beginning."""
     moment = " in the backward" if error.during == "backward" else ""
     if error.unsupported:
         return "graph-break", f"the graph broke where it may not{moment}"
@@ -142,7 +142,7 @@ def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
 
 @check("out-of-bounds", "race", "unwritten")
 def launches(evidence: Evidence) -> Iterator[Finding]:
-    """What launched kernels did to memory beyond what they were given, or did not do to what they were to write."""
+    """Report writes of launched kernels outside their arguments, and elements that they did not write."""
     report = evidence.compiled.launches
     evidence.comparisons += report.count if report is not None else 0
     for trespass in report.trespasses if report is not None else ():
@@ -154,7 +154,7 @@ def launches(evidence: Evidence) -> Iterator[Finding]:
 
 @check("structure")
 def structure(evidence: Evidence) -> Iterator[Finding]:
-    """The containers of the outputs, and the class of each leaf."""
+    """Compare the containers of the outputs, and the class of each leaf."""
     for call, eager, compiled in evidence.pairs():
         evidence.comparisons += 1
         if eager.outputs.structure != compiled.outputs.structure:
@@ -169,7 +169,7 @@ def structure(evidence: Evidence) -> Iterator[Finding]:
 
 @check("shape", "dtype", "device", "layout", "stride", "offset", "requires-grad")
 def metadata(evidence: Evidence) -> Iterator[Finding]:
-    """Shape, dtype, device, layout, strides, offset and requires_grad of the outputs."""
+    """Compare shape, dtype, device, layout, strides, offset and requires_grad of the outputs."""
     for call, eager, compiled in _output_leaves(evidence):
         if eager.metadata is None or compiled.metadata is None:
             continue
@@ -184,7 +184,7 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _metadata_differences(evidence: Evidence, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
-    """(oracle, message) of every piece of metadata that differs."""
+    """Yield (oracle, message) of every piece of metadata that differs."""
     expected, actual = eager.metadata, compiled.metadata
     assert expected is not None and actual is not None
     evidence.comparisons += 1
@@ -200,7 +200,7 @@ def _metadata_differences(evidence: Evidence, eager: Leaf, compiled: Leaf) -> It
 
 
 def _strides(leaf: Leaf) -> tuple[int, ...]:
-    """Strides of the dimensions in which there is somewhere to step to."""
+    """Return the strides of the dimensions with more than one element; the others' say nothing."""
     metadata = leaf.metadata
     if metadata is None or metadata.stride is None or 0 in metadata.shape:
         return ()
@@ -212,7 +212,7 @@ def _strides(leaf: Leaf) -> tuple[int, ...]:
 
 @check("alias")
 def aliases(evidence: Evidence) -> Iterator[Finding]:
-    """Which inputs, state and earlier outputs each output is, or shares storage with."""
+    """Compare which inputs, state and earlier outputs each output is, or shares storage with."""
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure != compiled.outputs.structure:
             continue
@@ -226,7 +226,7 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
 
 @check("mutation")
 def mutation(evidence: Evidence) -> Iterator[Finding]:
-    """Inputs, parameters, buffers and attributes after the call."""
+    """Compare inputs, parameters, buffers and attributes after the call."""
     for call, eager, compiled in evidence.pairs():
         for part, eager_tree, compiled_tree in (
             ("inputs", eager.inputs, compiled.inputs),
@@ -242,7 +242,7 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
 
 @check("rng")
 def generator(evidence: Evidence) -> Iterator[Finding]:
-    """The state of the CPU generator after the call: what the next random number would be."""
+    """Compare the state of the CPU generator after the call: it decides the next random number."""
     for call, eager, compiled in evidence.pairs():
         if not eager.drew_random and not compiled.drew_random:
             continue
@@ -259,14 +259,14 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
 
 @check("shape", "nonfinite", "value", "sign-of-zero")
 def values(evidence: Evidence) -> Iterator[Finding]:
-    """Elements of the outputs, and Python values among them."""
+    """Compare elements of the outputs, and Python values among them."""
     for call, eager, compiled in _output_leaves(evidence):
         yield from _value_findings(evidence, call, eager, compiled)
 
 
 @check("grad")
 def gradients(evidence: Evidence) -> Iterator[Finding]:
-    """Gradients of inputs and parameters: there or not, dtype, shape, strides, values."""
+    """Compare gradients of inputs and parameters: presence, dtype, shape, strides, values."""
     for call, eager, compiled in evidence.pairs():
         for path in dict.fromkeys([*eager.gradients, *compiled.gradients]):
             eager_leaf, compiled_leaf = eager.gradients.get(path), compiled.gradients.get(path)
@@ -284,7 +284,7 @@ def gradients(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _output_leaves(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
-    """Leaves that stand for one another; ``structure`` reports those that do not."""
+    """Yield leaves at the same place of both outputs; ``structure`` reports outputs that cannot be paired."""
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure == compiled.outputs.structure:
             for eager_leaf, compiled_leaf in zip(eager.outputs.leaves, compiled.outputs.leaves, strict=True):
@@ -293,7 +293,7 @@ def _output_leaves(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
 
 
 def _leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, oracle: str) -> Iterator[Finding]:
-    """Metadata and value of a leaf that is no output, all under one oracle."""
+    """Compare metadata and value of a leaf that is no output, all under one oracle."""
     if eager.kind != compiled.kind or eager.type != compiled.type:
         yield Finding(oracle, f"eager a {eager.type}, compiled a {compiled.type}", evidence.where(call, eager.path))
         return
@@ -323,7 +323,7 @@ def _value_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
 def _element_findings(
     evidence: Evidence, call: int, eager_leaf: Leaf, compiled_leaf: Leaf, dtype: torch.dtype
 ) -> Iterator[Finding]:
-    """What differs beyond what is allowed to numbers of that dtype. A Python number's is the one of the tensor it came from."""
+    """Compare elements under the tolerance of ``dtype``. A Python number has the dtype of the tensor it came from."""
     eager, compiled = elements(eager_leaf), elements(compiled_leaf)
     assert eager is not None and compiled is not None
     evidence.comparisons += int(eager.numel() > 0)
@@ -352,8 +352,11 @@ def _element_findings(
 
 
 def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
-    """Python values: equal, NaN to NaN. A float may be off by the tolerance of the job's dtype, since it usually comes
-    out of a tensor of that dtype (``x.sum().item()``)."""
+    """Compare Python values for equality; NaN equals NaN.
+
+    A float may be off by the tolerance of the job's dtype, since it usually comes out of a tensor of that dtype
+    (``x.sum().item()``).
+    """
     evidence.comparisons += 1
     if eager.type != compiled.type or same_python(eager.value, compiled.value):
         return
@@ -373,7 +376,7 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
 
 
 def same_python(first: Any, second: Any) -> bool:
-    """Whether two Python values are equal; NaN equals NaN."""
+    """Return whether two Python values are equal; NaN equals NaN."""
     if first is second:
         return True
     try:
@@ -387,7 +390,7 @@ def same_python(first: Any, second: Any) -> bool:
 
 @check(*BUDGETS.values())
 def budgets(evidence: Evidence) -> Iterator[Finding]:
-    """Upper bounds on graphs, graph breaks and recompiles. A run that raised has no final count."""
+    """Check upper bounds on graphs, graph breaks and recompiles. A run that raised has no final count."""
     if evidence.compiled.error is not None:
         return
     expect = evidence.job.get("expect") or {}

@@ -27,8 +27,8 @@ REINTERPRETING = (torch.ops.aten.view.dtype,)
 class Wide(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     """Keeps a float64 run in float64 where the case casts or creates in less.
 
-    Without it the reference of ``x.to(float16).to(float32)`` would round as eager does, and a compiler that fuses the round
-    trip away (by design: it keeps more precision) would look wrong instead of nearer.
+    Without it the reference of ``x.to(float16).to(float32)`` would round as eager does. A compiler that fuses the round
+    trip away (by design: it keeps more precision) would then look wrong instead of nearer.
     """
 
     def __torch_dispatch__(
@@ -52,13 +52,13 @@ class NoReference(Exception):
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Moves what goes into a float64 run by a rounding of float32 (see ``sensitivity.perturb``); without a sign by nothing."""
+    """Perturbs what enters a float64 run by a rounding of float32 (see ``sensitivity.perturb``); sign 0 leaves it."""
 
     draw: int = 0
     sign: int = 0
 
     def model(self, model: torch.nn.Module) -> None:
-        """Move parameters, buffers and tensor attributes, in place."""
+        """Perturb parameters, buffers and tensor attributes, in place."""
         if self.sign:
             plain = [
                 value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")
@@ -66,7 +66,11 @@ class Perturbation:
             sensitivity.perturb([*model.parameters(), *model.buffers(), *_tensors(plain)], self.draw, self.sign)
 
     def inputs(self, args: Sequence[Any]) -> list[Any]:
-        """The inputs of a call in float64, moved. Raises NoReference as ``cast_inputs``."""
+        """Return the inputs of a call in float64, perturbed.
+
+        Raises:
+            NoReference: see ``cast_inputs``.
+        """
         cast = cast_inputs(args)
         if self.sign:
             sensitivity.perturb(_tensors(cast), self.draw + sensitivity.PAIRS, self.sign)
@@ -88,7 +92,7 @@ class Reference:
         begin: Callable[[], None] = lambda: None,
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        """``eager`` is the run that it is a reference for; without ``enabled`` there is none."""
+        """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
         self.notes: list[str] = []
         self._source, self._settings, self._eager = source, settings, eager
         self._begin, self._end = begin, end
@@ -96,7 +100,7 @@ class Reference:
         self._perturbed: list[list[list[dict[str, Leaf]]]] | None = None  # pairs of runs, calls, leaves by path
 
     def leaf(self, call: int, path: str) -> Leaf | None:
-        """The reference's leaf of that path (of an output, an input or state after the call, or a gradient)."""
+        """Return the reference's leaf of that path (an output, a gradient, an input or state after the call)."""
         if self._leaves is None:
             self._leaves = []
             try:
@@ -106,7 +110,10 @@ class Reference:
         return _leaf_at(self._leaves, call, path)
 
     def tensor(self, call: int, path: str) -> torch.Tensor | None:
-        """Its elements, float64 or complex128, a Python number's too; None where the run did not compute in float64."""
+        """Return the leaf's elements, float64 or complex128; a Python number's too.
+
+        None means that the run did not compute it in float64, or that there is no reference.
+        """
         leaf = self.leaf(call, path)
         tensor = elements(leaf) if leaf is not None else None
         if tensor is None:
@@ -120,7 +127,10 @@ class Reference:
         return tensor
 
     def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
-        """How far each element moves when all inputs and parameters do by a rounding of float32; None where there is no reference."""
+        """Return how far each element moves if all inputs and parameters are perturbed by a rounding of float32.
+
+        None means that there is no reference.
+        """
         exact = self.tensor(call, path)
         if exact is None:
             return None
@@ -170,7 +180,11 @@ class Reference:
         return [self._matched(eager, wide) for eager, wide in zip(self._eager.calls, observation.calls)]  # noqa: B905
 
     def _matched(self, eager: CallRecord, wide: CallRecord) -> dict[str, Leaf]:
-        """The leaves of one call, once it is sure that they stand for eager's."""
+        """Return the leaves of one float64 call, once it is sure that they correspond to eager's.
+
+        Raises:
+            NoReference: structure or shapes differ.
+        """
         if eager.error is not None or wide.error is not None:
             return {}
         if eager.outputs.structure != wide.outputs.structure:
@@ -184,14 +198,14 @@ class Reference:
 
 
 def call_leaves(record: CallRecord) -> dict[str, Leaf]:
-    """Every leaf of a call by its path; paths of outputs, inputs, state and gradients never collide."""
+    """Return every leaf of a call by its path; paths of outputs, inputs, state and gradients never collide."""
     leaves = {leaf.path: leaf for tree in (record.outputs, record.inputs, record.state) for leaf in tree.leaves}
     leaves.update((path, leaf) for path, leaf in record.gradients.items() if leaf is not None)
     return leaves
 
 
 def cast_model(model: torch.nn.Module) -> None:
-    """Make every floating parameter, buffer and tensor attribute float64, and every complex one complex128, in place.
+    """Cast every floating parameter, buffer and tensor attribute to float64, complex ones to complex128, in place.
 
     ``Module.to(torch.float64)`` would also turn complex parameters real.
     """
@@ -203,7 +217,7 @@ def cast_model(model: torch.nn.Module) -> None:
 
 
 def cast_inputs(args: Sequence[Any]) -> list[Any]:
-    """Inputs in float64, as ``torch._dynamo.utils.cast_to_fp64`` has them; leaves stay leaves.
+    """Return the inputs in float64, as ``torch._dynamo.utils.cast_to_fp64`` casts them; leaves stay leaves.
 
     Raises:
         NoReference: a cast would tear apart inputs that share storage, or an input's layout cannot be cast.
@@ -219,7 +233,7 @@ def cast_inputs(args: Sequence[Any]) -> list[Any]:
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in float64 or complex128; itself if it is neither floating nor complex. A leaf gives a leaf."""
+    """Return the tensor in float64 or complex128; itself if it is neither floating nor complex. A leaf gives a leaf."""
     dtype = WIDE.get(tensor.dtype, tensor.dtype if tensor.is_complex() else torch.float64)
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.dtype == dtype:
         return tensor
@@ -237,7 +251,7 @@ def _tensors(values: list[Any]) -> list[torch.Tensor]:
 
 
 def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-    """A maker whose inputs are eager's, and not drawn in float64: a generator gives other numbers there."""
+    """Return a maker that draws eager's inputs: in float64 a generator would give other numbers."""
 
     def make() -> list[Any]:
         with _disable_current_modes():

@@ -1,9 +1,9 @@
-"""How far rounding alone may take a float32 result: what becomes of the float64 run when its inputs are off by a rounding.
+"""Bounds on rounding in float32: the response of the float64 run to perturbed inputs.
 
-Sums of many numbers come out otherwise in another order, and Inductor adds in another order than eager, whose sums are
-cascaded. Eager's own error, which the float64 reference is compared by, then says nothing of what is allowed: it is smaller by
-the square root of the count. How much a result answers to its inputs does: each is moved by one unit roundoff, up or
-down at random, as in Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997), and the results are compared.
+Another order of addition gives another sum. Inductor adds in another order than eager, whose sums are cascaded. Then
+eager's own error against float64 does not bound the allowed error: it is smaller by the square root of the count.
+The sensitivity does: each input is perturbed by one unit roundoff, up or down at random, and the results are compared.
+This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
 FACTOR = 128.0
-"""How many times the movement counts as rounding: inputs rounded to 17 bits instead of 24. Naive sums of n numbers are off by up to
+"""How many times the sensitivity counts as rounding: inputs rounded to 17 bits instead of 24. Naive sums of n numbers are off by up to
 about half the square root of n times it (N. J. Higham, "The Accuracy of Floating Point Summation", 1993); measured with
 Inductor on the CPU: 22 for 4,096 numbers, 87 for 40,960, 66 for a million, which are added in several lanes."""
 
@@ -31,9 +31,9 @@ DTYPES = (torch.float32, torch.complex64)
 
 
 def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int) -> None:
-    """Move every element of floating or complex tensors by one unit roundoff of itself, in place.
+    """Multiply every element of floating or complex tensors by 1 plus or minus the unit roundoff, in place.
 
-    ``draw`` chooses which go up; the other ``sign`` (1 or -1) has those go down. What overlaps with itself stays.
+    ``draw`` chooses which go up; the other ``sign`` (1 or -1) has those go down. A tensor that overlaps itself stays.
     """
     generator = torch.Generator().manual_seed(draw)
     visited: set[int] = set()
@@ -49,10 +49,10 @@ def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int) -> None:
 
 
 def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """How far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
+    """Return how far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
 
-    What does not move up as it moves down has crossed a step (a comparison, a floor), and what is not finite has no
-    distance: 0, so that nothing is excused there.
+    An element has crossed a step (a comparison, a floor) if it does not move up as it moves down. One that is not finite
+    has no distance. Both give 0, so that nothing is accepted there.
     """
     squares, smooth = torch.zeros(exact.shape, dtype=torch.float64), torch.ones(exact.shape, dtype=torch.bool)
     for up, down in pairs:
@@ -63,7 +63,10 @@ def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor,
 
 
 def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether no element of either is off by more than rounding could explain anywhere; all of one shape, ``exact`` in float64."""
+    """Return whether both results are off by no more than rounding could explain anywhere.
+
+    All have one shape; ``exact`` is the float64 result.
+    """
     finite = exact.isfinite()
     scale = exact[finite].abs().max() if bool(finite.any()) else torch.tensor(0.0)
     return all(bool(((side - exact)[finite].abs() <= SMALL * scale).all()) for side in (eager, compiled))
@@ -72,7 +75,7 @@ def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor) -
 def explains(
     eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, response: torch.Tensor, rtol: float, atol: float
 ) -> bool:
-    """Whether both results lie within the tolerance and ``FACTOR`` times the movement of the float64 result, everywhere."""
+    """Return whether both results lie within the tolerance plus ``FACTOR`` times the sensitivity, everywhere."""
     finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
     allowed = (atol + rtol * exact.abs() + FACTOR * response)[finite]
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))

@@ -26,20 +26,20 @@ VARIES = "eager-varies"
 class Agreement:
     """Whether a tensor of one eager run agrees with the same of another.
 
-    On the CPU, bit for bit. Other devices may add in another order each time
-    (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward do:
-    there it may be off by the tolerance that the backend is allowed, unless that is none.
+    On the CPU they must agree bit for bit. Other devices may add in another order each time
+    (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward do.
+    There the tolerance that the backend is allowed holds, unless that is none.
     """
 
     def __init__(self, device: str, tolerance: Mapping[str, Any] | None) -> None:
-        """``tolerance`` is the job's tolerance, see ``tolerance_for``."""
+        """Keep the job's ``tolerance``, see ``tolerance_for``."""
         self.varied = False
         """Whether it was off anywhere by no more than that."""
         self._strict = device in ("cpu", "meta")
         self._tolerance = tolerance
 
     def __call__(self, first: torch.Tensor, second: torch.Tensor) -> bool:
-        """Two dense CPU tensors of one shape and dtype."""
+        """Return whether two dense CPU tensors of one shape and dtype agree."""
         if equal_bits(first, second):
             return True
         if self._strict or compare_values(first, second, tolerance_for(first.dtype, self._tolerance)).differences:
@@ -54,7 +54,7 @@ def find_disagreement(
     compare_elements: bool = True,
     agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits,
 ) -> str | None:
-    """Where two eager runs, made alike, disagree; None if nowhere.
+    """Return where two eager runs, made alike, disagree; None if nowhere.
 
     ``compare_elements`` False leaves out the values of tensors (the case ignores them, being random); ``agree`` says whether
     two tensors are the same.
@@ -107,7 +107,7 @@ def _tree_disagreement(
 
 
 def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> str | None:
-    """Why a run without findings proves nothing, or None.
+    """Return why a run without findings proves nothing, or None.
 
     The probes (further eager runs) are only made when every output is constant.
 
@@ -128,7 +128,7 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
 
 
 def _looks_saturated(observation: Observation) -> bool:
-    """Every output is a tensor of two or more equal elements, and neither mutation nor gradient was compared."""
+    """Return whether every output has two or more elements, all equal, and neither mutation nor gradient was compared."""
     for call in observation.calls:
         if call.mutated or any(leaf is not None for leaf in call.gradients.values()) or not call.outputs.leaves:
             return False
@@ -139,7 +139,7 @@ def _looks_saturated(observation: Observation) -> bool:
 
 
 def _is_saturated(first: Observation, source: Source, settings: Settings) -> bool:
-    """Random floating inputs go in, and other ones give the same constant, yet the data does flow into the output.
+    """Return whether different random inputs give one constant although data flows into the output.
 
     So ``relu(-abs(x))`` is saturated; ``zeros_like(x)`` is not, being rightly constant.
     """
@@ -175,7 +175,7 @@ def _filled(tensor: torch.Tensor, fill: float) -> torch.Tensor:
 
 
 def _outputs_differ(first: Observation, second: Observation) -> bool:
-    """Whether the outputs differ; a run that raised shows nothing."""
+    """Return whether the outputs differ; a run that raised counts as equal."""
     if second.error is not None or len(first.calls) != len(second.calls):
         return False
     return any(
@@ -197,6 +197,6 @@ def _floating(args: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _is_constant(tensor: torch.Tensor) -> bool:
-    """All elements equal, or all NaN."""
+    """Return whether all elements are equal, or all NaN."""
     flat = tensor.reshape(-1)
     return equal_bits(flat, flat[:1].expand_as(flat))

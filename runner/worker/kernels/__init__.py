@@ -1,1 +1,1 @@
-"""A case's Triton kernels: launched in guarded memory, or interpreted."""
+"""A case's Triton kernels: launched between red zones, or interpreted."""

@@ -1,18 +1,18 @@
-"""Triton's interpreter, watched: every load, store and atomic operation of a kernel, before it touches memory.
+"""Triton's interpreter with checked accesses: every load, store and atomic operation, before it touches memory.
 
-The interpreter runs the programs of a grid one after the other in numpy and takes addresses as they come. While it is
-watched,
+The interpreter runs the programs of a grid one after the other in numpy and takes addresses as they come. While
+``check_accesses`` lasts,
 
-* an access outside the arguments' memory is noted and left out, so that it cannot crash or change anything. What it would
-  have read is poison;
-* lanes that a mask leaves out of a load without ``other=`` read poison: Triton does not say what they hold (the interpreter
-  alone would say 0);
+* an access outside the arguments' memory is noted and left out, so that it cannot crash or change anything. Such a
+  load reads poison;
+* lanes that a mask leaves out of a load without ``other=`` read poison. Triton does not say what they hold (the
+  interpreter alone would say 0);
 * an element that one program writes and another writes otherwise, or reads, is a race, since nothing orders programs. A
   launch with atomic compare-and-swap or exchange may order them itself and is not judged so.
 
-Only the interpreter's builder is touched, for as long as ``check_accesses`` lasts: its methods for masked loads and stores and for
-atomic operations, through which all memory goes (3.2 to 3.7). Where a Triton has no such builder nothing is watched, and
-the guards of ``launches.py`` say less.
+Only the interpreter's builder is touched: its methods for masked loads and stores and for atomic operations, through
+which all memory goes (3.2 to 3.7). Where a Triton has no such builder nothing is checked, and the red zones of
+``launches.py`` say less.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runner.worker.kernels.redzones import INPUT, Region, pattern
 
 NOBODY, SEVERAL = -1, -2
 LARGEST = 1 << 22
-"""Bytes of an argument beyond which it is not watched for races: two numbers are kept for each."""
+"""Bytes of an argument beyond which it is not checked for races: two numbers are kept for each."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Memory:
 
 @dataclass
 class AccessLog:
-    """What was seen of a launch."""
+    """What was recorded of a launch."""
 
     outside: dict[tuple[str, str], _Outside] = field(default_factory=dict)
     races: dict[str, Access] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class AccessLog:
     note: str = ""
 
     def accesses(self) -> list[Access]:
-        """Everything that should not have been done."""
+        """Return everything that should not have been done."""
         accesses = []
         for (kind, name), access in self.outside.items():
             message = (
@@ -90,7 +90,7 @@ class AccessLog:
 
 
 def interprets(kernel: Any) -> bool:
-    """Whether Triton runs this kernel in its interpreter."""
+    """Return whether Triton runs this kernel in its interpreter."""
     module = sys.modules.get("triton.runtime.interpreter")
     while module is not None and kernel is not None:
         if isinstance(kernel, module.InterpretedFunction):
@@ -103,7 +103,7 @@ def interprets(kernel: Any) -> bool:
 
 @contextlib.contextmanager
 def check_accesses(regions: Sequence[Region], path: str) -> Iterator[AccessLog]:
-    """Watch what runs in the interpreter. ``path`` is the case's source, for the lines of what is found."""
+    """Check what runs in the interpreter while the block lasts. ``path`` is the case's source, for lines of accesses."""
     log = AccessLog()
     builder = getattr(sys.modules.get("triton.runtime.interpreter"), "interpreter_builder", None)
     names = ("create_masked_load", "create_masked_store", "create_atomic_rmw", "create_atomic_cas")
@@ -125,7 +125,7 @@ def check_accesses(regions: Sequence[Region], path: str) -> Iterator[AccessLog]:
 
 
 class _AccessChecker:
-    """The builder's methods, with a look at the addresses first."""
+    """The builder's methods, with a check of the addresses first."""
 
     def __init__(self, builder: Any, log: AccessLog, regions: Sequence[Region], path: str) -> None:
         import numpy
@@ -143,7 +143,7 @@ class _AccessChecker:
         self._rmw, self._cas = builder.create_atomic_rmw, builder.create_atomic_cas
 
     def masked_load(self, ptrs: Any, mask: Any, fill: Any, *args: Any, **kwargs: Any) -> Any:
-        """A load; whatever is not an element of an argument reads as poison, unless ``fill`` says otherwise."""
+        """Load. Whatever is not an element of an argument reads as poison, unless ``fill`` says otherwise."""
         inside, size = self._check("load", ptrs, mask)
         self._touch(ptrs, inside, size, "load")
         lanes = _plain(mask)
@@ -152,13 +152,13 @@ class _AccessChecker:
         return self._load(ptrs, self._masked(mask, inside), fill, *args, **kwargs)
 
     def masked_store(self, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
-        """A store, where it hits an element."""
+        """Store what hits an element."""
         inside, size = self._check("store", ptrs, mask)
         self._touch(ptrs, inside, size, "store", value)
         return self._store(ptrs, value, self._masked(mask, inside), *args, **kwargs)
 
     def atomic_rmw(self, operation: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
-        """An atomic operation, where it hits an element."""
+        """Do an atomic operation where it hits an element."""
         inside, size = self._check("atomic operation", ptrs, mask)
         if "XCHG" in str(operation):
             self._log.synchronized = True
@@ -166,7 +166,7 @@ class _AccessChecker:
         return self._rmw(operation, ptrs, value, self._masked(mask, inside), *args, **kwargs)
 
     def atomic_cas(self, ptrs: Any, compared: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        """An atomic compare-and-swap. Outside of all arguments it cannot be left out, so it raises.
+        """Compare and swap atomically. Outside of all arguments it cannot be left out.
 
         Raises:
             IndexError: the address is none of an argument.
@@ -181,7 +181,7 @@ class _AccessChecker:
     # --- looking ---
 
     def _check(self, kind: str, ptrs: Any, mask: Any) -> tuple[Any, int]:
-        """Which of the wanted lanes hit an element, and the bytes of one. The others are noted."""
+        """Return which lanes of the mask hit an element, and the bytes of one element. The others are noted."""
         np = self._np
         lanes = np.broadcast_to(np.asarray(_plain(mask), dtype=bool), ptrs.data.shape)
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
@@ -199,7 +199,7 @@ class _AccessChecker:
         return lanes & inside, size
 
     def _note(self, kind: str, addresses: Any) -> None:
-        """Book accesses that hit nothing, under the argument that is nearest to the first."""
+        """Count accesses that hit nothing, under the argument that is nearest to the first."""
         first = int(addresses.flat[0])
 
         def distance(memory: _Memory) -> int:
@@ -219,7 +219,7 @@ class _AccessChecker:
         self._log.outside[kind, name] = _Outside(addresses.size, element, last, self._program(), self._line())
 
     def _touch(self, ptrs: Any, inside: Any, size: int, kind: str, value: Any = None) -> None:
-        """Book plain reads and writes by their program, and see whether another one's are in conflict with them."""
+        """Record plain reads and writes by their program, and note conflicts with another program's."""
         np = self._np
         if self._log.synchronized or not inside.any():
             return
@@ -245,7 +245,7 @@ class _AccessChecker:
                     memory.read[places] = np.where((readers == NOBODY) | (readers == program), program, SEVERAL)
 
     def _changes(self, value: Any, hit: Any, places: Any, memory: _Memory, size: int) -> Any:
-        """Where a store would change what is there: writing the same once more harms nobody."""
+        """Return where a store would change memory: writing the same once more harms nobody."""
         import ctypes
 
         np = self._np
@@ -268,7 +268,7 @@ class _AccessChecker:
     # --- the interpreter's values ---
 
     def _poisoned(self, ptrs: Any, fill: Any, lanes: Any) -> Any:
-        """What lanes read that hit nothing: ``fill`` where the mask leaves them out and it is given, else poison."""
+        """Return the data of lanes that hit nothing: ``fill`` for masked lanes if it is given, else poison."""
         import torch
 
         np = self._np
@@ -303,7 +303,7 @@ class _AccessChecker:
         return (x * ny + y) * nz + z
 
     def _line(self) -> int | None:
-        """The line of the case's source that is running."""
+        """Return the line of the case's source that is running."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self._path:
             frame = frame.f_back  # type: ignore[assignment]
@@ -311,7 +311,7 @@ class _AccessChecker:
 
 
 def _plain(mask: Any) -> Any:
-    """The numpy array of a mask: a handle's, or the array itself."""
+    """Return the numpy array of a mask: a handle's, or the array itself."""
     return mask.data if not isinstance(mask, bool) and hasattr(mask, "get_element_ty") else mask
 
 

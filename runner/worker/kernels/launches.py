@@ -1,11 +1,11 @@
-"""How a case's Triton kernels are launched: plainly, with every argument in guarded memory; or as operators of a graph.
+"""Launches of a case's Triton kernels: plain ones between red zones, or operators of a graph.
 
 The case's source sends each launch through its function ``launch(kernel, grid, arguments, new)``, which is replaced here.
 
-A guarded launch gives the kernel copies. Each storage among the arguments is copied into a buffer with a band before and
-one after it; bands, gaps between strided elements and new outputs hold poison, which no computation gives by itself. After
-the launch a changed band is a write out of bounds, poison left in a new output an element that was not written, and what
-was read from a band has made NaN, or a huge integer, of the result. In Triton's interpreter every access is watched
+A plain launch gives the kernel copies. Each storage among the arguments is copied into a buffer with a red zone on either
+side. Red zones, gaps between strided elements and new outputs hold poison, which no computation gives by itself. After
+the launch a changed red zone is a write out of bounds, and poison left in a new output an element that was not written.
+A read from a red zone has made NaN, or a huge integer, of the result. In Triton's interpreter every access is checked
 besides (``interpreter.py``). Then the copies go back into the case's own tensors.
 """
 
@@ -51,7 +51,7 @@ class Trespass:
 
 @dataclass
 class Launches:
-    """What was seen of a run's launches."""
+    """What was recorded of a run's launches."""
 
     count: int = 0
     trespasses: list[Trespass] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Unable(Exception):
 
 
 def launch_plainly(module: ModuleType) -> Launches:
-    """Make every launch of a case's module a guarded one. What they do is in the result."""
+    """Give every launch of a case's module red zones. The result records what the launches do."""
     launches = Launches()
     setattr(module, "launch", _Launcher(launches, module.__file__ or ""))  # noqa: B010  not the module's own for mypy
     return launches
@@ -91,7 +91,7 @@ class _Launcher:
         self._launches, self._path = launches, path
 
     def __call__(self, kernel: Any, grid: tuple[int, ...], arguments: Mapping[str, Any], new: Sequence[str]) -> None:
-        """Launch on guarded copies; once more, with other poison, where it looks as if elements were not written."""
+        """Launch on copies between red zones. Launch again, with other poison, if elements look unwritten."""
         self._launches.count += 1
         name = str(getattr(kernel, "__name__", "kernel"))
         tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}

@@ -1,4 +1,4 @@
-"""Copies of tensors in memory with a band around, poisoned wherever no element lies.
+"""Copies of tensors in memory between red zones, poisoned wherever no element lies (as AddressSanitizer does).
 
 Bytes are compared as bytes: NaNs keep their payloads, and every dtype is treated alike.
 """
@@ -34,7 +34,7 @@ INPUT = 0
 
 
 def pattern(dtype: torch.dtype, poison: int) -> list[int]:
-    """The bytes of one poisoned element: ``poison`` 0 for what surrounds inputs, 1 and 2 for what is new."""
+    """Return the bytes of one poisoned element: ``poison`` 0 for what surrounds inputs, 1 and 2 for what is new."""
     size: int = torch.empty((), dtype=dtype).element_size()
     if dtype not in _FLOATS:
         return [_BYTES[poison]] * size
@@ -44,7 +44,7 @@ def pattern(dtype: torch.dtype, poison: int) -> list[int]:
 
 @dataclass(frozen=True)
 class ZoneWrite:
-    """A band that was written to. ``first`` counts bytes from the tensor's beginning, negative before it."""
+    """A write into a red zone. ``first`` counts bytes from the tensor's beginning, negative before it."""
 
     name: str
     message: str
@@ -64,7 +64,7 @@ class Region:
 
 
 class _Storage:
-    """One storage of the case and its guarded copy. ``low`` and ``high`` bound, in bytes, what its tensors reach."""
+    """One storage of the case and its copy. ``low`` and ``high`` bound, in bytes, what its tensors reach."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor], new: Sequence[str], poison: int) -> None:
         self.tensors = dict(tensors)
@@ -100,23 +100,23 @@ class _Storage:
             self.buffer[start:stop] = self._poison(start, stop)
 
     def _poison(self, start: int, stop: int) -> torch.Tensor:
-        """What bytes ``start`` to ``stop`` of the buffer hold in the beginning, in step with the elements."""
+        """Return the initial bytes ``start`` to ``stop`` of the buffer, in step with the elements."""
         width = len(self.pattern)
         poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device).roll(self.begin - start)
         return poison.repeat(-(-(stop - start) // width))[: stop - start]
 
     def bytes_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The elements of the copy of ``tensor``, with a last dimension of their bytes."""
+        """Return the elements of the copy of ``tensor``, with a last dimension of their bytes."""
         return _strided(self.buffer, tensor, self.begin - self.low)
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The copy of ``tensor``: the same shape, strides and dtype."""
+        """Return the copy of ``tensor``: the same shape, strides and dtype."""
         offset = self.begin - self.low + tensor.storage_offset() * tensor.element_size()
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return copy.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
 
     def writes_outside(self) -> Iterator[ZoneWrite]:
-        """Where something was written that is no element."""
+        """Yield each write that hit no element."""
         end, last = self.begin + self.size, self.buffer.numel()
         name = " and ".join(self.tensors)
         for start, stop in ((0, self.begin), (end, last)) if self.covered is None else ((0, last),):
@@ -147,14 +147,14 @@ class _Storage:
 
 
 class RedZoneCopies:
-    """The guarded copies of a launch's tensors; ``views`` are what the kernel gets."""
+    """The copies of a launch's tensors; ``views`` are what the kernel gets."""
 
     def __init__(self, storages: Sequence[_Storage]) -> None:
         self._storages = storages
         self.views = {name: storage.view(tensor) for storage in storages for name, tensor in storage.tensors.items()}
 
     def regions(self) -> list[Region]:
-        """The memory of the copies, for who watches accesses."""
+        """Return the memory of the copies, for a check of accesses."""
         regions = []
         for storage in self._storages:
             name = " and ".join(storage.tensors)
@@ -165,13 +165,13 @@ class RedZoneCopies:
         return regions
 
     def unwritten(self, name: str) -> torch.Tensor:
-        """Which elements of a new output still hold its poison, on the CPU."""
+        """Return which elements of a new output still hold its poison, on the CPU."""
         storage = next(storage for storage in self._storages if name in storage.tensors)
         poison = torch.tensor(storage.pattern, dtype=torch.uint8, device=storage.buffer.device)
         return (storage.bytes_of(storage.tensors[name]) == poison).all(-1).cpu()
 
     def writes_outside(self) -> list[ZoneWrite]:
-        """Every band that was written to."""
+        """Return every write into a red zone."""
         return [write for storage in self._storages for write in storage.writes_outside()]
 
     def put_back(self) -> None:
@@ -181,7 +181,10 @@ class RedZoneCopies:
 
 
 def copy_with_red_zones(tensors: Mapping[str, torch.Tensor], new: Sequence[str], poison: int = 0) -> RedZoneCopies:
-    """Guarded copies of ``tensors``; those that share a storage share the copy's. ``poison`` 0 or 1 chooses what new ones hold."""
+    """Copy ``tensors`` between red zones; those that share a storage share the copy's.
+
+    ``poison`` 0 or 1 chooses what the new ones hold.
+    """
     groups: dict[object, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         address = tensor.untyped_storage().data_ptr()
@@ -190,7 +193,7 @@ def copy_with_red_zones(tensors: Mapping[str, torch.Tensor], new: Sequence[str],
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """The first byte of the storage that a tensor's elements reach, and the one after the last."""
+    """Return the first byte of the storage that a tensor's elements reach, and the one after the last."""
     size = tensor.element_size()
     start = tensor.storage_offset() * size
     if not tensor.numel():
@@ -199,7 +202,10 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _strided(holder: torch.Tensor, tensor: torch.Tensor, shift: int) -> torch.Tensor:
-    """The bytes of ``tensor``'s elements in a holder of bytes, each once; its storage begins there at byte ``shift``."""
+    """Return the bytes of ``tensor``'s elements in a holder of bytes, each once.
+
+    Its storage begins in the holder at byte ``shift``.
+    """
     size = tensor.element_size()
     shape = [count if step or not count else 1 for count, step in zip(tensor.shape, tensor.stride())]  # noqa: B905
     steps = [step * size for step in tensor.stride()]
@@ -207,7 +213,7 @@ def _strided(holder: torch.Tensor, tensor: torch.Tensor, shift: int) -> torch.Te
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's whole storage as bytes."""
+    """Return a tensor's whole storage as bytes."""
     view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     return view.set_(tensor.untyped_storage())
 

@@ -1,13 +1,13 @@
-"""A job's process, freshly forked by the server: prepares itself, runs the job, says how it went, and exits.
+"""A job's process, freshly forked by the server: prepares itself, runs the job, reports its outcome, and exits.
 
-Preparing means: a session of its own, output into the job's log, stacks at a crash, limits. What it says goes over a
-connection of its own (see ``server.py``): who it is, the job's phases, and one ``{"outcome": record, "kin": whether
-processes are left}`` or ``{"broken": traceback}``, each with the job's ticket. Where processes are left it waits until
-control has ended them and hangs up.
+Preparing means: a session of its own, output into the job's log, stacks at a crash, limits. Its messages go over a
+connection of its own (see ``server.py``), each with the job's ticket. First comes who it is, then the job's phases. Last
+comes ``{"outcome": record, "kin": whether processes are left}`` or ``{"broken": traceback}``. If processes are left it
+waits until control has ended them and hangs up.
 
-An order with ``keep`` (bytes that the process may grow by) makes a living worker: after a job that went well it puts
-back what it can (``living.py``), says ``{"rest": bytes held}``, and reads its next order from the same connection. It
-exits after any failure, or when control hangs up.
+An order with ``keep`` (bytes that the process may grow by) makes a persistent worker. After a job that went well it
+restores its state (``persistent.py``) and sends ``{"rest": bytes held}``. Then it reads its next order from the same
+connection. It exits after any failure, or when control hangs up.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ _DATA = resource.getrlimit(resource.RLIMIT_DATA)
 
 
 def run_child(order: Mapping[str, Any], parent: int, address: str, token: str) -> NoReturn:
-    """Run the job of ``order`` in this process, freshly forked by ``parent``, and exit, or take the next one.
+    """Run the job of ``order`` in this process, freshly forked by ``parent``. Then exit, or take the next one.
 
-    Whatever happens, one of ``{"outcome": record}`` and ``{"broken": traceback}`` is sent for each job, unless the
-    process dies.
+    For each job one of ``{"outcome": record}`` and ``{"broken": traceback}`` is sent, unless the process dies.
     """
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -80,7 +79,7 @@ class _Process:
         self._stack = -1
 
     def run(self, order: Mapping[str, Any]) -> int:
-        """Run the job, and those that follow it; the exit status."""
+        """Run the job, and those that follow it. Return the exit status."""
         self._prepare(order)
         self._connection.connect(self._address)
         while True:
@@ -101,7 +100,7 @@ class _Process:
             self._prepare(order)
 
     def _run_one(self, order: Mapping[str, Any]) -> tuple[bool, int]:
-        """Run a job and report it. Whether anything went wrong with it, and the exit status if it was the last."""
+        """Run a job and report it. Return whether anything failed, and the exit status if it was the last."""
         job, ticket = order["job"], order["ticket"]
 
         def send(message: dict[str, Any]) -> None:
@@ -136,7 +135,7 @@ class _Process:
         return failed, status
 
     def _prepare(self, order: Mapping[str, Any]) -> None:
-        """Output into the job's log, stacks at a crash, limits."""
+        """Redirect output into the job's log, report stacks at a crash, set limits."""
         _redirect(order.get("log"))
         previous, self._stack = self._stack, _report_crashes(order.get("stack"))
         if previous >= 0:
@@ -155,7 +154,7 @@ def _flush() -> None:
 
 
 def _share_gpu(share: float) -> None:
-    """Take at most that part of the GPU's memory. Where CUDA does not come up the job will meet that itself."""
+    """Take at most that part of the GPU's memory. If CUDA does not come up, the job will meet that itself."""
     with contextlib.suppress(Exception):
         torch = importlib.import_module("torch")
         if torch.cuda.is_available():
@@ -219,7 +218,7 @@ def _report_crashes(stack: str | None) -> int:
 
 
 def _spare_others() -> None:
-    """No core files; and if the kernel must choose whom to kill, let it choose the job, not the server or control."""
+    """Write no core files, and let the kernel kill the job rather than the server or control if memory runs out."""
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
@@ -227,10 +226,10 @@ def _spare_others() -> None:
 
 
 def _limit(memory: int | None) -> None:
-    """At most ``memory`` bytes and a quarter of data beyond today's (control watches the finer limit).
+    """Allow ``memory`` bytes and a quarter of data beyond today's (control watches the finer limit).
 
-    It stops one huge allocation that would hurt the machine before control looks. Never so low that a compiler, which
-    inherits it, could not have its own allowance. Not on accelerators, whose runtimes reserve address space at will.
+    It stops one huge allocation that would hurt the machine before control looks. Compilers inherit the limit, so it is never
+    below their own allowance. Accelerators have none: their runtimes reserve address space at will.
     """
     soft, hard = _DATA
     with contextlib.suppress(ValueError, OSError):  # a case may have lowered the hard limit
@@ -245,7 +244,7 @@ def _limit(memory: int | None) -> None:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One message as a line of JSON. What JSON lacks (NaN, infinity, sets, tensors) goes as its repr.
+    """Return one message as a line of JSON. What JSON lacks (NaN, infinity, sets, tensors) goes as its repr.
 
     Raises:
         ValueError, RecursionError: the message contains itself.
@@ -268,7 +267,7 @@ def _plain(value: Any) -> Any:
 
 
 def prctl(option: int, value: int) -> None:
-    """Linux's prctl. A kernel that refuses is no error: what is asked for here is a second line of defence."""
+    """Call Linux's prctl. A refusal by the kernel is no error: the caller asks for a second line of defence."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
@@ -279,5 +278,5 @@ def die_with_parent(number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Ask the kernel to make every descendant whose parent dies our child, so that we can find and end it."""
+    """Ask the kernel to make every descendant whose parent dies our child, so that we can end it."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)

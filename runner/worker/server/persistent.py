@@ -1,8 +1,8 @@
-"""What a worker process that runs one job after another puts back between them, and when it had better end.
+"""State that a persistent worker restores between jobs, and reasons to end it instead.
 
-A job restores what it sets itself (``environment`` in ``load.py``). Here is what a case may leave behind: compiled code,
-flags, modes, the process's own state. What cannot be put back, or is not known here, is the reason why control runs a
-failure of such a process again elsewhere.
+A job restores what it sets itself (``environment`` in ``load.py``). This module restores what a case may leave behind:
+compiled code, flags, modes, the process's own state. Some state cannot be restored, or is not known here. That is why
+control runs a failure of such a process again elsewhere.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _SWITCHES = {
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds."""
+    """Return the bytes of memory that this process holds."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * _PAGE
 
 
 class Base:
-    """The state to which this process goes back: the one in which it is made."""
+    """The state that this process restores: the one in which this object is made."""
 
     def __init__(self, share: float = 1.0) -> None:
-        """Remember it. What torch has is remembered only where its compiler is loaded.
+        """Remember the state. What torch has is remembered only if its compiler is loaded.
 
         Args:
             share: which part of a GPU's memory this process may use.
@@ -71,7 +71,7 @@ class Base:
         self._torch = _Torch(sys.modules["torch"], share) if "torch._dynamo" in sys.modules else None
 
     def restore(self, growth: int) -> str:
-        """Go back, as far as can be.
+        """Restore the state as far as possible.
 
         Args:
             growth: bytes that the process may hold beyond what it held after its first job.
@@ -108,7 +108,7 @@ class Base:
 
 
 def _folder() -> str:
-    """The current directory; empty if it has been removed."""
+    """Return the current directory; empty if it has been removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -116,7 +116,7 @@ def _folder() -> str:
 
 
 def _threads() -> list[str]:
-    """Names of threads that are left, those apart that a package keeps for itself (such as tqdm's monitor)."""
+    """Return the names of threads that are left, without those that a package keeps for itself (such as tqdm's monitor)."""
     native = threading._DummyThread  # started by native code, such as autograd's for a device
     return [
         thread.name
@@ -128,7 +128,7 @@ def _threads() -> list[str]:
 
 
 def has_children() -> bool:
-    """Whether a child of this process still runs; ended ones are collected."""
+    """Return whether a child of this process still runs; ended ones are collected."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -156,7 +156,7 @@ class _Torch:
         return [(holder, name) for holder, names in holders for name in names if hasattr(holder, name)]
 
     def _depths(self) -> tuple[Any, ...]:
-        """What can be seen but not set: modes that somebody entered and has not left."""
+        """Return what can be read but not set: modes that somebody entered and has not left."""
         torch = self._torch
         autocast: Callable[..., bool] = torch.is_autocast_enabled
         return (
@@ -167,7 +167,7 @@ class _Torch:
         )
 
     def restore(self) -> str:
-        """Go back, all but the device's memory; why that is not enough, or nothing."""
+        """Restore all but the device's memory. Return why that is not enough, or nothing."""
         torch = self._torch
         forget(torch)
         torch.set_default_device(None)
@@ -211,7 +211,7 @@ def _attribute(torch: Any, path: str) -> Any:
 
 
 def _config_modules() -> list[Any]:
-    """torch's modules of flags that are loaded."""
+    """Return torch's modules of flags that are loaded."""
     kind = getattr(sys.modules.get("torch.utils._config_module"), "ConfigModule", ())
     return [module for module in list(sys.modules.values()) if isinstance(module, kind)]
 

@@ -1,12 +1,12 @@
 """The worker's server: imports torch once, then forks one child for each job (what that does: ``child.py``).
 
-One process a job means that a crash, a hang or a leaked setting touches nobody else; forking from a process that has
-torch loaded makes that cost about 0.1 s instead of several seconds.
+One process a job means that a crash, a hang or a leaked setting touches nobody else. A fork of a process that has
+torch loaded takes about 0.1 s instead of several seconds.
 
-Messages are JSON objects, one a line. The server's own connection carries ``{"hello": ...}``, then for each job line
-``{"ticket", "job", "log", "stack", "limit"}`` that it reads: ``{"forked": pid}`` or ``{"refused": reason}``, and in the
-end ``{"exit": pid, "status": wait status}``, each with the ticket. A child opens a connection of its own, on which the
-job's phases and its outcome travel, so that no other process can garble them.
+Messages are JSON objects, one a line. The server's own connection carries ``{"hello": ...}`` first. Each job line that it
+reads is ``{"ticket", "job", "log", "stack", "limit"}``. The answer is ``{"forked": pid}`` or ``{"refused": reason}``,
+and in the end ``{"exit": pid, "status": wait status}``, each with the ticket. A child opens a connection of its own. The
+job's phases and its outcome travel on that, so that no other process can garble them.
 
 The server lives as long as control holds the other end of its connection, and takes its children along.
 """
@@ -117,7 +117,7 @@ class Server:
     """The loop that forks and reaps. ``connection`` leads to control, which listens at ``address``."""
 
     def __init__(self, connection: socket.socket, address: str, token: str) -> None:
-        """Serve nobody yet: see ``serve``."""
+        """Keep the connection and the address; ``serve`` begins the service."""
         self._connection = connection
         self._address = address
         self._token = token
@@ -227,7 +227,7 @@ def _children_of(parent: int) -> list[int]:
 
 
 def _end_own_group(*_: object) -> None:
-    """Handler of SIGTERM: go, and take a compiler started by the warm-up along, but never somebody else's group."""
+    """Handle SIGTERM: exit, and end a compiler started by the warm-up, but never somebody else's group."""
     for pid in _children_of(os.getpid()):
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)

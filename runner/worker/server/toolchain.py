@@ -1,8 +1,8 @@
-"""What Inductor asks of the C++ compiler before its first kernel, asked at once instead of one thing after the other.
+"""Inductor's preparation of the C++ compiler before its first kernel, done in parallel.
 
-With an empty cache torch compiles and loads a file for each vector instruction set that the processor knows, and only then
-precompiles its header: the better part of the 20 to 30 seconds that the first kernel takes. None of it depends on the rest,
-so it can use all cores. What is made here lies where torch looks for it; what fails here torch does again by itself.
+With an empty cache torch compiles and loads a file for each vector instruction set that the processor knows. Only then
+it precompiles its header. This is most of the 20 to 30 seconds that the first kernel takes. The parts are independent,
+so they can use all cores. The results lie where torch looks for them; what fails here torch does again by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def prepare() -> None:
 
 
 def candidates() -> list[Any]:
-    """Torch's vector instruction sets that this processor knows, the one it would pick first; empty where torch has no such list."""
+    """Return torch's vector instruction sets that this processor knows, the one it would pick first.
+
+    The list is empty if torch has no such list.
+    """
     module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
     checker, known = getattr(module, "x86_isa_checker", None), getattr(module, "supported_vec_isa_list", None)
     if checker is None or known is None or os.uname().machine != "x86_64":
@@ -55,6 +58,6 @@ def _compile_a_kernel(isa: Any) -> None:
 
 @contextlib.contextmanager
 def _picked(codecache: Any, isa: Any) -> Iterator[None]:
-    """Torch takes ``isa`` unprobed. Nothing else compiles meanwhile, so nobody else sees it."""
+    """Make torch take ``isa`` unprobed while the block lasts. Nothing else compiles meanwhile, so nobody else sees it."""
     with mock.patch.object(codecache, "pick_vec_isa", lambda: isa):
         yield

@@ -1,7 +1,7 @@
-"""What a worker server does before its first fork, so that no job has to: imports, and one tiny job from end to end.
+"""The warm-up of a worker server before its first fork: imports, and tiny jobs from end to end.
 
-A rehearsal loads what torch and this project load lazily, and fills the pages that every child would else fill again.
-It leaves no trace that a job could see: what torch compiled and counted is forgotten, and no thread stays behind (a
+A warm-up job loads what torch and this project load lazily. It fills pages that every child would otherwise fill again.
+It leaves no trace that a job could see. What torch compiled and counted is forgotten, and no thread stays behind (a
 child forked from a process with OpenMP threads hangs).
 """
 
@@ -74,8 +74,8 @@ def warm_up(level: str) -> None:
     """Load what ``level`` (one of LEVELS, and torch is imported) says.
 
     Raises:
-        ThreadsLeft: a rehearsal left threads.
-        Exception: whatever torch raises, or RuntimeError if a rehearsal fails.
+        ThreadsLeft: a warm-up job left threads.
+        Exception: whatever torch raises, or RuntimeError if a warm-up job fails.
     """
     if level == "none":
         return
@@ -106,12 +106,12 @@ def warm_up(level: str) -> None:
         for backend, mode in parts:
             record = run_job(_warm_up_job(backend, mode), lambda message: None)
             if record.get("findings") or record.get("trust"):
-                raise RuntimeError(f"the rehearsal of {backend}: {record['findings']} {record['trust']}")
+                raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
     finally:
         forget(torch)
         torch.set_rng_state(random)
     if _threads() > threads:
-        raise ThreadsLeft(f"the rehearsal left {_threads() - threads} threads")
+        raise ThreadsLeft(f"the warm-up left {_threads() - threads} threads")
 
 
 def _load(names: Iterable[str]) -> None:
@@ -168,9 +168,9 @@ def stop_progress_bars() -> None:
 
 def _warm_up_job(backend: str, mode: str) -> dict[str, Any]:
     return {
-        "key": "rehearsal",
-        "id": "rehearsal",
-        "name": "rehearsal",
+        "key": "warm-up",
+        "id": "warm-up",
+        "name": "warm-up",
         "source": _SOURCE,
         "backend": {"backend": backend},
         "grad": {"mode": mode},
@@ -189,5 +189,5 @@ def _built_for_accelerators(torch: Any) -> bool:
 
 
 def _threads() -> int:
-    """Threads of this process, native ones included."""
+    """Return the number of threads of this process, native ones included."""
     return len(os.listdir("/proc/self/task"))

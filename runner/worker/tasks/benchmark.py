@@ -1,8 +1,8 @@
-"""The task ``bench``: how long a case takes to compile and to run, in eager and under its backend. Nothing is judged here.
+"""The task ``bench``: the time a case takes to compile and to run, in eager and under its backend. Nothing is judged.
 
-A job is one of three parts. ``cold`` compiles with an empty kernel cache, ``warm`` compiles again with what ``cold`` left
-there and then times both models, ``copy`` measures the device's memory. Each has a process of its own, forked from one
-that has imported torch and its compilers and has compiled nothing.
+A job is one of three parts. ``cold`` compiles with an empty kernel cache. ``warm`` compiles again with the cache that
+``cold`` left and then times both models. ``copy`` measures the device's memory. Each has a process of its own, forked
+from one that has imported torch and its compilers and has compiled nothing.
 """
 
 from __future__ import annotations
@@ -40,21 +40,24 @@ class TimingFailed(Exception):
     """The model raised while it was timed."""
 
     def __init__(self, during: str, error: ErrorRecord) -> None:
-        """``during`` is ``eager``, ``compile`` or ``timing``."""
+        """Keep the error and ``during``, which is ``eager``, ``compile`` or ``timing``."""
         super().__init__(error.summary)
         self.during, self.error = during, error
 
 
 def run_bench(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """The record of one part. ``job["arguments"]``: ``part``, ``folder`` (of the kernel cache), ``repeat``, ``bytes`` (of a copy).
+    """Return the record of one part.
+
+    ``job["arguments"]``: ``part``, ``folder`` (of the kernel cache), ``repeat``, ``bytes`` (of a copy).
 
     Returns:
-        Of every part ``device`` (its name) and ``threads``. Of ``copy`` ``seconds`` (a spread, see ``stopwatch.spread``) and
-        ``bytes`` (read and written by one copy). Of ``cold`` and ``warm`` ``compile`` (``seconds`` of the first call,
-        ``caches``: hits and misses of torch's caches), ``graphs``, ``graph_breaks``, ``recompiles``, ``notes``; of
-        ``cold`` also ``generated`` (kernels, or null where Inductor compiled nothing), ``bytes`` (moved by a call) and
-        ``bytes_source``; of ``warm`` also ``eager`` and ``compiled``: ``seconds``, ``memory`` (bytes or null) and
-        ``launches`` (or null). ``raised`` (``during``, ``summary``) where the model raised; ``error`` if the case is wrong.
+        Every part: ``device`` (its name) and ``threads``.
+        ``copy``: ``seconds`` (a spread, see ``stopwatch.spread``) and ``bytes`` (read and written by one copy).
+        ``cold`` and ``warm``: ``compile`` (``seconds`` of the first call, ``caches``: hits and misses of torch's caches),
+        ``graphs``, ``graph_breaks``, ``recompiles``, ``notes``.
+        ``cold``: ``generated`` (kernels, or null where Inductor compiled nothing), ``bytes`` (moved by a call), ``bytes_source``.
+        ``warm``: ``eager`` and ``compiled``, each ``seconds``, ``memory`` (bytes or null) and ``launches`` (or null).
+        ``raised`` (``during``, ``summary``) where the model raised; ``error`` if the case is wrong.
     """
     send({"phase": "load"})
     return with_source(job, lambda source: _part(job, source, send))
@@ -84,7 +87,7 @@ class _Bench:
         self._device = str(job.get("device", "cpu"))
 
     def record(self) -> dict[str, Any]:
-        """See ``run_bench``.
+        """Return the record, see ``run_bench``.
 
         Raises:
             TimingFailed: the model raised.
@@ -111,7 +114,7 @@ class _Bench:
         return {**record, **recount, "notes": list(notes)}
 
     def _eager(self) -> RepeatedCall:
-        """The model, having run once, so that what torch loads for a first call is in no time of the compiler's."""
+        """Return the model after one run, so that no first-use loading of torch counts as the compiler's time."""
         loaded = self._source.load(self._settings.seed)
         eager = RepeatedCall(loaded, loaded.model, self._settings)
         with self._failing_as("eager", eager):
@@ -121,7 +124,7 @@ class _Bench:
 
     def _compiled(self, cold: bool) -> tuple[RepeatedCall, dict[str, Any]]:
         loaded = self._source.load(self._settings.seed, launching=True)
-        launched = self._job["backend"]["backend"] == backends.LAUNCH  # as they are: no guarded copies here
+        launched = self._job["backend"]["backend"] == backends.LAUNCH  # as they are: no copies between red zones
         target = loaded.model if launched else backends.build(self._job["backend"])(loaded.model)
         compiled = RepeatedCall(loaded, target, self._settings)
         metrics: Any = importlib.import_module("torch._inductor.metrics")
@@ -170,7 +173,7 @@ class _Bench:
 
     @contextlib.contextmanager
     def _failing_as(self, during: str, side: RepeatedCall) -> Iterator[None]:
-        """Whatever the model or the compiler raises, as ``TimingFailed``."""
+        """Raise ``TimingFailed`` for whatever the model or the compiler raises."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -179,7 +182,7 @@ class _Bench:
 
 
 def _memory_traffic(eager: RepeatedCall) -> dict[str, Any]:
-    """How many bytes a compiled call moves: Inductor's own count, or else what goes in and comes out."""
+    """Return how many bytes a compiled call moves: Inductor's own count, or else those of inputs and outputs."""
     metrics: Any = importlib.import_module("torch._inductor.metrics")
     counted = int(metrics.num_bytes_accessed)
     if counted:
@@ -205,7 +208,7 @@ def _counting_bytes() -> Iterator[None]:
 
 
 def _cache_counts() -> dict[str, int]:
-    """Hits and misses of the caches for graphs; zeros where a cache was not asked."""
+    """Return hits and misses of the caches for graphs; zeros where a cache was not asked."""
     graphs, autograd = counters["inductor"], counters["aot_autograd"]
     return {
         "graph_hits": int(graphs["fxgraph_cache_hit"]),

@@ -1,8 +1,8 @@
-"""Torch's own bisector, held to one failure: which subsystem of a backend shows it, and which application in there.
+"""Torch's own bisector, applied to one failure: which subsystem of a backend shows it, and which application in there.
 
-``CompilerBisector`` asks again and again "is the answer right now?" while it turns parts of the compiler off. Here the answer is
-the whole judgement of the job, in a forked copy of this process, so that a crash or a hang is an answer like any
-other; and it counts only if the failure is the wanted one. What the bisector knows it keeps in files, where copies find it.
+``CompilerBisector`` asks again and again "is the answer right now?" while it turns parts of the compiler off. Here the
+answer is the whole judgement of the job, in a forked copy of this process. So a crash or a hang is an answer like
+any other. It counts only if the failure is one that the job names. The bisector keeps its state in files, which copies find.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _RANDOM = {"torch._inductor.config.fallback_random": True}  # as ``environment``
 def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_bisector.py``, all below it being right.
 
-    ``job["arguments"]``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them, any of which is
-    the failure; ``seconds`` and ``budget``, see SECONDS and BUDGET.
+    ``job["arguments"]``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them. Any of
+    them is the failure. ``seconds`` and ``budget``: see SECONDS and BUDGET.
 
     Returns:
-        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name`` and ``operator`` (each may be null); ``note``:
-        why there is no more; ``runs``: how often it was judged; ``log``: what the bisector printed; ``error``: null.
+        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name`` and ``operator`` (each may be null).
+        ``note``: why there is no more. ``runs``: how often it was judged. ``log``: what the bisector printed. ``error``: null.
     """
     from torch._inductor import compiler_bisector
 
@@ -82,7 +82,7 @@ def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, str]:
-    """What was found as plain data, and why it is not more."""
+    """Return the bisector's result as plain data, and why it is not more."""
     culprit: dict[str, Any] = {
         "backend": question.backend,
         "subsystem": None,
@@ -118,9 +118,9 @@ class _Stop(Exception):
 
 @dataclass
 class _Question:
-    """What the bisector calls: True when the wanted failure does not show.
+    """What the bisector calls: True when the failure does not show.
 
-    ``reproduced`` says that it has shown at least once, ``fixed_by`` is the subsystem without which it does not, ``operators`` are the
+    ``reproduced``: it has shown at least once. ``fixed_by``: the subsystem without which it does not show. ``operators``: the
     operators of the graph's nodes by name.
     """
 
@@ -187,7 +187,7 @@ class _Question:
 
 
 def _changes_nothing(part: Any, config: Mapping[str, Any]) -> bool:
-    """Whether the job has that setting already, so that the answer is known."""
+    """Return whether the job has that setting already, so that the answer is known."""
     from torch._inductor.compiler_bisector import ConfigChange
 
     if not isinstance(part, ConfigChange) or part.config_name != "inductor":
@@ -219,7 +219,7 @@ class Answer:
     operators: Mapping[str, str] = field(default_factory=dict)
 
     def death(self) -> dict[str, Any]:
-        """The end without a record as a finding; the words are those of the control half."""
+        """Return the end without a record as a finding; the words are those of the control half."""
         if self.phase in ("", "load", "eager", "eager-again"):
             return {"oracle": "invalid", "error": None}  # eager's own, which is not what is looked for
         if self.status is None:
@@ -250,7 +250,7 @@ def ask(job: Mapping[str, Any], seconds: float) -> Answer:
 
 
 def _listen(pid: int, reading: int, end: float) -> Answer:
-    """Read what a copy says until it has answered, ended, or used up its time; it is gone afterwards."""
+    """Read a copy's messages until it has answered, ended, or used up its time. It is ended afterwards."""
     answer, text, status = Answer(), b"", None
     while not answer.record and not answer.broken and time.monotonic() < end:
         if select.select([reading], [], [], 0.1)[0]:
@@ -285,7 +285,7 @@ def _ended(pid: int) -> int | None:
 
 
 def _end_copy(pid: int, status: int | None) -> int | None:
-    """End a copy with all that it started. Its wait status; None if it did not end by itself."""
+    """End a copy with all that it started. Return its wait status; None if it did not end by itself."""
     status = _ended_within(pid, 0.5) if status is None else status
     ended = status is not None
     for number, patience in ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)):
@@ -300,7 +300,7 @@ def _end_copy(pid: int, status: int | None) -> int | None:
 
 
 def _ended_within(pid: int, seconds: float) -> int | None:
-    """The wait status of a copy; None if it still runs after that time."""
+    """Return the wait status of a copy; None if it still runs after that time."""
     until = time.monotonic() + seconds
     while (status := _ended(pid)) is None and time.monotonic() < until:
         time.sleep(0.01)
@@ -308,7 +308,7 @@ def _ended_within(pid: int, seconds: float) -> int | None:
 
 
 def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
-    """In the copy: judge, say the record, and go. Nothing of this process may be unwound: the bisector would tidy up."""
+    """Judge in the copy, send the record, and exit. Nothing of this process may be unwound: the bisector would tidy up."""
     own = os.getpid()
 
     def say(message: Mapping[str, Any]) -> None:
@@ -323,7 +323,7 @@ def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
         die_with_parent(signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        operators = _watch_operators()
+        operators = _record_operators()
         record = run_job(job, say)
         applied = _applied()
         if applied is not None:
@@ -342,8 +342,8 @@ def _applied() -> dict[int, str] | None:
     return getattr(compiler_bisector, "call_counter_debug_info", None)
 
 
-def _watch_operators() -> dict[str, str]:
-    """Write down the operator of each node that Inductor lowers: the bisector names the node alone."""
+def _record_operators() -> dict[str, str]:
+    """Record the operator of each node that Inductor lowers: the bisector names the node alone."""
     from torch._inductor.graph import GraphLowering
 
     names: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """``validate --build``: does the model exist, and does torch take its operators and arguments?
 
-The meta device answers without computing. What it cannot do (values read in Python, operators without a meta kernel, odd
-layouts) is done for real, and only what fails there too is an error.
+The meta device answers without computing. It cannot do some things (values read in Python, operators without a meta
+kernel, odd layouts). Those are done for real, and only what fails there too is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runner.worker.case.observe import Settings, observe
 
 
 def run_build(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The record of a build: ``built`` is ``meta`` or ``real``, ``error`` as in findings, or null.
+    """Return the record of a build: ``built`` is ``meta`` or ``real``, ``error`` as in findings, or null.
 
     ``expect.raises`` is not looked at: what eager raises is reported, and control decides.
     """
@@ -63,7 +63,7 @@ def _inputs(source: Source, settings: Settings) -> None:
 
 
 def _on_meta(job: Mapping[str, Any], source: Source) -> bool:
-    """Whether everything worked on the meta device. Any failure there only means that the real device must say."""
+    """Return whether everything worked on the meta device. After any failure there the real device must say."""
     settings = Settings.of(job)
     try:
         with torch.device("meta"), torch.no_grad():

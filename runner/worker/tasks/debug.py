@@ -1,7 +1,7 @@
 """The task ``debug``: one run of a case with everything that torch's compiler can be made to write, in a folder.
 
-Written as it happens, so that a compiler that crashes leaves what there was. Nothing is taken from a cache: on a hit torch
-would write neither kernels nor graphs.
+Files are written as it happens, so that a compiler that crashes leaves what there was. Nothing is taken from a cache: on
+a hit torch would write neither kernels nor graphs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SUFFIX = {"json": ".json", "string": ".py"}
 
 
 def run_debug(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The record of a debugging run.
+    """Return the record of a debugging run.
 
-    ``job["arguments"]``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null for all), ``artifacts`` (of
-    ``TORCH_LOGS``).
+    ``job["arguments"]``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null
+    for all), ``artifacts`` (of ``TORCH_LOGS``).
 
     Returns:
-        ``raised`` (null, or the error that ended the run), ``graphs``, ``frames`` (names that Dynamo compiled), ``times``
-        (phase, count, seconds), ``compilations``, ``counters``, ``kernels`` (Inductor's counts), ``missing`` (artifacts
-        that this torch does not know); or ``error`` if the case is wrong.
+        ``raised``: null, or the error that ended the run. ``graphs``. ``frames``: names that Dynamo compiled. ``times``:
+        phase, count, seconds. ``compilations``. ``counters``. ``kernels``: Inductor's counts. ``missing``: artifacts that
+        this torch does not know. ``error`` if the case is wrong.
     """
     send({"phase": "load"})
     # In the bundle, so that the paths in its logs and graphs lead somewhere.
@@ -87,7 +87,7 @@ def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any
 
 
 def flags(folder: Path) -> dict[str, Any]:
-    """The flags of such a run, as far as this torch has them."""
+    """Return the flags of such a run, as far as this torch has them."""
     inductor = "torch._inductor.config."
     values = {
         f"{inductor}force_disable_caches": True,
@@ -110,7 +110,7 @@ def _exists(flag: str) -> bool:
 
 
 def is_graph(name: str) -> bool:
-    """Whether a record of the trace holds a graph or generated code."""
+    """Return whether a record of the trace holds a graph or generated code."""
     return _GRAPH.search(name) is not None and _NO_GRAPH.search(name) is None
 
 
@@ -125,7 +125,7 @@ class _GraphFiles:
         self._numbers: dict[str, int] = {}
 
     def write(self, event: Event) -> None:
-        """Write one. A full disk is no reason for a compilation to fail."""
+        """Write one graph. A full disk is no reason for a compilation to fail."""
         if not event.payload:
             return
         stem = f"{event.compile_id.replace('/', '_') or 'none'}.{re.sub(r'[^A-Za-z0-9_.-]', '_', event.name)}"
@@ -138,7 +138,7 @@ class _GraphFiles:
 
 
 def _trace_file(folder: Path) -> list[Any]:
-    """torch's own handler for its trace: the file that tlparse reads."""
+    """Return torch's own handler for its trace: it writes the file that tlparse reads."""
     from torch._logging._internal import LazyTraceHandler, TorchLogsFormatter
 
     handler = LazyTraceHandler(str(folder))
@@ -147,18 +147,18 @@ def _trace_file(folder: Path) -> list[Any]:
 
 
 def _frames(events: list[Event]) -> list[str]:
-    """Names of the functions that Dynamo compiled, each once."""
+    """Return the names of the functions that Dynamo compiled, each once."""
     stacks = [event.facts.get("stack") or [] for event in events if event.name == "dynamo_start"]
     return list(dict.fromkeys(str(stack[-1].get("name")) for stack in stacks if stack))
 
 
 def _metrics(event: Event) -> dict[str, Any]:
-    """CompilationMetrics without what torch did not fill in, and without whole configurations as text."""
+    """Return CompilationMetrics without what torch did not fill in, and without whole configurations as text."""
     return {key: value for key, value in event.facts.items() if value is not None and not key.endswith("_config")}
 
 
 def _times() -> list[dict[str, Any]]:
-    """Seconds by phase, the longest first. Phases contain each other, so they do not add up."""
+    """Return seconds by phase, the longest first. Phases contain each other, so they do not add up."""
     names, values = compile_times(repr="csv", aggregate=False)
     rows = []
     for name, value in zip(names, values):  # noqa: B905  both are of one dict
@@ -174,7 +174,7 @@ def _reset_kernel_counts() -> None:
 
 
 def _kernel_counts() -> dict[str, int]:
-    """Inductor's own counts: kernels generated, vectorized ones, nodes before fusion, ..."""
+    """Return Inductor's own counts: kernels generated, vectorized ones, nodes before fusion, ..."""
     from torch._inductor import metrics
 
     return {name: value for name, value in vars(metrics).items() if type(value) is int and not name.startswith("_")}

@@ -9,7 +9,7 @@ import torch
 
 
 def run_environment(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """``text``: as ``python -m torch.utils.collect_env`` prints it; ``torch``: the whole version; ``error``: null."""
+    """Return ``text`` as ``python -m torch.utils.collect_env`` prints it, ``torch``, the whole version, and ``error``, null."""
     from torch.utils.collect_env import get_pretty_env_info
 
     send({"phase": "load"})

@@ -1,4 +1,4 @@
-"""What Dynamo makes of a case while it runs: graphs and their operators, breaks, guards, recompiles, frames left to eager."""
+"""Dynamo's view of a case while it runs: graphs and their operators, breaks, guards, recompiles, frames left to eager."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Graph:
 
 
 class Capture:
-    """Collects while ``watching()``. Set ``call`` before each call of the compiled object."""
+    """Collects while ``capturing()``. Set ``call`` before each call of the compiled object."""
 
     def __init__(self, path: str) -> None:
-        """``path`` is the case's own file: places elsewhere have no line here."""
+        """Prepare for the case's own file ``path``: places elsewhere have no line here."""
         self.path = path
         self.graphs: list[Graph] = []
         self.events: list[Event] = []
@@ -56,7 +56,7 @@ class Capture:
 
     @property
     def call(self) -> int:
-        """The call that is running."""
+        """Return the number of the call that is running."""
         return self._trace.call
 
     @call.setter
@@ -65,7 +65,7 @@ class Capture:
 
     @contextlib.contextmanager
     def capturing(self) -> Iterator[None]:
-        """Watch for as long as the block lasts."""
+        """Capture for as long as the block lasts."""
         warnings = logging.getLogger("torch._dynamo.convert_frame")
         listener = _Listener(self._note_limit)
         warnings.addHandler(listener)
@@ -85,7 +85,7 @@ class Capture:
         return entry  # the graph itself is not kept: it holds the example inputs
 
     def breaks(self) -> list[dict[str, Any]]:
-        """Graph breaks in order, each once: torch tells some of them again when it gives up the frame."""
+        """Return graph breaks in order, each once. torch reports some of them again when it gives up the frame."""
         unique: dict[tuple[Any, ...], dict[str, Any]] = {}
         for event in self._of("dynamo_graph_break_reason"):
             reason, line = read_break(event.payload, self.path)
@@ -95,11 +95,11 @@ class Capture:
         return list(unique.values())
 
     def guards(self) -> dict[str, list[str]]:
-        """Guards by compile id, as their kind and a Python expression over the frame's locals ``L`` and globals ``G``."""
+        """Return guards by compile id: kind and a Python expression over the frame's locals ``L`` and globals ``G``."""
         return {event.compile_id: read_guards(event.payload) for event in self._of("dynamo_cpp_guards_str")}
 
     def recompiles(self) -> list[dict[str, Any]]:
-        """Every time a frame that had been compiled did not fit, with the guards that failed, the latest entry's first."""
+        """Return each time that a compiled frame did not fit, with the guards that failed, the latest entry's first."""
         rows = []
         for event in self._of("recompile_reasons"):
             payload = event.loaded()
@@ -108,7 +108,7 @@ class Capture:
         return rows
 
     def compilations(self) -> list[dict[str, Any]]:
-        """What torch measured of each compilation: frame, seconds, guards, and why the frame was given up, if it was."""
+        """Return torch's metrics of each compilation: frame, seconds, guards, and why the frame was given up, if it was."""
         rows = []
         broken = {row["compile_id"]: row["reason"] for row in self.breaks()}
         for event in self._of("compilation_metrics"):
@@ -137,10 +137,10 @@ class Capture:
         return rows
 
     def eager_in(self, call: int) -> list[str]:
-        """Frames past their recompile limit of which no graph ran in that call.
+        """Return frames past their recompile limit of which no graph ran in that call.
 
         The call that met the limit is certain. Later ones fit an older graph or run eagerly, and torch does not say
-        which; a frame that was not reached at all looks the same.
+        which. A frame that was not reached at all looks the same.
         """
         limited = {hit["key"]: hit["frame"] for hit in self.limits if hit["call"] <= call}
         ran = {graph.frame for graph in self.graphs if call in graph.runs}
@@ -175,12 +175,12 @@ class Capture:
         )
 
     def _short(self, text: str) -> str:
-        """A text of torch's without the temporary folder of the case, so that it reads the same in every run."""
+        """Return a text of torch's without the temporary folder of the case, so that it reads the same in every run."""
         return text.replace(self.path.rpartition("/")[0] + "/", "")[:REASON_LENGTH]
 
 
 def read_break(text: str, path: str) -> tuple[str, int | None]:
-    """Reason and line (of the file ``path``, where it names one) in torch's text of a graph break."""
+    """Return reason and line (of the file ``path``, if it names one) in torch's text of a graph break."""
     message, _, trace = text.partition(_TRACEBACK)
     match = _REASON.search(message) or _EXCEPTION.search(trace)
     lines = re.findall(re.escape(f'File "{path}", line ') + r"(\d+)", message)
@@ -190,13 +190,13 @@ def read_break(text: str, path: str) -> tuple[str, int | None]:
 
 
 def read_guards(text: str) -> list[str]:
-    """The guards in torch's print of a tree of them, each once, without the managers that hold them and where they are from."""
+    """Return the guards in torch's print of their tree, each once, without managers and origins."""
     guards = (match[1].split("  # ")[0].strip() for match in _GUARD.finditer(text))
     return list(dict.fromkeys(guards))
 
 
 def operator_name(node: Node, graph: GraphModule) -> str:
-    """``torch.relu``, ``operator.add``, ``Tensor.view``, or the class of a module that is called."""
+    """Return ``torch.relu``, ``operator.add``, ``Tensor.view``, or the class of a module that is called."""
     if node.op == "call_method":
         return f"Tensor.{node.target}"
     if node.op == "call_module":
@@ -220,7 +220,7 @@ class _Listener(logging.Handler):
 
 @contextlib.contextmanager
 def _logging_breaks() -> Iterator[None]:
-    """Some breaks that make Dynamo give up a whole frame are in the trace only while the log of breaks is on (2.6)."""
+    """Turn the log of breaks on: on 2.6 the trace holds some breaks that end a whole frame only then."""
     loggers = [logging.getLogger(f"torch._dynamo.{module}.__graph_breaks") for module in ("convert_frame", "exc")]
     levels = [(logger, logger.level) for logger in loggers]
     for logger in loggers:
@@ -234,10 +234,9 @@ def _logging_breaks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _capturing_graphs(capture: Capture) -> Iterator[None]:
-    """Note each graph before the backend sees it (it may change it), and each time that what it made of it runs.
+    """Note each graph before the backend sees it (it may change it), and each run of the backend's result.
 
-    A hook and not a backend of our own: whatever the backend is, and whatever mode and options torch.compile was given,
-    stay as they are.
+    A hook and not a backend of our own: the backend stays what it is, with the mode and options that torch.compile was given.
     """
     original = OutputGraph.call_user_compiler
 

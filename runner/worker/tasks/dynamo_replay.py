@@ -1,7 +1,7 @@
 """Dynamo's record and replay: an internal error of Dynamo with the frame that it was in, into a file and out again.
 
 Torch pickles the frame with dill, which writes a class of ``__main__`` by value and any other by its module's name. A case's
-module exists only while it runs, so it stands in for ``__main__`` here, and the file needs nothing but torch and dill.
+module exists only while it runs. So it takes the place of ``__main__`` here, and the file needs nothing but torch and dill.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT = 100_000
 
 
 def run_dynamo_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Run the case with recording on. The record: ``files``, absolute, and ``raised``, the facts of the error, or None.
+    """Run the case with recording on. Return ``files``, absolute, and ``raised``, the facts of the error, or None.
 
     ``job["arguments"]["folder"]`` is where torch makes its folder for them.
     """
@@ -50,7 +50,7 @@ def run_dynamo_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def run_dynamo_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Run Dynamo over the frame of ``job["arguments"]["file"]``. The record: ``raised``, the facts of the error, or None.
+    """Run Dynamo over the frame of ``job["arguments"]["file"]``. Return ``raised``, the facts of the error, or None.
 
     The file is a pickle, and reading one runs what it says.
     """
@@ -73,14 +73,14 @@ def run_dynamo_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def _missing() -> dict[str, str] | None:
-    """The error of a Python without dill."""
+    """Return the error of a Python without dill; None if it has one."""
     if importlib.util.find_spec("dill") is not None:
         return None
     return {"type": "ModuleNotFoundError", "message": f"torch records with dill: {sys.executable} -m pip install dill"}
 
 
 def _unreadable(file: str) -> dict[str, str] | None:
-    """The error of a file that is no recording, or one that another torch or Python made."""
+    """Return the error of a file that is no recording, or one that another torch or Python made; None if it is readable."""
     from torch._dynamo.replay_record import ExecutionRecord
 
     try:
@@ -97,7 +97,7 @@ def _unreadable(file: str) -> dict[str, str] | None:
 
 
 def _as_main(loaded: LoadedCase) -> None:
-    """Let the case's module be ``__main__``. This process runs nothing else."""
+    """Make the case's module ``__main__``. This process runs nothing else."""
     for value in vars(loaded.module).values():
         if getattr(value, "__module__", None) == loaded.module.__name__:
             value.__module__ = "__main__"
@@ -106,7 +106,7 @@ def _as_main(loaded: LoadedCase) -> None:
 
 
 def _limits() -> list[tuple[str, int]]:
-    """Flags that let ``torch._dynamo.replay`` pass, by their names since torch 2.7 or those of before."""
+    """Return flags that let ``torch._dynamo.replay`` pass, by their names since torch 2.7 or earlier."""
     config = torch._dynamo.config
     kind = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
     return [(f"torch._dynamo.config.{name}", LIMIT) for name in (kind, f"accumulated_{kind}")]

@@ -1,7 +1,7 @@
 """The task ``explain``: what torch.compile made of a case over all its calls, under the variant's own settings.
 
 ``torch._dynamo.explain`` sees one call, under a backend of its own, and no recompile. So the compiled object itself is
-called as often as the case says and watched (``watch.py``); what ``explain`` says of the first call stands beside it.
+called as often as the case says and captured (``dynamo_capture.py``). The report of ``explain`` on the first call is added.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from runner.worker.tasks.dynamo_capture import Capture, Graph
 
 
 def run_explain(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The record of an explanation.
+    """Return the record of an explanation.
 
     Returns:
         ``calls``, ``compilations``, ``graphs``, ``graph_breaks``, ``guards``, ``recompiles``, ``limits``, ``counters``,
-        ``first_call`` and ``raised`` (null, or the error that ended the run), as ``runner.cli.explain`` describes
-        them, with ``line`` for places; or ``error`` if the case is wrong.
+        ``first_call`` and ``raised`` (null, or the error that ended the run). ``runner.cli.explain`` describes them; places
+        have ``line``. ``error`` if the case is wrong.
     """
     send({"phase": "load"})
     return with_source(job, lambda source: _explain(job, source, send))
@@ -74,7 +74,7 @@ def _of_call(capture: Capture, number: int) -> dict[str, Any]:
 
 
 def _recompiles(capture: Capture) -> list[dict[str, Any]]:
-    """Recompiles, and whether anything was compiled: past the limit a frame is looked at and left alone."""
+    """Return recompiles, and whether anything was compiled: past the limit a frame is inspected and left alone."""
     compiled_ids = {row["compile_id"] for row in capture.compilations()}
     return [{**row, "compiled": row["compile_id"] in compiled_ids} for row in capture.recompiles()]
 
@@ -92,7 +92,7 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
 
 
 def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
-    """``torch._dynamo.explain`` of the first call: it traces on after breaks that ``fullgraph`` forbids.
+    """Return ``torch._dynamo.explain`` of the first call: it traces on after breaks that ``fullgraph`` forbids.
 
     It counts one break fewer than graphs, whatever the breaks were, so the reasons it lists are counted here.
     """
@@ -119,6 +119,6 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
 
 
 def _line(stack: Any, path: str) -> int | None:
-    """The innermost line of the case in a stack that Dynamo kept."""
+    """Return the innermost line of the case in a stack that Dynamo kept."""
     lines = [entry.lineno for entry in stack or () if entry.filename == path]
     return int(lines[-1]) if lines else None

@@ -1,4 +1,4 @@
-"""Where a tensor is wrong and by how much, as a grid and histograms: numbers for a page, never tensors."""
+"""The place and size of a tensor's errors, as a grid and histograms: numbers for a page, never tensors."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ALIKE, MISPLACED = 1, 2
 
 
 def run_picture(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Run eager, its float64 reference and the backend once, and draw the tensor that speaks for the disagreement.
+    """Run eager, its float64 reference and the backend once, and draw the tensor that shows the disagreement.
 
     ``job["arguments"]["cells"]`` bounds the grid (default CELLS).
 
     Returns:
-        ``picture``: see ``draw``, with ``path`` and ``oracle``, or None where ``reason`` says why; ``inputs``: see
-        ``measure``; ``eager_error``, ``compiled_error``: what was raised; ``error``: as in findings, when the case is wrong.
+        ``picture``: see ``draw``, with ``path`` and ``oracle``, or None where ``reason`` says why. ``inputs``: see
+        ``measure``. ``eager_error``, ``compiled_error``: what was raised. ``error``: as in findings, when the case is wrong.
     """
     record: dict[str, Any] = {
         "picture": None,
@@ -118,7 +118,7 @@ Chosen = tuple[str, int, Leaf, Leaf]
 
 
 def _choose(findings: list[Finding], evidence: Evidence) -> Chosen | None:
-    """The tensor of the finding that speaks about elements; without one the tensor whose difference is largest."""
+    """Return the tensor of the finding that is about elements; without one the tensor whose difference is largest."""
     pairs = list(_pairs(evidence))
     for oracle in SPEAKING:
         for finding in findings:
@@ -138,7 +138,7 @@ def _choose(findings: list[Finding], evidence: Evidence) -> Chosen | None:
 
 
 def _pairs(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
-    """Tensors of both sides that can be subtracted."""
+    """Yield tensors of both sides that can be subtracted."""
     for call, eager, compiled in evidence.pairs():
         compiled_leaves = call_leaves(compiled)
         for path, leaf in _leaves(eager).items():
@@ -158,7 +158,7 @@ def _comparable(eager: Leaf, compiled: Leaf) -> bool:
 
 
 def measure(inputs: list[Any]) -> list[dict[str, Any]]:
-    """What kind of numbers the floating inputs hold: count of non-finite ones and of denormals, the largest magnitude."""
+    """Return of each floating input the counts of non-finite numbers and of denormals, and the largest magnitude."""
     measurements = []
     for index, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_nested:
@@ -187,10 +187,10 @@ def draw(
     tolerance: Tolerance,
     cells: int = CELLS,
 ) -> dict[str, Any]:
-    """The difference of two dense CPU tensors of one shape and dtype.
+    """Return the difference of two dense CPU tensors of one shape and dtype.
 
-    ``grid``: the tensor as a matrix of ``width`` columns (leading dimensions flattened; a vector is broken into rows of
-    ``width``), of which each cell covers ``row_span`` rows and ``column_span`` columns; per cell the largest ``absolute`` and
+    ``grid``: the tensor as a matrix of ``width`` columns. Leading dimensions are flattened; a vector is broken into rows of
+    ``width``. Each cell covers ``row_span`` rows and ``column_span`` columns. A cell holds the largest ``absolute`` and
     ``relative`` error |compiled - eager| (/ |eager|), and ``kind`` (0, ALIKE, MISPLACED).
     ``worst``: the elements furthest beyond the tolerance, NaN and infinities of one side alone first.
     ``histogram``: see ``_histogram``. ``counts``: NaN and infinities per side. Infinite numbers are text, as ``number`` has it.
@@ -242,7 +242,7 @@ def draw(
 
 
 def _width(shape: list[int], elements: int) -> int:
-    """Columns of the matrix that a tensor is drawn as. A vector longer than a row of cells is broken into a square."""
+    """Return the columns of the matrix. A vector longer than a row of cells is broken into a square."""
     if len(shape) > 1:
         return shape[-1]
     return elements if elements <= CELLS else max(CELLS, math.isqrt(elements - 1) + 1)
@@ -251,7 +251,7 @@ def _width(shape: list[int], elements: int) -> int:
 def _errors(
     eager: torch.Tensor, compiled: torch.Tensor
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """A piece at a time: start, where a NaN or infinity is misplaced, |compiled - eager| and |eager| (0 where not finite)."""
+    """Yield by pieces: start, misplaced NaN or infinities, |compiled - eager| and |eager| (0 where not finite)."""
     exact = not (eager.is_floating_point() or eager.is_complex())
     for start, eager_planes, compiled_planes in pieces(eager, compiled):
         misplaced = (classes(eager_planes) != classes(compiled_planes)).any(dim=1)
@@ -267,7 +267,7 @@ def _matrix(flat: torch.Tensor, across: int) -> list[list[Any]]:
 
 
 def _element(sides: Mapping[str, torch.Tensor], flat: int, shape: list[int]) -> dict[str, Any]:
-    """One element of every side, with the difference of eager and compiled."""
+    """Return one element of every side, with the difference of eager and compiled."""
     index, remainder = [], flat
     for size in reversed(shape):
         index.append(remainder % size)
@@ -285,10 +285,10 @@ def _element(sides: Mapping[str, torch.Tensor], flat: int, shape: list[int]) -> 
 
 
 def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor) -> dict[str, Any]:
-    """Relative errors |x - float64| / |float64| of both sides, counted by decade.
+    """Count relative errors |x - float64| / |float64| of both sides by decade.
 
-    ``decades``: exponents, all that either side needs; ``eager``, ``compiled``: counts of errors in [10**d, 10**(d+1));
-    ``exact``: errors of 0; ``unscaled``: float64 is 0 and the side is not; ``left_out``: one of the three is not finite.
+    ``decades``: exponents, all that either side needs. ``eager``, ``compiled``: counts of errors in [10**d, 10**(d+1)).
+    ``exact``: errors of 0. ``unscaled``: float64 is 0 and the side is not. ``left_out``: one of the three is not finite.
     """
     sides = ("eager", "compiled")
     counts = {side: torch.zeros(LARGEST - SMALLEST + 1, dtype=torch.int64) for side in sides}

@@ -1,7 +1,7 @@
 """Torch's own minifier, one step a process: provoke its launcher, let that cut the graph, run what is left.
 
 The minifier changes global settings, the current folder and ``sys.argv``, and leaves them changed. The process of a step is
-thrown away afterwards, so nothing is put back here. What is worked around, and how each was seen: ``docs/minifying.md``.
+thrown away afterwards, so nothing is put back here. Each workaround and its cause: ``docs/minifying.md``.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Died(Exception):
 
 
 def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """One step. Its record: ``raised``, the facts of the error that ended it, or None.
+    """Run one step. Return ``raised``, the facts of the error that ended it, or None.
 
     ``job["arguments"]`` holds ``step`` and
 
     * for ``provoke`` (run the case under the settings that write a launcher): ``folder``, ``after`` (dynamo or aot),
-      ``level`` (2, 3 or 4), ``tolerance`` (of level 4, or None), ``alias`` (a name for the backend) and ``signal`` (the name of
-      the one that ends the process, or empty);
+      ``level`` (2, 3 or 4), ``tolerance`` (of level 4, or None), ``alias`` (a name for the backend).
+      ``signal`` is the name of the signal that ends the process, or empty;
     * for ``cut`` (run the launcher, which leaves ``repro.py`` in ``folder``): the same, ``launcher`` and ``flags`` for it;
     * for ``run``: ``script``.
     """
@@ -51,7 +51,7 @@ def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The case, compiled and run; torch writes the launcher into ``folder`` when it sees the failure."""
+    """Compile and run the case; torch writes the launcher into ``folder`` when it sees the failure."""
     given = job["arguments"]
     with folders.folder() as folder, environment(job):
         os.chdir(folder)  # torch leaves a copy of the whole graph in the current folder
@@ -69,7 +69,7 @@ def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _cut(job: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The launcher, in this process: it knows backends by their names only, and those of others are registered here."""
+    """Run the launcher in this process. It knows backends by their names only, and others' are registered here."""
     given = job["arguments"]
     with environment(job):
         os.chdir(given["folder"])
@@ -79,7 +79,7 @@ def _cut(job: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _run(job: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A script of the minifier as ``python repro.py`` would run it: nothing of the case is set."""
+    """Run a script of the minifier as ``python repro.py`` would: nothing of the case is set."""
     torch.set_num_threads(int(job.get("threads") or torch.get_num_threads()))
     with folders.folder() as folder:
         os.chdir(folder)
@@ -100,7 +100,7 @@ def _script(path: str, arguments: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _debugging(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings under which torch writes a launcher."""
+    """Return the settings under which torch writes a launcher."""
     flags = {
         "torch._dynamo.config.repro_after": given["after"],
         "torch._dynamo.config.repro_level": given["level"],
@@ -113,7 +113,7 @@ def _debugging(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prepare(job: Mapping[str, Any]) -> str:
-    """Settings and workarounds for either step; the name of the backend to compile with."""
+    """Apply settings and workarounds for either step. Return the name of the backend to compile with."""
     given, backend = job["arguments"], job["backend"]
     name, arguments = str(backend["backend"]), {}
     if name == "inductor":
@@ -147,11 +147,11 @@ def _number(name: str) -> int:
 
 
 def plain(compile_graph: Function) -> Function:
-    """The backend without what misleads the minifier after Dynamo.
+    """Return the backend without what misleads the minifier after Dynamo.
 
-    It compiles a copy, since the minifier goes on with the graph that it gives away. What it returns is called as Dynamo calls
-    it (torch 2.13 lets AOT's functions inherit ``_boxed_call``, and the minifier then passes one list), and has a graph's
-    parameters and buffers, for which the minifier asks (Dynamo does not, and backends return plain functions).
+    It compiles a copy, since the minifier goes on with the graph that it gives away. Its result is called as Dynamo calls it:
+    torch 2.13 lets AOT's functions inherit ``_boxed_call``, and the minifier then passes one list. The result has a graph's
+    parameters and buffers. The minifier asks for them; Dynamo does not, and backends return plain functions.
     """
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
@@ -169,10 +169,10 @@ def _like(graph: torch.fx.GraphModule, run: Function) -> Function:
 
 
 def in_child(compile_graph: Function, number: int, threads: int) -> Function:
-    """The backend, run in a child process: a child that is ended by signal ``number`` raises ``Died`` here.
+    """Return the backend run in a child process: a child that is ended by signal ``number`` raises ``Died`` here.
 
-    Whatever else it does, eager's result is returned. Forking is safe only while this process has no OpenMP threads, so it
-    gets one thread; the children get ``threads``, for which code is generated.
+    Otherwise eager's result is returned. Forking is safe only while this process has no OpenMP threads, so it
+    gets one thread. The children get ``threads``, for which code is generated.
     """
     from torch._dynamo.debug_utils import run_fwd_maybe_bwd
 
@@ -194,7 +194,7 @@ def in_child(compile_graph: Function, number: int, threads: int) -> Function:
 
 
 def ended_by(act: Callable[[], Any]) -> int:
-    """The signal that ends a child process that does ``act``; 0 if none does."""
+    """Return the signal that ends a child process that does ``act``; 0 if none does."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -206,10 +206,10 @@ def ended_by(act: Callable[[], Any]) -> int:
 
 
 def _keep_inputs(number: int, threads: int) -> None:
-    """Let the test of the minifier after AOT keep its inputs.
+    """Make the test of the minifier after AOT keep its inputs.
 
-    Compiled code empties the list that it is given, and ``inductor_fails`` gives it the minifier's own: the next step then
-    has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). For a failure that ends the process, by signal
+    Compiled code empties the list that it is given, and ``inductor_fails`` gives it the minifier's own. The next step then
+    has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). If a failure ends the process, by signal
     ``number``, each test runs in a child.
     """
     from torch._dynamo.repro import after_aot
@@ -232,7 +232,7 @@ def _keep_inputs(number: int, threads: int) -> None:
 
 
 def _write_bodies() -> None:
-    """Let the scripts of a graph without inputs be Python: their ``load_args`` has no body."""
+    """Make the scripts of a graph without inputs valid Python: their ``load_args`` has no body."""
     from torch._dynamo.debug_utils import InputWriter
 
     lines: Function = InputWriter.lines
@@ -245,9 +245,9 @@ def _write_bodies() -> None:
 
 
 def _allow_backward() -> None:
-    """Let a backward be compiled while a forward is.
+    """Allow a backward to be compiled while a forward is.
 
-    The minifier after Dynamo runs both inside the compilation of the forward. Each books its own ``is_forward``, and torch 2.13
+    The minifier after Dynamo runs both inside the compilation of the forward. Each sets its own ``is_forward``, and torch 2.13
     takes the second for an error ("have already been set in the current context").
     """
     from torch._dynamo.metrics_context import MetricsContext

@@ -1,4 +1,4 @@
-"""What every value of a case's ``forward`` is in eager: so that a reducer can put an input in its place.
+"""Every value of a case's ``forward`` in eager: so that a reducer can put an input in its place.
 
 The function's local variables are read when it returns, or when something raises in it: each value has a variable there.
 """
@@ -26,11 +26,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The record ``{"values": {variable: facts}}`` of the first call, run in eager.
+    """Return the record ``{"values": {variable: facts}}`` of the first call, run in eager.
 
     Facts have a ``kind``: ``tensor`` (shape, dtype, requires_grad, contiguous, low and high of its finite elements or None),
-    ``python`` (value), ``list`` (items), ``fields`` (items by name, of a named tuple), or ``other``. A case that cannot be
-    loaded has no values.
+    ``python`` (value), ``list`` (items), ``fields`` (items by name, of a named tuple), or ``other``.
+    A case that cannot be loaded has no values.
     """
     send({"phase": "load"})
     values: dict[str, Any] = {}
@@ -58,7 +58,7 @@ def _locals(loaded: LoadedCase, settings: Settings) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _capturing_locals(code: CodeType | None, variables: dict[str, Any]) -> Iterator[None]:
-    """Put the variables of the function of ``code`` into ``variables`` when it ends, by whatever way."""
+    """Copy the variables of the function of ``code`` into ``variables`` when it ends, however it ends."""
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "return" and frame.f_code is code:
@@ -73,7 +73,7 @@ def _capturing_locals(code: CodeType | None, variables: dict[str, Any]) -> Itera
 
 
 def describe(value: Any, depth: int = 0) -> dict[str, Any]:
-    """The facts of one value."""
+    """Return the facts of one value."""
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if value is None or isinstance(value, (bool, int, float, str)):

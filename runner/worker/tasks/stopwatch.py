@@ -1,4 +1,4 @@
-"""Measuring: times, memory, kernel launches, and a copy, on the CPU and on CUDA. Seconds and bytes throughout."""
+"""Measurements of times, memory, kernel launches, and a copy, on the CPU and on CUDA, in seconds and bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Call = Callable[[], object]
 
 
 def select(device: str) -> None:
-    """Make ``device`` the current one, and see that it can be timed.
+    """Make ``device`` the current one, and check that it can be timed.
 
     Raises:
         InvalidCase: it cannot.
@@ -40,7 +40,7 @@ def select(device: str) -> None:
 
 
 def device_name(device: str) -> str:
-    """The processor's or the GPU's own name; the device's where it says none."""
+    """Return the processor's or the GPU's own name; the device's if it has none."""
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name())
     with contextlib.suppress(OSError):
@@ -51,18 +51,18 @@ def device_name(device: str) -> str:
 
 
 def synchronize(device: str) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished its work."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
 
 
 def times(call: Call, device: str, least: int) -> list[float]:
-    """Seconds of one call, measured at least ``least`` times, by the clock that fits the device."""
+    """Return seconds of one call, measured at least ``least`` times, by the clock that fits the device."""
     return _cuda_times(call, least) if device.startswith("cuda") else _cpu_times(call, least)
 
 
 def _cpu_times(call: Call, least: int) -> list[float]:
-    """Each is the mean of a block of calls, so long that the clock does not matter."""
+    """Return means of blocks of calls, so long that the clock does not matter."""
     from torch.utils.benchmark import Timer
 
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())  # type: ignore[no-untyped-call,unused-ignore]
@@ -74,7 +74,7 @@ def _cpu_times(call: Call, least: int) -> list[float]:
 
 
 def _cuda_times(call: Call, least: int) -> list[float]:
-    """Each is of one call between two events of the GPU, with an empty L2 cache."""
+    """Return times of single calls between two events of the GPU, with an empty L2 cache."""
     from triton.testing import do_bench
 
     seconds: list[float] = []
@@ -88,7 +88,7 @@ def _cuda_times(call: Call, least: int) -> list[float]:
 
 
 def spread(seconds: list[float]) -> dict[str, Any]:
-    """``median``, ``low`` and ``high`` (the quartiles, by linear interpolation), ``best``, ``count`` of ``seconds``."""
+    """Return ``median``, ``low`` and ``high`` (quartiles by linear interpolation), ``best`` and ``count`` of ``seconds``."""
     low, median, high = (
         statistics.quantiles(seconds, n=4, method="inclusive")
         if len(seconds) > 1
@@ -98,10 +98,10 @@ def spread(seconds: list[float]) -> dict[str, Any]:
 
 
 def memory(call: Call, device: str) -> int | None:
-    """Bytes that one call takes at its peak beyond what was held before it; None where it cannot be told.
+    """Return the bytes that one call takes at its peak beyond what was held; None if that cannot be measured.
 
-    On CUDA what torch's allocator gave out. On the CPU the growth of the process's resident set (``ru_maxrss``), which comes
-    in pages, and some hundred KiB late: a process's counters are kept by thread.
+    On CUDA it is what torch's allocator gave out. On the CPU it is the growth of the process's resident set (``ru_maxrss``).
+    That comes in pages, and some hundred KiB late: a process's counters are kept by thread.
     """
     gc.collect()
     if device.startswith("cuda"):
@@ -121,7 +121,7 @@ def memory(call: Call, device: str) -> int | None:
 
 
 def _forget_peak() -> bool:
-    """Let the peak of the resident set be what it is now (proc(5), ``clear_refs``)."""
+    """Reset the peak of the resident set to its current size (proc(5), ``clear_refs``)."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -134,7 +134,7 @@ def _peak() -> int:
 
 
 def launches(call: Call, device: str) -> int | None:
-    """How many kernels the GPU runs in one call, as torch.profiler sees them; None on the CPU, and where it sees nothing."""
+    """Return how many kernels the GPU runs in one call, by torch.profiler; None on the CPU, and if it sees nothing."""
     if not device.startswith("cuda"):
         return None
     from torch.autograd import DeviceType

@@ -1,7 +1,7 @@
-"""torch's structured trace, read as it is told: the stream that ``TORCH_TRACE`` writes to a file for tlparse.
+"""torch's structured trace as a stream of events: what ``TORCH_TRACE`` writes to a file for tlparse.
 
-It names the same things in the same way from torch 2.6 to 2.13, whatever the backend, and unlike
-``get_compilation_metrics``, which keeps the last 64 compilations, it forgets none.
+Names are the same from torch 2.6 to 2.13, whatever the backend. ``get_compilation_metrics`` keeps the last 64
+compilations; the trace forgets none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Event:
     payload: str
 
     def loaded(self) -> Any:
-        """The payload as JSON; the text itself where it is none."""
+        """Return the payload as JSON; the text itself if it is none."""
         try:
             return json.loads(self.payload)
         except ValueError:
@@ -60,7 +60,7 @@ def _compile_id(facts: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def tracing(*handlers: logging.Handler) -> Iterator[None]:
-    """Let torch tell its trace to ``handlers`` for as long as the block lasts."""
+    """Send torch's trace to ``handlers`` for as long as the block lasts."""
     from torch._logging._internal import trace_log
 
     level = trace_log.level

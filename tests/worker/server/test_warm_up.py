@@ -54,7 +54,7 @@ def warmed(level: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("level", ["import", "aot", "inductor"])
-def test_a_warm_server_has_no_trace_of_its_rehearsal(level: str) -> None:
+def test_a_warm_server_has_no_trace_of_its_warm_up(level: str) -> None:
     found = warmed(level)
     assert len(found.pop("loaded")) == 3
     assert found == {
@@ -114,10 +114,10 @@ def test_a_cold_server_has_imported_nothing() -> None:
     assert found["cold"] and found["loaded"] == [] and found["threads"] == 0
 
 
-def test_a_rehearsal_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_up_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"findings": [{"oracle": "value"}], "trust": None}
     monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: record)
-    with pytest.raises(RuntimeError, match="rehearsal of aot_eager"):
+    with pytest.raises(RuntimeError, match="warm-up under aot_eager"):
         warm_up.warm_up("aot")
 
 
