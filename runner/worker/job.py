@@ -16,7 +16,8 @@ from runner.worker.case import backends, folders, replays
 from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
 from runner.worker.case.load import LoadedCase, Source, environment
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
-from runner.worker.judge.judge import Evidence, Finding, judge
+from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.judge import judge
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
 from runner.worker.oracles import row_of

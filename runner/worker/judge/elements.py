@@ -76,3 +76,12 @@ def different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         unequal = (first_planes != second_planes) | (torch.signbit(first_planes) != torch.signbit(second_planes))
         return (unequal & ~(first_planes.isnan() & second_planes.isnan())).any(dim=1)
     return as_integers(first).reshape(-1) != as_integers(second).reshape(-1)
+
+
+def number(value: Any) -> Any:
+    """Return a number that JSON can carry: NaN, infinities and complex numbers become text."""
+    if isinstance(value, complex):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value

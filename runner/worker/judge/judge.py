@@ -6,61 +6,19 @@ To add an oracle, write a function with ``@check`` here, at its gate, and a row 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from runner.worker.case.errors import ErrorRecord, counts_as
-from runner.worker.case.observe import CallRecord, Observation
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import compare_values, number, tolerance_for
-from runner.worker.judge.reference import Reference
+from runner.worker.judge.compare import compare_values
+from runner.worker.judge.elements import number
+from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.oracles import BUDGETS, ROWS, is_plugin
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One disagreement. ``path`` says where, such as ``call 1, output[0]``; ``numbers`` are JSON-safe."""
-
-    oracle: str
-    message: str
-    path: str = ""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
-    line: int | None = None  # of the case's source, where no error names it
-
-
-@dataclass
-class Evidence:
-    """What the oracles look at, and what they note on the way."""
-
-    job: Mapping[str, Any]
-    eager: Observation
-    compiled: Observation
-    reference: Reference
-    labels: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    comparisons: int = 0
-
-    def pairs(self) -> Iterator[tuple[int, CallRecord, CallRecord]]:
-        """Yield (call, eager's record, compiled record) of every call in which both returned."""
-        for call, (eager, compiled) in enumerate(zip(self.eager.calls, self.compiled.calls)):  # noqa: B905  either may have raised
-            if eager.error is None and compiled.error is None:
-                yield call, eager, compiled
-
-    def where(self, call: int, path: str = "") -> str:
-        """Return the path, with the call's number if there are several."""
-        several = max(len(self.eager.calls), len(self.compiled.calls)) > 1
-        return ", ".join(part for part in (f"call {call}" if several else "", path) if part)
-
-    def note(self, text: str) -> None:
-        """Add a note unless it is there already."""
-        if text not in self.notes:
-            self.notes.append(text)
-
 
 Look = Callable[[Evidence], Iterable[Finding]]
 

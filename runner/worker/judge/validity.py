@@ -11,8 +11,10 @@ import torch
 from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Tree, flatten, map_tensors
-from runner.worker.judge.compare import compare_values, equal_bits, tolerance_for
-from runner.worker.judge.judge import Evidence, same_python
+from runner.worker.judge.compare import compare_values, equal_bits
+from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.judge import same_python
+from runner.worker.judge.tolerance import tolerance_for
 
 SECOND_SEED = 1000  # added to the job's seed
 FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)

@@ -14,10 +14,20 @@ from runner.worker.case.load import Source, environment
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe, start_counting
 from runner.worker.case.snapshot import Leaf
 from runner.worker.job import Unavailable, note_launches, require, validate_distributions
-from runner.worker.judge.compare import Tolerance, number, tolerance_for
-from runner.worker.judge.elements import classes, different_bits, finite_difference, finite_part, norm, pieces, planes
-from runner.worker.judge.judge import Evidence, Finding, judge
+from runner.worker.judge.elements import (
+    classes,
+    different_bits,
+    finite_difference,
+    finite_part,
+    norm,
+    number,
+    pieces,
+    planes,
+)
+from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.judge import judge
 from runner.worker.judge.reference import Reference, call_leaves
+from runner.worker.judge.tolerance import Tolerance, tolerance_for
 from runner.worker.oracles import ORACLES
 
 CELLS = 64
@@ -294,9 +304,8 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
     counts = {side: torch.zeros(LARGEST - SMALLEST + 1, dtype=torch.int64) for side in sides}
     exact, unscaled, left_out = dict.fromkeys(sides, 0), dict.fromkeys(sides, 0), 0
     for _, eager_planes, compiled_planes, wide in pieces(eager, compiled, reference):
-        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (eager_planes, compiled_planes, wide)]).all(
-            dim=0
-        )
+        finite = torch.stack([plane.isfinite().all(dim=1) for plane in (eager_planes, compiled_planes, wide)])
+        finite = finite.all(dim=0)
         left_out += int((~finite).sum())
         scale = norm(wide[finite])
         for side, plane in zip(sides, (eager_planes, compiled_planes)):  # noqa: B905  two of each

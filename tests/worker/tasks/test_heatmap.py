@@ -9,7 +9,7 @@ import pytest
 import torch
 from worker_jobs import run, source
 
-from runner.worker.judge.compare import tolerance_for
+from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.tasks.heatmap import ALIKE, MISPLACED, draw
 
 NAN, INF = math.nan, math.inf
