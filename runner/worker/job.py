@@ -1,4 +1,4 @@
-"""One job from its dict to its record: reference runs, one backend, the comparison, the doubt about it."""
+"""One job from its dict to its record: reference runs, one backend, the comparison, and whether it can be believed."""
 
 from __future__ import annotations
 

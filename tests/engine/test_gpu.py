@@ -104,7 +104,7 @@ def test_a_poisoned_process_takes_no_other_job(engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["fork", "living"])
-def test_a_rehearsal_beside_a_gpu_spoils_no_backward_on_the_cpu(engine: LocalEngine, isolation: str) -> None:
+def test_a_warm_up_beside_a_gpu_spoils_no_backward_on_the_cpu(engine: LocalEngine, isolation: str) -> None:
     text = CASE.format(tail="", device="cpu", more=", requires_grad=True")
     grad = {"mode": "backward"}
     jobs = [case(backend, isolation, backend, "cpu", text, grad=grad) for backend in ("aot_eager", "inductor")]
