@@ -47,8 +47,7 @@ class Modules:
     ids: set[str] = field(default_factory=set)
     modes: list[tuple[str, bool]] = field(default_factory=list)
     suffix: str = ""  # .to(torch.bfloat16)
-    numbers: dict[str, int] = field(default_factory=dict)
-    """The last number of each word: counting from 1 for each of many modules would take minutes."""
+    numbers: dict[str, int] = field(default_factory=dict)  # the last of each stem: counting from 1 would take minutes
 
     def name(self, stem: str) -> str:
         """Return a free attribute name, and book it: linear, linear_2, ..."""
@@ -64,8 +63,7 @@ class ChainWriter:
     """Writes nodes into ``lines``. ``modules`` is None where no nn modules can be made (layouts)."""
 
     def __init__(self, scope: Scope, dtype: str, device: str, modules: Modules | None, indent: int) -> None:
-        self.scope, self.modules, self.indent = scope, modules, indent
-        self.dtype, self.device = dtype, device
+        self.scope, self.dtype, self.device, self.modules, self.indent = scope, dtype, device, modules, indent
         self.lines: list[Line] = []
         self.render = Renderer(scope, dtype, device, self._function)
 
@@ -82,8 +80,7 @@ class ChainWriter:
 
     def _return(self, result: Value | None) -> None:
         if result is None:
-            span = Span("", 1, 1)
-            text = self.scope.look_up("_", span) if self.scope.previous is not None else "None"
+            text = self.scope.look_up("_", Span("", 1, 1)) if self.scope.previous is not None else "None"
         else:
             text = self.render.value(result)
         self._line(f"return {text}", None)
@@ -258,11 +255,9 @@ class ChainWriter:
             return f"{operands[1]} in {operands[0]}"
         if word == "call":
             return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
-        return (
-            f"{'bool' if word == 'truth' else word}({operands[0]})"
-            if word != "index"
-            else f"{_receiver(operands[0])}.__index__()"
-        )
+        if word == "index":
+            return f"{_receiver(operands[0])}.__index__()"
+        return f"{'bool' if word == 'truth' else word}({operands[0]})"
 
     def _subscript(self, value: Value) -> str:
         return self.render.index(value) if isinstance(value, Index) else self.render.value(value)
