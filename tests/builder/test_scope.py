@@ -20,7 +20,7 @@ def scope(**fields: object) -> Scope:
 
 
 def found(made: Scope) -> list[str]:
-    return [d.message + (f" | {d.hint}" if d.hint else "") for d in made.problems.found]
+    return [d.message + (f" | {d.hint}" if d.hint else "") for d in made.problems.diagnostics]
 
 
 def test_names_of_builtins_get_an_underscore() -> None:
