@@ -121,6 +121,12 @@ def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended", help=dialect)
 
 
+def add_reporters(parser: argparse._ActionsContainer) -> None:
+    """Add which reporters of other packages write what where."""
+    parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH",
+                        help="what another package's reporter writes, here: its name, or package:function; repeat for several")  # fmt: skip
+
+
 def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
     """Set the text below the help, whose lines are kept."""
     parser.epilog, parser.formatter_class = epilog, argparse.RawDescriptionHelpFormatter

@@ -7,12 +7,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from runner import exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit
+from runner.cli.arguments import add_junit, add_reporters
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal, Weight
 from runner.record.store import journal_of, make_latest, new_folder, read_log, started_of
+from runner.report.handlers import Reports, choose
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
 from runner.session.merge import check_stamps, merge
@@ -26,11 +28,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FOLDER", help="write events.jsonl and junit.xml here (default: a new run's folder)"
     )
     add_junit(parser, "JUnit XML here too")
+    add_reporters(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
     outputs.check(arguments, {os.path.realpath(journal_of(run)) for run in arguments.runs})
+    reporters = choose(arguments.report)
     events = merge([_shard(run) for run in arguments.runs])
     folder = _folder(arguments.output)
     start = started_of(events)
@@ -53,10 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(problems[0])
     make_latest(folder)
     reporter = Reporter(reports=[str(path) for path in (*reports, folder / "events.jsonl")])
-    for event in events:
-        reporter.handle(event)
-    reporter.close()
-    return next(event.exit_code for event in reversed(events) if isinstance(event, RunFinished))
+    failed = Reports(reporter, reporters).play(events)
+    code = next(event.exit_code for event in reversed(events) if isinstance(event, RunFinished))
+    return exit_codes.INTERNAL if failed and code in (exit_codes.OK, exit_codes.FAILED) else code
 
 
 def _shard(run: str) -> list[Event]:

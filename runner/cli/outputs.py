@@ -26,8 +26,8 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
         UsageError: one cannot be written, is named twice, or is an input.
     """
     targets: dict[str, str] = {}
-    for name in OPTIONS:
-        path = getattr(arguments, name, None)
+    requests = [("report", request.partition("=")[2]) for request in getattr(arguments, "report", ()) if "=" in request]
+    for name, path in [*((name, getattr(arguments, name, None)) for name in OPTIONS), *requests]:
         # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
         if not isinstance(path, str) or (path == "-" and name in ("junit", "json") and arguments.command != "run"):
             continue

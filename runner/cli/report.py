@@ -8,10 +8,11 @@ import sys
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit
+from runner.cli.arguments import add_junit, add_reporters
 from runner.exit_codes import UsageError
 from runner.record.events import RunFinished
 from runner.record.store import journal_of, read_events
+from runner.report.handlers import Reports, choose
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
 
@@ -23,11 +24,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest"
     )
     add_junit(parser, "write JUnit XML; - is standard output")
+    add_reporters(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the reports again, by the same code that makes them during a run."""
     outputs.check(arguments, {os.path.realpath(journal_of(arguments.run))})
+    reporters = choose(arguments.report)
     events = read_events(arguments.run)
     if arguments.junit:
         try:
@@ -38,10 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             console.output(text)
             return exit_codes.OK
         outputs.write("--junit", arguments.junit, text)
-    reporter = Reporter(whole=not sys.stdout.isatty())
-    for event in events:
-        reporter.handle(event)
     if not isinstance(events[-1], RunFinished):
-        reporter.handle(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
-    reporter.close()
-    return exit_codes.OK
+        events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
+    failed = Reports(Reporter(whole=not sys.stdout.isatty()), reporters).play(events)
+    return exit_codes.INTERNAL if failed else exit_codes.OK

@@ -15,6 +15,7 @@ from runner.cli.arguments import (
     add_environment,
     add_junit,
     add_paths,
+    add_reporters,
     add_selection,
     add_settings,
     set_epilog,
@@ -26,7 +27,7 @@ from runner.ledger.review import stale_notices
 from runner.record import lock
 from runner.record.events import Event, Notice, RunFinished
 from runner.record.store import make_latest, new_folder, settled, started_of
-from runner.report.handlers import Reports
+from runner.report.handlers import Reports, choose
 from runner.session import history
 from runner.session.collect import Loaded
 from runner.session.run import plan
@@ -65,6 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     reports.add_argument(
         "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
     )
+    add_reporters(reports)
     add_settings(reports, "slow")
 
 
@@ -96,7 +98,7 @@ def run_variants(
     Raises:
         UsageError: among others when the files say something else than they did for ``past``.
     """
-    settings = settings_of(arguments)
+    settings, reporters = settings_of(arguments), choose(arguments.report)
     events = past.events if past else []
     planned = plan(replace(loaded, variants=tuple(variants)), settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
@@ -110,8 +112,10 @@ def run_variants(
     with interrupts.held():  # a signal is looked for between two steps, so that the run always comes to its end below
         stamp = {"plan": planned.digest, "shard": str(settings.shard or "")}
         reports = Reports.open(
-            arguments, folder, {key: text for key, text in stamp.items() if text}, again=past is not None
-        )
+            folder, {key: text for key, text in stamp.items() if text}, junit=arguments.junit,
+            dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
+            again=past is not None,
+        )  # fmt: skip
 
         def tick(running: list[tuple[str, float, str]]) -> None:
             reports.tick(running)

@@ -313,7 +313,7 @@ class JUnitFile:
         if self._plan_written or now:
             self._file.write(now=now)
 
-    def tick(self) -> None:
+    def tick(self, running: Sequence[tuple[str, float, str]] = ()) -> None:
         """Write what the last events left, if it is time. To be called now and then while nothing happens."""
         if self._plan_written:
             self._file.write()
