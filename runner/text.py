@@ -25,7 +25,7 @@ _ANSI = re.compile(
 )
 
 # Not XML 1.0 at all: C0 but tab and newline, surrogates, U+FFFE and U+FFFF. Allowed there but dropped without a word by
-# junit-xml, or obeyed by terminals: DEL, C1, and the other noncharacters. What changes the direction or the lines of
+# some tools, or obeyed by terminals: DEL, C1, and the other noncharacters. What changes the direction or the lines of
 # text (bidirectional controls, U+2028, U+2029) or hides in it (byte order marks, tags) can make one text look like another.
 # All are shown instead.
 _UNFIT = re.compile(

@@ -3,9 +3,6 @@
 ``strict`` passes junit-10.xsd, by which the Jenkins xunit plugin judges. ``extended`` adds to each testcase its file,
 line and properties, which GitLab, EnricoMi, mikepenz, CircleCI and the Jenkins junit plugin read. Behind every rule
 here (one flat level of suites, unique names, messages said twice, facts as ``[[PROPERTY|k=v]]``) some consumer failed.
-
-The XML is built with junit-xml and then put right where that falls short: it writes times with exponents, leaves out
-those that are zero, adds ``disabled``, and has no type for what is skipped and no properties for a testcase.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -45,7 +42,6 @@ _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "
 # Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
-_SUITE_ATTRIBUTES = ("name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "file")
 
 _Key = tuple[str, str]  # (variant id, torch)
 
@@ -120,8 +116,6 @@ class _Model:
 
     def xml(self) -> list[bytes]:
         """The whole document, in pieces of UTF-8. ValueError when two testcases would have one name."""
-        from xml.etree.ElementTree import Element
-
         if self._suites is None:
             self._arrange()
         suites = self._suites or []
@@ -130,8 +124,8 @@ class _Model:
                 self._render(suite)
         totals = {key: str(sum(s.kinds.count(kind) for s in suites)) for key, kind in _COUNTED[:2]}
         spent = sum(float(f"{sum(suite.seconds):.3f}") for suite in suites)
-        root = Element("testsuites", {"name": "runner", "tests": str(sum(len(s.cases) for s in suites)), **totals,
-                                      "time": f"{spent:.3f}"})  # fmt: skip
+        root = _element("testsuites", {"name": "runner", "tests": str(sum(len(s.cases) for s in suites)), **totals,
+                                       "time": f"{spent:.3f}"})  # fmt: skip
         head, tail = _around(root, "testsuite" if suites else "", 0)
         pieces = [b'<?xml version="1.0" encoding="UTF-8"?>\n', head]
         for number, suite in enumerate(suites):
@@ -189,8 +183,6 @@ class _Model:
 
     def _render(self, suite: _Suite) -> None:
         """Bring a suite's texts up to date."""
-        from junit_xml import TestSuite  # type: ignore[import-untyped, unused-ignore]
-
         for place in sorted(suite.changed):
             case = suite.cases[place]
             result = self._results.get((case.id, case.torch))
@@ -199,72 +191,61 @@ class _Model:
             suite.kinds[place], suite.seconds[place] = shown.kind, shown.seconds
         suite.changed.clear()
         run = self._started
-        element = TestSuite(
-            suite.name,
-            hostname=in_line(run.host) if run else None,
-            timestamp=_timestamp(run.started) if run else None,
-            properties=_run_properties(run) if run else None,
-            file=suite.file,
-        ).build_xml_doc()
-        # What junit-10.xsd refuses is left out, and the time is a plain number.
-        counts = {key: str(suite.kinds.count(kind)) for key, kind in _COUNTED}
-        values = {**element.attrib, "tests": str(len(suite.cases)), **counts, "time": f"{sum(suite.seconds):.3f}"}
-        element.attrib = {key: values[key] for key in _SUITE_ATTRIBUTES if key in values}
+        attributes = {
+            "name": suite.name,
+            "tests": str(len(suite.cases)),
+            **{key: str(suite.kinds.count(kind)) for key, kind in _COUNTED},
+            "time": f"{sum(suite.seconds):.3f}",
+            **({"timestamp": _timestamp(run.started), "hostname": in_line(run.host)} if run else {}),
+            "file": suite.file,
+        }
+        element = _element("testsuite", {key: value for key, value in attributes.items() if value})
+        if run and (facts := _run_properties(run)):
+            element.append(_properties_element(facts))
         suite.head, suite.tail = _around(element, "testcase", 1)
 
     def _testcase(self, case: VariantPlanned | VariantFinished, shown: _Shown, suite: _Suite) -> bytes:
-        from xml.etree import ElementTree
-
-        from junit_xml import TestCase, TestSuite
-
+        attributes = {"classname": suite.classname, "name": self._title(case), "time": f"{shown.seconds:.3f}"}
+        element = _element("testcase", attributes)
+        if self._dialect == "extended":
+            element.attrib |= {"file": suite.file, "line": str(case.line)}
+            element.append(_properties_element(shown.properties))
+        if shown.kind:
+            element.append(_element(shown.kind, {"type": shown.type, "message": shown.message}, shown.body))
         # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
         facts = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in shown.properties)
-        entry = TestCase(self._title(case), suite.classname, stdout=cap(facts + shown.output))
-        if shown.kind == "failure":
-            entry.add_failure_info(shown.message, shown.body, shown.type)
-        elif shown.kind == "error":
-            entry.add_error_info(shown.message, shown.body, shown.type)
-        elif shown.kind == "skipped":
-            entry.add_skipped_info(shown.message, shown.body)
-        testcase = TestSuite("", [entry]).build_xml_doc()[0]
-        # Attributes in one order, the types junit-xml has no word for, and what only the extended dialect says.
-        words = testcase.attrib
-        testcase.attrib = {"classname": words["classname"], "name": words["name"], "time": f"{shown.seconds:.3f}"}
-        skipped = testcase.find("skipped")
-        if skipped is not None:
-            skipped.set("type", shown.type)
-        if self._dialect == "extended":
-            testcase.attrib |= {"file": suite.file, "line": str(case.line)}
-        ElementTree.indent(testcase, level=2)
-        text = ElementTree.tostring(testcase, encoding="unicode")
-        if self._dialect == "extended" and shown.properties:  # and so it has an output, which tells the same
-            start, end, rest = text.partition(">")  # of the first tag: in attributes ">" is written "&gt;"
-            text = start + end + _properties_xml(shown.properties) + rest
-        return text.encode("utf-8", "backslashreplace")
+        element.append(_element("system-out", {}, cap(facts + shown.output)))
+        return _written(element, 2)
 
 
-@functools.lru_cache(maxsize=4096)
-def _properties_xml(properties: tuple[tuple[str, str], ...]) -> str:
-    """A testcase's properties as they follow its first tag; thousands of testcases have the same."""
+def _element(tag: str, attributes: dict[str, str], text: str | None = None) -> Element:
+    from xml.etree.ElementTree import Element  # late: many commands import this module and write no XML
+
+    element = Element(tag, attributes)
+    element.text = text
+    return element
+
+
+def _properties_element(facts: Iterable[tuple[str, str]]) -> Element:
+    element = _element("properties", {})
+    element.extend(_element("property", {"name": key, "value": value}) for key, value in facts)
+    return element
+
+
+def _written(element: Element, level: int) -> bytes:
+    """Return an element as UTF-8, indented for its level in the document."""
     from xml.etree import ElementTree
 
-    element = ElementTree.Element("properties")
-    for key, value in properties:
-        ElementTree.SubElement(element, "property", {"name": key, "value": value})
-    ElementTree.indent(element, level=3)
-    return "\n      " + ElementTree.tostring(element, encoding="unicode")
+    ElementTree.indent(element, level=level)
+    return ElementTree.tostring(element, encoding="unicode").encode("utf-8", "backslashreplace")
 
 
 def _around(element: Element, inner: str, level: int) -> tuple[bytes, bytes]:
-    """What stands before and after the ``inner`` elements that an element is to hold; all of it and nothing if ``""``."""
-    from xml.etree import ElementTree
-
+    """Return what stands before and after the ``inner`` elements of an element; all of it and nothing if ``""``."""
     if inner:
-        ElementTree.SubElement(element, inner)
-    ElementTree.indent(element, level=level)
-    text = ElementTree.tostring(element, encoding="unicode").encode("utf-8", "backslashreplace")
+        element.append(_element(inner, {}))
     # In attributes and texts "<" is written "&lt;", so this is found once.
-    head, _, tail = text.partition(f"<{inner} />".encode())
+    head, _, tail = _written(element, level).partition(f"<{inner} />".encode())
     return head, tail
 
 
@@ -389,20 +370,20 @@ def _fact(value: str) -> str:
     return one_line(value).replace("]]", "] ]")  # "]]" would end the line's own bracket
 
 
-def _run_properties(run: RunStarted) -> dict[str, str]:
+def _run_properties(run: RunStarted) -> tuple[tuple[str, str], ...]:
     def listed(key: str) -> str:
         return one_line(", ".join(dict.fromkeys(str(environment.get(key, "?")) for environment in run.environments)))
 
     facts = {"runner": run.version, "torch": listed("torch"), "python": listed("python"), "run": run.run}
-    return {key: one_line(value) for key, value in facts.items() if value}
+    return tuple((key, one_line(value)) for key, value in facts.items() if value)
 
 
-def _timestamp(started: str) -> str | None:
-    """UTC without zone or fraction, which Jenkins and every schema accept; None when it is no time at all."""
+def _timestamp(started: str) -> str:
+    """Return UTC without zone or fraction, which Jenkins and every schema accept; empty when it is no time at all."""
     try:
         moment = datetime.fromisoformat(started)
     except ValueError:
-        return None
+        return ""
     if moment.tzinfo is not None:
         moment = moment.astimezone(timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%S")
