@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-import runner.diagnose
+import runner.templates
 from runner.builder.source import build
 from runner.cases.axes import resolve_axes
 from runner.cases.model import Variant
@@ -108,7 +108,7 @@ del FORMS["words"]["cases"][0]["return_"]
 
 WRITERS = {"show": describe, "repro": script}
 """What is shown ends with the source that runs."""
-TEMPLATE = Path(runner.diagnose.__file__).parent / "repro_main.py"
+TEMPLATE = Path(runner.templates.__file__).parent / "repro.py.j2"
 STATEMENTS = [kind.__name__ for kind in ast.stmt.__subclasses__()]
 OWN = {
     f"Attribute.attr {name}"
@@ -211,9 +211,8 @@ def baseline(form: str) -> dict[str, list[Any]]:
         own = dataclasses.replace(variant.backend, backend="package:no name.no name")
         shapes["repro"] += [shape(script(v)) for v in (wordy, dataclasses.replace(wordy, backend=own))]
     elements = [[e.tag for e in ElementTree.fromstring(junit.render([finished(v)])).iter()] for v in variants]
-    words = shape(TEMPLATE.read_text(encoding="utf-8")).words.union(
-        *(s.words for listed in shapes.values() for s in listed)
-    )
+    template = re.sub(r"\{\{.*?\}\}", "None", re.sub(r"(?s)\{[%#].*?[%#]\}", "", TEMPLATE.read_text(encoding="utf-8")))
+    words = shape(template).words.union(*(s.words for listed in shapes.values() for s in listed))
     anything = Shape(Counter(dict.fromkeys(STATEMENTS, 999)), words | OWN, 999)
     return {**shapes, "any": [anything], "markdown": [outline(report_of(v)) for v in variants], "junit": elements}
 

@@ -38,12 +38,11 @@ SHARED = {"runner.worker.oracles", "runner.worker.pattern"}
 
 
 def modules() -> dict[str, ast.Module]:
-    """Every module of runner but the template of scripts, by its dotted name."""
+    """Every module of runner, by its dotted name."""
     files = {path: path.relative_to(ROOT).with_suffix("") for path in (ROOT / "runner").rglob("*.py")}
     return {
         ".".join(name.parts).removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
         for path, name in sorted(files.items())
-        if name.name != "repro_main"
     }
 
 

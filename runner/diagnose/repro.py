@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from runner.builder.launchers import FUTURE
@@ -21,13 +20,12 @@ from runner.cases.python_names import is_name
 from runner.engine.messages import Job
 from runner.quote import decimal, integer, literal, torch_flag, torch_name
 from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of
+from runner.templates import template
 from runner.verdict.explained import EMULATE_CASTS, low_precision
 from runner.verdict.stages import stage_of
 from runner.worker.oracles import BUDGETS, EXCEPTIONS
 
-_MARK = "# --- script\n"
 _GAP = "\n\n\n"
-_TAG = re.compile(r"  #: (not )?(\w+)$")
 
 _CASTS = re.compile(r"\btorch\.(b?float|half|double|complex|cfloat)|\.(half|bfloat16|float|double|type|type_as|to)\(")
 """What may leave float64 in a run that was begun in it."""
@@ -54,71 +52,48 @@ def _script(variant: Variant) -> str:
     own = variant.case.module is not None
     if not (re.search(r"^CALLS = \[", text, re.MULTILINE) if own else variant.case.calls):
         text += "\n\nCALLS = [make_inputs]\n"
-    template = Path(__file__).with_name("repro_main.py").read_text(encoding="utf-8")
-    imports, body = template.split(_MARK, 1)[1].strip("\n").split(_GAP, 1)
-    body = _needed(body, {word for word, holds in words(variant, made, text).items() if holds})
-    body = f"{_flags(made.config)}{_GAP}{body}"
-    given = "\n".join(f"{name} = {value}" for name, value in settings(made).items() if _uses(body, name))
-    imports = "\n".join([_used(imports, body), *(f"import {module}" for module in _modules(made))])
+    title = imports = model = early = ""
+    if not own:
+        head, model = text.rstrip("\n").split(_GAP, 1)
+        title, imports = head.rsplit('"""\n\n', 1)
+        if variables := variables_of(variant):
+            early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
+            if FUTURE in imports:
+                early, imports = f"{FUTURE}\n\n{early}", imports.replace(FUTURE, "")
+    budgets = {name: (BUDGETS[name], bound) for name, bound in made.expect.items() if name in BUDGETS}
+    body = template("repro.py.j2", **_FILTERS).render(
+        features(variant, made, text),
+        job=made,
+        early=early,
+        imports="\n".join([imports, *(f"import {module}" for module in _modules(made))]),
+        backend_arguments=_backend(made.backend),
+        # A script calls both "error": to tell when it was raised takes more than a script should hold.
+        ignored=[*made.ignore, *(["error"] if EXCEPTIONS & set(made.ignore) else [])],
+        bounds={name: pair for name, pair in budgets.items() if pair[1] is not None and pair[0] not in made.ignore},
+        timeout=made.timeout or TIMEOUT,
+        model=model and f"{_GAP}{model}",
+        # Random numbers as the run draws them.
+        flags={"torch._inductor.config.fallback_random": True, **made.config},
+    )
+    body = body.lstrip("\n")
     if own:  # a person's own file: it stays as it is, and its names go before ours
-        return _without_main(text) + _renamed(f"\n\n{imports}\n\n{given}{_GAP}{body}\n", text)
-    head, model = text.rstrip("\n").split(_GAP, 1)
-    title, before = head.rsplit('"""\n\n', 1)
-    merged = _merge(imports, before)
-    if variables := variables_of(variant):
-        first = FUTURE if FUTURE in merged else ""
-        early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
-        merged = f"{first}\n\n{early}{merged.replace(FUTURE, '').lstrip()}".lstrip()
-    return f'{title}"""\n\n{merged}\n\n{given}{_GAP}{model}{_GAP}{body}\n'
+        return _without_main(text) + _renamed(f"\n\n{body}", text)
+    return f'{title}"""\n\n{body}'
 
 
-def settings(made: Job) -> dict[str, str]:
-    """The script's constants as source; the backend comes first."""
-    defaults: dict[str, Any] = {"dynamic": None, "fullgraph": False, "mode": None, "options": {}}
-    backend = {key: value for key, value in made.backend.items() if key == "backend" or value != defaults[key]}
-    if backend["backend"] == COMPILED_LAUNCH:
-        backend |= {"backend": "inductor", "fullgraph": True}
-    raises = (made.expect.get("raises") or {}).get("type")
-    ignored = [
-        *made.ignore,
-        *(["error"] if EXCEPTIONS & set(made.ignore) else []),
-    ]  # a script does not look for the moment
-    pairs = ", ".join(f"{literal(k)}: ({literal(a)}, {literal(b)})" for k, (a, b) in made.tolerance["by_dtype"].items())
-    bounds = {name: bound for name, bound in made.expect.items() if name in BUDGETS and bound is not None}
-    budgets = {name: (BUDGETS[name], bound) for name, bound in bounds.items()}
-    return {
-        "BACKEND": _backend(backend),
-        "SEED": integer(made.seed),
-        "GRAD": literal(made.grad["mode"]),
-        "ORDER": integer(made.grad["order"]),
-        "AUTOCAST": torch_name(str(made.autocast).removeprefix("torch.")) if made.autocast else "None",
-        "DEVICE": literal(made.device),
-        "DTYPE": torch_name(_float(made.dtype)),
-        "EPSILON": literal(low_precision(made.source, made.dtype)),
-        "THREADS": integer(made.threads),
-        "TOLERANCE": "{" + pairs + "}",
-        "RAISES": literal(raises),
-        "IGNORE": literal(ignored),
-        "BUDGETS": literal({k: v for k, v in budgets.items() if v[0] not in made.ignore}),
-        "TIMEOUT": decimal(made.timeout or TIMEOUT),
-    }
-
-
-def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
-    """The words of the template's tags, and whether each is true of a variant."""
+def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
+    """Return what decides on the parts of a script: by name whether the variant needs it, and two values."""
     case, exact = variant.case, bool(made.tolerance["exact"])
     backward = made.grad["mode"] == "backward"
     own = case.module is not None
+    epsilon = low_precision(text, made.dtype)
     values = backward or bool(case.calls) or not made.expect["raises"]  # else eager raises, and nothing is compared
     wide = not exact and not made.autocast and not _tears(case, text)
     return {
         "values": values,
         "backward": backward,
-        "sum": made.grad["cotangent"] == "sum",
-        "seeded": backward and made.grad["cotangent"] == "seeded",
-        "ones": backward and made.grad["cotangent"] == "ones",
+        "cotangent": str(made.grad["cotangent"]),
         "exact": exact,
-        "close": not exact,
         "tolerance": not exact and bool(made.tolerance["by_dtype"]),
         "float64": values and wide,
         "rounding": values
@@ -135,11 +110,12 @@ def words(variant: Variant, made: Job, text: str) -> dict[str, bool]:
         "kernels": bool(case.kernels),
         "launched": variant.backend.backend == LAUNCH,
         "operators": bool(case.kernels) and variant.backend.backend != LAUNCH,
-        "flags": bool(made.config),
+        "config": bool(made.config),
+        "epsilon": epsilon,
         "low": values
         and not exact
         and stage_of(variant.backend.backend) == "inductor"
-        and low_precision(text, made.dtype) > 0
+        and epsilon > 0
         and EMULATE_CASTS not in made.config,
     }
 
@@ -156,17 +132,6 @@ def _tears(case: Case, text: str) -> bool:
         roots += [] if item.hidden else [root]
     made = text.partition("def make_inputs")[2]
     return len(set(roots)) < len(roots) or _LAYOUTS.search(made) is not None
-
-
-def _needed(body: str, true: Collection[str]) -> str:
-    """The template without the functions and lines that are for other variants, and without its tags."""
-
-    def kept(line: str) -> bool:
-        tag = _TAG.search(line)
-        return tag is None or (tag[2] in true) != bool(tag[1])
-
-    blocks = [block for block in body.split(_GAP) if kept(block.split("\n", 1)[0])]
-    return _GAP.join("\n".join(_TAG.sub("", line) for line in block.split("\n") if kept(line)) for block in blocks)
 
 
 def _renamed(ours: str, theirs: str) -> str:
@@ -188,13 +153,6 @@ def _without_main(text: str) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
-def _flags(config: Mapping[str, Any]) -> str:
-    """The function that sets the case's flags, and ``fallback_random`` for all, as the run does."""
-    flags = {"torch._inductor.config.fallback_random": True, **config}
-    lines = (f"    {torch_flag(name)} = {literal(value)}" for name, value in flags.items())
-    return "\n".join(["def set_flags():", *lines])
-
-
 def _modules(made: Job) -> list[str]:
     """What the settings need and the template does not import: modules of flags, and importlib for a backend of one's own."""
     found = {
@@ -204,8 +162,12 @@ def _modules(made: Job) -> list[str]:
     return own + [module for module in found if not module.startswith(("torch._dynamo", "torch._inductor"))]
 
 
-def _backend(arguments: dict[str, Any]) -> str:
-    """The arguments of torch.compile; a ``package:function`` is imported by the script."""
+def _backend(arguments: Mapping[str, Any]) -> str:
+    """Return the arguments of torch.compile that are not its defaults; a ``package:function`` is imported by the script."""
+    defaults: dict[str, Any] = {"dynamic": None, "fullgraph": False, "mode": None, "options": {}}
+    arguments = {key: value for key, value in arguments.items() if key == "backend" or value != defaults[key]}
+    if arguments["backend"] == COMPILED_LAUNCH:
+        arguments |= {"backend": "inductor", "fullgraph": True}
     package, colon, function = str(arguments["backend"]).partition(":")
     if not colon:
         return literal(arguments)
@@ -221,31 +183,18 @@ def imported(package: str, function: str) -> str:
     return text
 
 
-def _float(dtype: str) -> str:
-    """The dtype by whose tolerance Python's floats are compared: the variant's, if it is a floating one."""
-    return dtype if "float" in dtype or "complex" in dtype else "float32"
+def _import_block(text: str) -> str:
+    """Return lines of imports, each once: the standard library, then torch. A filter of the template."""
+    lines = {line for line in text.split("\n") if line.strip()}
+    others = {line for line in lines if "torch" in line or "numpy" in line}
+    return "\n".join([*sorted(lines - others), "", *sorted(others, key=lambda line: (line.startswith("from"), line))])
 
 
-def _uses(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) is not None
+def _spaced(text: str) -> str:
+    """Return the code without blank lines but for two before each function. A filter of the template."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return "\n".join(f"\n\n{line}" if line.startswith(("def ", "class ", "if ")) else line for line in lines)
 
 
-def _used(imports: str, body: str) -> str:
-    """The lines of imports, and the names on them, that the body uses."""
-    lines = []
-    for line in imports.split("\n"):
-        source, _, names = line.rpartition(" import ")
-        if source.startswith("from "):
-            wanted = [name for name in names.split(", ") if _uses(body, name)]
-            lines += [f"{source} import {', '.join(wanted)}"] if wanted else []
-        elif not line or line.startswith("import torch") or f"{line.removeprefix('import ')}." in body:
-            lines.append(line)
-    return "\n".join(lines)
-
-
-def _merge(imports: str, own: str) -> str:
-    """Both blocks of imports as one: the standard library, then torch, each line once."""
-    lines = dict.fromkeys(line for line in f"{imports}\n{own}".split("\n") if line.strip())
-    standard = sorted(line for line in lines if "torch" not in line and "numpy" not in line)
-    others: Iterable[str] = (line for line in lines if line not in standard)
-    return "\n".join([*standard, "", *sorted(others, key=lambda line: (line.startswith("from"), line))])
+_FILTERS = {"literal": literal, "integer": integer, "decimal": decimal, "torch_name": torch_name, "torch_flag": torch_flag,
+            "import_block": _import_block, "spaced": _spaced}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The templates of reports, all read in one way: an unknown name is an error, and pages escape what they are given."""
+"""The templates of reports and scripts, all read in one way: an unknown name is an error, and pages escape what they are given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 
 def template(name: str, **filters: Callable[..., Any]) -> Template:
-    """The template of that name in this folder, with these filters. Markdown (``.md.j2``) is not escaped, all else is."""
+    """The template of that name in this folder, with these filters. Pages and pictures escape.
+
+    Markdown and Python (``.md.j2``, ``.py.j2``) do not; in Python a tag leaves its line break.
+    """
     environment = _environment(name)
     environment.filters.update(filters)
     return environment.get_template(name)
@@ -20,12 +23,12 @@ def template(name: str, **filters: Callable[..., Any]) -> Template:
 @cache
 def _environment(name: str) -> Environment:
     """One a template, because each has filters of its own; it keeps the template compiled."""
-    markdown = name.endswith(".md.j2")
+    page, python = name.endswith((".html.j2", ".svg.j2")), name.endswith(".py.j2")
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=not markdown,
+        autoescape=page,
         undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=markdown,
+        trim_blocks=not python,
+        lstrip_blocks=not python,
+        keep_trailing_newline=not page,
     )

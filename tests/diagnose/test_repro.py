@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Backend, Variant
-from runner.diagnose.repro import script, words
+from runner.diagnose.repro import features, script
 from runner.session.plan import Environment, Planned, job
 from tests.handmade import loaded, written
 
@@ -396,7 +396,7 @@ def test_every_script_of_the_suites_is_whole() -> None:
     texts = {v.case.name: script(v) for v in chosen}
     assert len(texts) > 100
     for name, text in texts.items():
-        assert "#: " not in text, name
+        assert "{%" not in text and "{{" not in text, name
         tree = ast.parse(text)
         table = symtable.symtable(text, name, "exec")
         defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
@@ -416,11 +416,12 @@ def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _scopes(child)
 
 
-def test_the_template_has_no_tag_that_nothing_sets(tmp_path: Path) -> None:
-    template = (REPOSITORY / "runner" / "worker" / "repro_main.py").read_text()
+def test_the_template_uses_each_feature(tmp_path: Path) -> None:
+    template = (REPOSITORY / "runner" / "templates" / "repro.py.j2").read_text()
     chosen = variant(tmp_path, PLANTED["value"][0], CLEAN)
     made = job(Planned(chosen, Environment("", "", "", "", "")), build(chosen))
-    assert set(re.findall(r"  #: (?:not )?(\w+)$", template, re.MULTILINE)) == {*words(chosen, made, made.source)}
+    names = {name for tag in re.findall(r"\{[%{].*?[%}]\}", template) for name in re.findall(r"\w+", tag)}
+    assert features(chosen, made, made.source).keys() <= names
 
 
 def test_a_script_has_only_what_its_case_needs(tmp_path: Path) -> None:
@@ -431,8 +432,7 @@ def test_a_script_has_only_what_its_case_needs(tmp_path: Path) -> None:
     assert "def keep" in plain and "def gradients" not in plain and "TorchDispatchMode" not in plain
     assert "def gradients" in trained
     for text in (raising, plain, trained):
-        assert "#:" not in text
-        assert "\n\n\n\n" not in text
+        assert "\n\n\ndef main():\n    torch" in text and "\n\n\n\n" not in text
 
 
 def test_what_torch_compile_is_told_stays(tmp_path: Path) -> None:

@@ -1,4 +1,10 @@
-"""Measurements of times, memory, kernel launches, and a copy, on the CPU and on CUDA, in seconds and bytes."""
+"""Measurements of times, memory, kernel launches, and a copy, on the CPU and on CUDA, in seconds and bytes.
+
+On the CPU ``torch.utils.benchmark.Timer`` measures. On CUDA it would measure something else: a block of calls by the
+host's clock, which holds the launches and finds the last call's data in the L2 cache. ``do_bench`` measures one call
+between two events of the GPU, with that cache cleared. Neither measures memory or counts kernels. Eager and compiled are
+timed in turns, and a ``Measurement`` is of one series, so the quartiles of all are taken here.
+"""
 
 from __future__ import annotations
 
