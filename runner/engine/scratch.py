@@ -37,20 +37,24 @@ def folder() -> Iterator[Path]:
             remove(path)
 
 
-def make() -> Path:
+def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
     """Make a new folder for this process alone, until ``remove``. First remove those of processes that have ended.
+
+    Args:
+        prefix: how its name begins.
+        longest: bytes that the path around it may have; else it is made in ``/tmp``.
 
     Raises:
         UsageError: no temporary folder can be made.
     """
     try:
         base = tempfile.gettempdir()
-        if len(os.fsencode(base)) > LONGEST:
+        if len(os.fsencode(base)) > longest:
             base = "/tmp"
         if not _locks:
-            sweep(Path(base))
+            sweep(Path(base), prefix)
         while True:
-            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             with contextlib.suppress(OSError):  # a file system without locks: no sweep removes anything there either
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -73,10 +77,10 @@ def remove(path: Path) -> None:
         os.close(descriptor)
 
 
-def sweep(base: Path) -> None:
+def sweep(base: Path, prefix: str = PREFIX) -> None:
     """Remove this user's folders in ``base`` whose process is gone. Links are not followed, and errors are no matter."""
     with contextlib.suppress(OSError), os.scandir(base) as entries:
-        names = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+        names = [entry.path for entry in entries if entry.name.startswith(prefix)]
         for name in names:
             with contextlib.suppress(OSError):
                 _remove_if_free(name)

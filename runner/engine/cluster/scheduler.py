@@ -1,235 +1,189 @@
-"""Which node of a cluster runs which job, and what becomes of the jobs of a node that is lost. Knows nothing of Ray.
+"""Which node runs which job, and what becomes of the jobs of a lost node. The module knows nothing of Ray.
 
-A job that was running on a lost node is run once more, with nothing beside it on its node, so that a second loss has
-one culprit. Jobs that were only waiting there just run elsewhere.
+A job that a lost node was running is a suspect. It runs once more, after all others and alone on its node, so that a
+second loss has one culprit.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict, deque
+import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from runner.engine.cluster.actor import Report
 from runner.engine.messages import PHASES, Job, Outcome
 
 FRUITLESS = 6
-"""How often in a row a node may be lost without having finished a job, before it is left alone."""
-UNSEEN = 2
-"""How often a job may be lost while it waited, before it counts as suspect too: it may have died too fast to be seen."""
+"""How many losses in a row, without a finished job between them, exclude a node."""
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A submitted job.
+    """A submitted job. ``losses`` counts the nodes lost while it ran; ``seconds`` and ``phase`` were reported last.
 
-    ``deaths`` counts the nodes that were lost while it ran, ``unseen`` those while it waited there. ``phase`` is the
-    furthest that it is known to have come, after ``seconds``.
+    ``excused`` says that a node was lost while the job waited there. It excuses once: the job may have been too quick
+    to be reported as running.
     """
 
     ticket: int
     job: Job
-    deaths: int = 0
-    unseen: int = 0
-    phase: str = PHASES[0]
+    losses: int = 0
+    excused: bool = False
     seconds: float = 0.0
+    phase: str = PHASES[0]
 
-    @property
-    def suspect(self) -> bool:
-        """Whether it runs alone on its node."""
-        return self.deaths > 0 or self.unseen >= UNSEEN
+    def outcome(self, ended: str, detail: str, host: str = "") -> Outcome:
+        """Return the outcome of a job that no node will report."""
+        return Outcome(self.job, ended, self.seconds, self.phase, detail=detail, host=host, lost=self.losses)
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A machine of the cluster. ``call`` is what its host was asked and has not answered yet.
-
-    ``refused`` says why it is not used (any more). ``tasks`` are those it was given, in that order. ``name`` is empty
-    for this machine.
-    """
+    """A machine of the cluster. ``name`` is empty for this machine, ``refused`` says why the node is not used."""
 
     id: str
     name: str
     slots: int
     gpus: int = 0
-    actor: Any = None
-    call: Any = None
-    asked: float = 0.0  # when its host was asked for, monotonic seconds
-    waited: bool = False  # whether it was told that this takes long
-    ready: bool = False
+    started: float | None = None  # when its actor was requested, on time.monotonic's clock
+    slow: bool = False  # a notice said that its CPUs are not free
+    ready: bool = False  # the actor takes jobs
     refused: str = ""
+    call: int = 0  # number of the call that the actor has not answered
     tasks: dict[int, Task] = field(default_factory=dict)
-    running: dict[int, tuple[float, str]] = field(default_factory=dict)
-    up: set[str] = field(default_factory=set)  # environments whose workers came up here
+    running: dict[int, tuple[float, str]] = field(default_factory=dict)  # as reported at ``reported``
+    reported: float = 0.0
+    environments: set[str] = field(default_factory=set)  # those whose workers have started here
     fruitless: int = 0
 
     @property
-    def room(self) -> int:
-        """How many tasks it may still be given: a few more than run, so that no slot waits for control."""
-        return self.slots + max(2, self.slots // 4) - len(self.tasks)
+    def quarantined(self) -> bool:
+        """Whether it runs a suspect."""
+        return any(task.losses for task in self.tasks.values())
 
     @property
-    def quarantined(self) -> bool:
-        """Whether it holds a suspect."""
-        return any(task.suspect for task in self.tasks.values())
-
     def label(self) -> str:
-        """For people."""
+        """Its name in messages."""
         return f"node {self.name}" if self.name else "the Ray worker on this machine"
 
 
-class Spread:
-    """Queues, and the nodes that empty them. At most ``limit`` jobs are given out at once (None: no limit)."""
+class Scheduler:
+    """Assigns jobs to nodes, at most ``limit`` at once on all of them (None: as many as they have slots)."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """No nodes, no jobs."""
+        """Begin without nodes and jobs."""
         self.nodes: dict[str, Node] = {}
+        self.queue: list[Task] = []
         self._limit = limit
-        self._queue: deque[Task] = deque()
-        self._suspects: deque[Task] = deque()
-        self._ward: Node | None = None
+        self._tickets = 0
 
-    # Jobs come in.
-
-    def add(self, ticket: int, job: Job) -> None:
+    def add(self, job: Job) -> None:
         """Queue a job."""
-        self._queue.append(Task(ticket, job))
+        self._tickets += 1
+        self.queue.append(Task(self._tickets, job))
 
-    def waiting(self) -> bool:
-        """Whether jobs wait for a node."""
-        return bool(self._queue or self._suspects)
+    def tasks(self) -> list[Task]:
+        """Return the jobs that have no outcome yet."""
+        return [task for node in self.nodes.values() for task in node.tasks.values()] + self.queue
 
-    def cancel(self) -> None:
-        """Forget every job."""
-        self._queue.clear()
-        self._suspects.clear()
+    def running(self) -> list[tuple[Job, float, str]]:
+        """Return the jobs that run now, each with its seconds so far and its phase."""
+        now = time.monotonic()
+        return [
+            (node.tasks[ticket].job, seconds + now - node.reported, phase)
+            for node in self.nodes.values()
+            for ticket, (seconds, phase) in node.running.items()
+            if ticket in node.tasks
+        ]
+
+    def cancel(self) -> list[Task]:
+        """Drop every job, and return them."""
+        tasks, self.queue = self.tasks(), []
         for node in self.nodes.values():
-            node.tasks.clear()
-            node.running.clear()
+            node.tasks, node.running = {}, {}
+        return tasks
 
-    # Jobs go out.
+    def dispatch(self) -> list[tuple[Node, list[Task]]]:
+        """Assign jobs in order. Return the nodes that have jobs and no unanswered call, each with its new jobs."""
+        idle = [node for node in self.nodes.values() if node.ready and not node.call]
+        assigned: dict[str, list[Task]] = {node.id: [] for node in idle}
+        active = len(self.tasks()) - len(self.queue)
+        for task in [task for task in self.queue if not task.losses] or [*self.queue]:
+            nodes = [node for node in idle if self._accepts(node, task)]
+            if nodes and active != self._limit:
+                node = min(nodes, key=lambda node: len(node.tasks) / node.slots)
+                self.queue.remove(task)
+                node.tasks[task.ticket] = task
+                assigned[node.id].append(task)
+                active += 1
+        return [(node, assigned[node.id]) for node in idle if node.tasks]
 
-    def deal(self) -> dict[str, list[Task]]:
-        """Give jobs to nodes that listen, in the order in which they came; by node id."""
-        given: dict[str, list[Task]] = defaultdict(list)
-        listening = [node for node in self.nodes.values() if node.ready and node.call is None]
-        self._choose_ward()
-        for node in listening:
-            if not node.tasks and (node is self._ward or not self._queue) and self._may():
-                suspect = next((task for task in self._suspects if self._fits(task.job, node)), None)
-                if suspect is not None:
-                    self._suspects.remove(suspect)
-                    self._give(node, suspect, given)
-        left: deque[Task] = deque()
-        while self._queue and self._may():
-            task = self._queue.popleft()
-            able = [node for node in listening if node is not self._ward and not node.quarantined and node.room > 0]
-            if not able:
-                left.append(task)
-                break
-            able = [node for node in able if self._fits(task.job, node)]
-            if able:
-                self._give(min(able, key=lambda node: len(node.tasks) / node.slots), task, given)
-            else:
-                left.append(task)
-        self._queue.extendleft(reversed(left))
-        return given
+    def _accepts(self, node: Node, task: Task) -> bool:
+        """Return whether the node has a free slot, and the GPU that the job names.
 
-    def _may(self) -> bool:
-        return self._limit is None or sum(len(node.tasks) for node in self.nodes.values()) < self._limit
+        A GPU that no node has is for a worker to report.
+        """
+        if node.quarantined or len(node.tasks) >= (1 if task.losses else node.slots):
+            return False
+        kind, _, number = task.job.device.partition(":")
+        needed = (int(number) + 1 if number.isdigit() else 1) if kind == "cuda" else 0
+        return node.gpus >= needed or all(peer.gpus < needed for peer in self.nodes.values() if not peer.refused)
 
-    @staticmethod
-    def _give(node: Node, task: Task, given: dict[str, list[Task]]) -> None:
-        node.tasks[task.ticket] = task
-        given[node.id].append(task)
+    def finish(self, node: Node, report: Report) -> list[Outcome]:
+        """Take a node's report. Return its outcomes, without those of cancelled jobs.
 
-    def _choose_ward(self) -> None:
-        """One node is kept free for suspects as long as there are any."""
-        if not self._suspects:
-            self._ward = None
-        elif self._ward is None or not self._ward.ready or not self._fits(self._suspects[0].job, self._ward):
-            usable = [node for node in self.nodes.values() if node.ready and self._fits(self._suspects[0].job, node)]
-            self._ward = min(usable, key=lambda node: (not node.quarantined, len(node.tasks)), default=None)
-
-    def _fits(self, job: Job, node: Node) -> bool:
-        """Whether the node has the GPU that the job names. One that no node has is the worker's to report."""
-        kind, _, number = job.device.partition(":")
-        if kind != "cuda":
-            return True
-        needed = int(number) + 1 if number.isdigit() else 1
-        return node.gpus >= needed or all(other.gpus < needed for other in self.nodes.values() if not other.refused)
-
-    # News come back.
-
-    def take(self, node: Node, report: Report) -> list[tuple[int, Outcome]]:
-        """What a node has said of its jobs; the outcomes that stand."""
-        node.up |= set(report.hellos)
+        Set ``node.refused`` if the node cannot start its workers while other nodes are ready: it would end all jobs,
+        faster than other nodes run them.
+        """
+        node.environments |= set(report.environments)
         node.running = {ticket: state for ticket, state in report.running.items() if ticket in node.tasks}
-        standing = []
-        for ticket, outcome in report.outcomes:
-            task = node.tasks.pop(ticket, None)
+        node.reported = time.monotonic()
+        for ticket, (seconds, phase) in node.running.items():
+            node.tasks[ticket].seconds, node.tasks[ticket].phase = seconds, phase
+        peers = any(peer.ready for peer in self.nodes.values() if peer is not node)
+        outcomes = []
+        for ticket, outcome in report.outcomes.items():
+            task = node.tasks.get(ticket)
             if task is None:
                 continue  # cancelled
-            if outcome.ended == "broken" and self._blames_node(node, task):
-                # Else a node whose torch cannot be imported would swallow the whole run, faster than others work.
+            if outcome.ended == "broken" and task.job.environment not in node.environments and peers:
                 node.refused = (outcome.detail.splitlines() or ["its workers do not start"])[0]
-                (self._suspects if task.suspect else self._queue).appendleft(task)
-                continue
+                continue  # the job runs elsewhere
+            del node.tasks[ticket]
             node.fruitless = 0
-            standing.append((ticket, dataclasses.replace(outcome, host=node.name, lost=task.deaths)))
-        return standing
-
-    def _blames_node(self, node: Node, task: Task) -> bool:
-        others = [other for other in self.nodes.values() if other is not node and other.ready]
-        return task.job.environment not in node.up and bool(others)
-
-    def lose(self, node: Node, how: str, *, blame: bool = True) -> list[tuple[int, Outcome]]:
-        """A node's host is gone. Its jobs are queued again, but for one that has now lost two nodes.
-
-        Args:
-            node: the node, which has no host from now on.
-            how: what happened, for people.
-            blame: whether a job may have been the cause.
-        """
-        outcomes, again = [], []
-        alone = len(node.tasks) == 1 and node.quarantined
-        for ticket, task in node.tasks.items():
-            seconds, phase = node.running.get(ticket, (0.0, task.phase))
-            task.seconds, task.phase = max((task.seconds, task.phase), (seconds, phase), key=_progress)
-            seen = blame and (ticket in node.running or alone)
-            task.deaths += seen
-            task.unseen += blame and not seen
-            if task.deaths > 1:
-                where = f", the last time {node.name}" if node.name else ""
-                detail = f"the node that ran it was lost twice while it did so{where} ({how})"
-                outcomes.append((ticket, _outcome(task, "no-result", detail, node.name)))
-            elif task.suspect:
-                self._suspects.append(task)
-            else:
-                again.append(task)
-        self._queue.extendleft(reversed(again))
-        node.tasks, node.running = {}, {}
-        node.actor, node.call, node.ready, node.up = None, None, False, set()
-        node.fruitless = 0 if outcomes else node.fruitless + 1
-        if node.fruitless >= FRUITLESS:
-            node.refused = f"lost {FRUITLESS} times in a row without a result (the last time: {how})"
+            outcomes.append(dataclasses.replace(outcome, job=task.job, host=node.name, lost=task.losses))
         return outcomes
 
-    def give_up(self, reason: str) -> list[tuple[int, Outcome]]:
-        """No node is left: the outcomes of all jobs that wait."""
-        tasks = [*self._suspects, *self._queue]
-        self._suspects.clear()
-        self._queue.clear()
-        return [(task.ticket, _outcome(task, "broken", reason)) for task in tasks]
+    def lose(self, node: Node, how: str, *, blame: bool = True) -> list[Outcome]:
+        """Queue the jobs of a node whose actor is gone. Return the outcome of a job that has now lost two nodes.
 
+        Args:
+            node: the node, without an actor from now on.
+            how: what happened, for people.
+            blame: whether a job may be the cause.
+        """
+        where = f", the last time {node.name}" if node.name else ""
+        for task in node.tasks.values():
+            task.losses += blame and (task.excused or task.job.environment in node.environments)
+            task.excused |= blame
+        self.queue[:0] = [task for task in node.tasks.values() if task.losses < 2]
+        outcomes = [
+            task.outcome("no-result", f"the node that ran it was lost twice while it did so{where} ({how})", node.name)
+            for task in node.tasks.values()
+            if task.losses >= 2
+        ]
+        node.tasks, node.running, node.environments = {}, {}, set()
+        node.started, node.ready, node.call = None, False, 0
+        node.fruitless = 0 if outcomes else node.fruitless + 1
+        if node.fruitless >= FRUITLESS:
+            node.refused = node.refused or f"lost {FRUITLESS} times in a row without a result (the last time: {how})"
+        return outcomes
 
-def _progress(state: tuple[float, str]) -> int:
-    """How far a job has come."""
-    return PHASES.index(state[1]) if state[1] in PHASES else -1
+    def give_up(self, reason: str) -> list[Outcome]:
+        """End every job as a failure of the harness. Return the outcomes."""
+        return [task.outcome("broken", reason) for task in self.cancel()]
 
-
-def _outcome(task: Task, ended: str, detail: str, host: str = "") -> Outcome:
-    """An outcome, without its job, of a task that no host will report."""
-    job: Any = None
-    return Outcome(job, ended, task.seconds, task.phase, detail=detail, host=host, lost=task.deaths)
+    def reasons(self) -> str:
+        """Say why no node is of use."""
+        nodes = [f"{node.label}: {node.refused}" for node in self.nodes.values()]
+        return "no node can run jobs; " + ("; ".join(nodes) or "none has a CPU")

@@ -13,16 +13,21 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from engine_jobs import ENTRY, TORCH, finish, job
 from ray_cluster import RayCluster
 
-from runner.engine.cluster.engine import RayEngine
+from runner.engine.cluster import engine as cluster_engine
+from runner.engine.cluster.actor import Report
+from runner.engine.cluster.engine import STEP, SUSPECT_STEP, RayEngine
 from runner.engine.interpreters import probe
 from runner.engine.local import LocalEngine
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
@@ -30,6 +35,8 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 
 MARK = f"runner-test-{os.getpid()}-{time.monotonic_ns()}"
 """In the environment of every process that these tests start."""
+Row = tuple[str, str, int, int]
+"""A node as the driver reports it: id, host, free CPUs and GPUs."""
 KILL_HOST = """
 import os, signal
 host = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])  # our server's parent
@@ -93,6 +100,206 @@ def engine(fake: dict[str, str], logs: Path) -> Iterator[RayEngine]:
         yield made
 
 
+class ScriptedDriver:
+    """The connection to a driver that is not there. It answers ``start`` itself; other answers are put in by tests."""
+
+    def __init__(self, nodes: Sequence[Row], starts: Mapping[str, str | None]) -> None:
+        self.commands: list[tuple[Any, ...]] = []
+        self.messages: list[tuple[Any, ...]] = [("nodes", nodes)]
+        self.starts = dict(starts)
+        """What a node says when its actor starts: nothing, why it cannot be used, or None: its CPUs are not free."""
+
+    def send(self, message: tuple[Any, ...]) -> None:
+        self.commands.append(message)
+        if message[0] == "start" and (reason := self.starts.get(message[2], "")) is not None:
+            self.messages.append(("answer", message[1], reason, "", False))
+
+    def poll(self, timeout: float) -> bool:
+        return bool(self.messages)
+
+    def recv(self) -> tuple[Any, ...]:
+        return self.messages.pop(0)
+
+    def close(self) -> None:
+        pass
+
+    def newest(self, node: str) -> tuple[Any, ...]:
+        """The last command that the node's actor got."""
+        return next(command for command in reversed(self.commands) if command[2:3] == (node,))
+
+    def answer(self, node: str, answer: object) -> None:
+        self.messages.append(("answer", self.newest(node)[1], answer, "", False))
+
+    def lose(self, node: str, how: str) -> None:
+        self.messages.append(("answer", self.newest(node)[1], None, how, True))
+
+
+class ScriptedEngine(RayEngine):
+    def __init__(self, *nodes: Row, starts: Mapping[str, str | None] | None = None, **options: Any) -> None:
+        self.driver = ScriptedDriver(nodes, starts or {})
+        super().__init__({"here": sys.executable}, address="auto", **options)
+
+    def _start(self, package: str, own: bool) -> Any:
+        return SimpleNamespace(pid=0, poll=lambda: 0, wait=lambda timeout: 0), self.driver
+
+    def run_all(self, node: str) -> None:
+        """Report that the jobs run that a node got last."""
+        tickets = [ticket for ticket, _ in self.driver.newest(node)[4]]
+        self.driver.answer(node, Report({}, dict.fromkeys(tickets, (1.0, "eager")), ["here"]))
+        assert self.wait(0) == []
+
+    def finish_all(self, node: str) -> list[Outcome]:
+        """The outcomes of the jobs that a node got last."""
+        jobs = self.driver.newest(node)[4]
+        self.driver.answer(node, Report({ticket: Outcome(one, "result", 0.1) for ticket, one in jobs}, {}, ["here"]))
+        return self.wait(0)
+
+
+ONE, TWO = ("1", "left", 2, 1), ("2", "right", 3, 0)
+
+
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin="ray"))
+
+
+@pytest.mark.usefixtures("without_ray")
+class TestControl:
+    """What control asks of the driver, and what it makes of the answers. No Ray."""
+
+    def test_cpus_and_gpus_of_each_node_are_reserved(self) -> None:
+        for options, slots, reserved in (
+            ({"gpus": True}, 5, [("1", 2, 1), ("2", 3, 0)]),
+            ({}, 5, [("1", 2, 0), ("2", 3, 0)]),
+            ({"slots": 1, "gpus": True}, 1, [("1", 1, 1), ("2", 1, 0)]),
+        ):
+            with ScriptedEngine(ONE, TWO, **options) as engine:
+                assert [command[2:] for command in engine.driver.commands if command[0] == "start"] == reserved
+                assert engine.slots == slots
+
+    def test_jobs_go_to_nodes_and_outcomes_come_back(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            for key in "abc":
+                engine.submit(job("", key))
+            assert engine.wait(0) == []
+            assert [one.key for _, one in engine.driver.newest("1")[4]] == ["a", "b"]
+            assert [(one.job.key, one.host, one.lost) for one in engine.finish_all("1")] == [
+                ("a", "left", 0), ("b", "left", 0)
+            ]  # fmt: skip
+            assert engine.pending() == 1
+            assert [one.key for _, one in engine.driver.newest("1")[4]] == ["c"]  # before the caller asks again
+
+    def test_a_lost_node_gets_an_actor_again_and_no_job_is_lost(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            engine.submit(job("", "a"))
+            engine.wait(0)
+            engine.run_all("1")
+            engine.driver.lose("1", "power cut")
+            assert engine.wait(0) == []
+            assert [command[0] for command in engine.driver.commands[-2:]] == ["kill", "start"]
+            assert engine.notices() == ["node left was lost: power cut; it was running 1 job"]
+            engine.wait(0)
+            assert [(one.job.key, one.lost) for one in engine.finish_all("1")] == [("a", 1)]
+
+    def test_an_answer_to_an_earlier_call_is_ignored(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            engine.submit(job("", "a"))
+            engine.wait(0)
+            engine.driver.lose("1", "stale")
+            assert [one.key for one in engine.cancel_all()] == ["a"]
+            assert engine.driver.newest("1")[3:] == ("cancel",)
+            engine.submit(job("", "b"))
+            engine.wait(0)
+            assert engine.notices() == [] and engine.pending() == 1
+            assert engine.driver.newest("1")[3] == "cancel"  # which has not been answered
+            engine.driver.answer("1", None)
+            engine.wait(0)
+            assert [one.key for _, one in engine.driver.newest("1")[4]] == ["b"]
+
+    def test_a_suspect_reports_often(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            engine.submit(job("", "a"))
+            engine.wait(0)
+            assert engine.driver.newest("1")[5] == STEP
+            engine.run_all("1")
+            engine.driver.lose("1", "gone")
+            engine.wait(0)
+            engine.wait(0)
+            assert engine.driver.newest("1")[5] == SUSPECT_STEP
+
+    def test_a_node_that_leaves_is_not_used_and_one_that_joins_is(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            engine.submit(job("", "a"))
+            engine.driver.messages.append(("nodes", [TWO]))
+            engine.wait(0)
+            assert engine.notices() == ["node left was lost: it left the cluster"]
+            engine.wait(0)
+            assert [(one.job.key, one.host) for one in engine.finish_all("2")] == [("a", "right")]
+            assert [command[2] for command in engine.driver.commands if command[0] == "start"] == ["1", "2"]
+
+    def test_nodes_of_one_host_have_names_of_their_own(self) -> None:
+        with ScriptedEngine(("1", "left", 1, 0), ("2222222222", "left", 1, 0)) as engine:
+            engine.driver.messages.append(("nodes", [("1", "left", 1, 0)]))
+            engine.wait(0)
+            assert engine.notices() == ["node left (222222) was lost: it left the cluster"]
+
+    def test_a_node_without_the_right_torch_is_not_used(self) -> None:
+        with ScriptedEngine(ONE, TWO, starts={"2": "torch is too old"}) as engine:
+            assert engine.slots == 2
+            assert engine.notices() == ["node right is not used: torch is too old"]
+            assert engine.driver.commands[-1] == ("kill", "2")
+        with pytest.raises(UsageError, match="no Ray cluster at auto: no node can run jobs; node left: torch is"):
+            ScriptedEngine(ONE, starts={"1": "torch is too old"})
+        with pytest.raises(UsageError, match="no Ray cluster at auto: no node can run jobs; none has a CPU"):
+            ScriptedEngine()
+
+    def test_a_node_whose_workers_do_not_start_is_not_used(self) -> None:
+        with ScriptedEngine(ONE, TWO) as engine:
+            engine.submit(job("", "a"))
+            engine.wait(0)
+            ((ticket, one),) = engine.driver.newest("1")[4]
+            engine.driver.answer("1", Report({ticket: Outcome(one, "broken", 0.1, detail="no torch\n")}, {}))
+            assert engine.wait(0) == []
+            assert engine.notices() == ["node left is not used: no torch"]
+            assert [(one.job.key, one.lost) for one in engine.finish_all("2")] == [("a", 0)]
+
+    def test_cpus_that_are_not_free_are_waited_for_with_a_notice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster_engine, "SLOW", 0.0)
+        with ScriptedEngine(ONE, starts={"1": None}) as engine:
+            assert engine.slots == 2
+            for _ in range(2):
+                engine.driver.messages.append(("nodes", [ONE]))
+                engine.wait(0)
+            assert engine.notices() == ["node left: its 2 CPUs are not free yet"]
+
+    def test_jobs_end_when_no_node_is_left_and_none_joins(self) -> None:
+        with ScriptedEngine(ONE, patience=0.2) as engine:
+            engine.submit(job("", "a"))
+            engine.driver.messages.append(("nodes", []))
+            assert engine.wait(0) == []
+            (outcome,) = engine.wait(5)
+            assert (outcome.job.key, outcome.ended) == ("a", "broken")
+            assert outcome.detail == "no node can run jobs; node left: it left the cluster"
+
+    def test_jobs_end_when_ray_ends(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            engine.submit(job("", "a"))
+            engine.wait(0)
+            engine.driver.messages.append(("failed", "no head"))
+            (outcome,) = engine.wait(5)
+            assert (outcome.job.key, outcome.ended, outcome.detail) == ("a", "broken", "Ray: no head")
+            engine.submit(job("", "b"))
+            assert [one.job.key for one in engine.wait(5)] == ["b"]
+
+    def test_a_closed_engine_takes_no_job(self) -> None:
+        with ScriptedEngine(ONE) as engine:
+            pass
+        engine.close()
+        assert not engine._folder.exists()
+        with pytest.raises(RuntimeError):
+            engine.submit(job(""))
+
+
 @needs_ray
 class TestOnItsOwn:
     """A Ray of the run's own, on this machine. One for all of these tests."""
@@ -104,7 +311,6 @@ class TestOnItsOwn:
         one = outcomes["7"]
         assert (one.ended, one.phase, one.output, one.host, one.lost) == ("result", "eager", "hello 7\n", "", 0)
         assert one.job.key == "7" and one.job.source == source
-        assert engine.hello("here")["torch"] == "9.9.9+fake"
         assert [path.read_text() for path in logs.glob("*-m_7.log")] == ["hello 7\n"]
         assert engine.notices() == []
 
@@ -194,7 +400,9 @@ class TestOnItsOwn:
 SCRIPT = """
 import sys
 from engine_jobs import job
-from runner.engine.cluster.engine import RayEngine
+from runner.engine.cluster import engine as cluster_engine
+from runner.engine.cluster.actor import Report
+from runner.engine.cluster.engine import STEP, SUSPECT_STEP, RayEngine
 engine = RayEngine({"here": sys.executable}, 1, warm={"here": "none"}, environ=eval(sys.argv[1]))
 engine.submit(job("import time; time.sleep(300)", timeout=400))
 try:

@@ -1,4 +1,4 @@
-"""Which node gets which job, and what a lost node costs. No Ray: nodes are told what their hosts would say."""
+"""Which node gets which job, and what a lost node costs. No Ray: nodes get the reports that their actors would send."""
 
 from __future__ import annotations
 
@@ -7,223 +7,245 @@ import dataclasses
 from engine_jobs import job
 
 from runner.engine.cluster.actor import Report
-from runner.engine.cluster.scheduler import FRUITLESS, UNSEEN, Node, Spread
+from runner.engine.cluster.scheduler import FRUITLESS, Node, Scheduler
 from runner.engine.messages import Outcome
 
 
-def spread_of(*slots: int, limit: int | None = None) -> tuple[Spread, list[Node]]:
-    spread = Spread(limit)
+def scheduler_of(*slots: int, limit: int | None = None) -> tuple[Scheduler, list[Node]]:
+    scheduler = Scheduler(limit)
     for number, count in enumerate(slots):
-        spread.nodes[str(number)] = Node(str(number), f"n{number}", count, ready=True)
-    return spread, list(spread.nodes.values())
+        scheduler.nodes[str(number)] = Node(str(number), f"n{number}", count, ready=True)
+    return scheduler, list(scheduler.nodes.values())
 
 
-def add(spread: Spread, *tickets: int, **more: object) -> None:
-    for ticket in tickets:
-        spread.add(ticket, job("", str(ticket), **more))  # type: ignore[arg-type]
+def add(scheduler: Scheduler, *keys: int, **options: object) -> None:
+    for key in keys:
+        scheduler.add(job("", str(key), **options))  # type: ignore[arg-type]
 
 
-def deal(spread: Spread) -> dict[str, list[int]]:
-    return {node: [task.ticket for task in tasks] for node, tasks in spread.deal().items()}
+def dispatch(scheduler: Scheduler) -> dict[str, list[int]]:
+    """The keys of the jobs that nodes get now."""
+    return {node.id: [int(task.job.key) for task in tasks] for node, tasks in scheduler.dispatch() if tasks}
 
 
-def report(done: tuple[int, ...] = (), running: tuple[int, ...] = (), ended: str = "result", up: bool = True) -> Report:
-    outcomes = [(ticket, Outcome(job(""), ended, 0.1, detail="torch cannot be imported\nTraceback")) for ticket in done]
-    return Report(outcomes, {ticket: (1.5, "backend") for ticket in running}, {"here": {"torch": "2"}} if up else {})
+def tickets(node: Node, *keys: int) -> list[int]:
+    """The tickets of jobs on a node."""
+    return [ticket for ticket, task in node.tasks.items() if int(task.job.key) in keys]
 
 
-def revive(node: Node) -> None:
+def finish(scheduler: Scheduler, node: Node, *keys: int, ended: str = "result", started: bool = True) -> list[Outcome]:
+    outcome = Outcome(job(""), ended, 0.1, detail="torch cannot be imported\nTraceback")
+    report = Report(dict.fromkeys(tickets(node, *keys), outcome), {}, ["here"] if started else [])
+    return scheduler.finish(node, report)
+
+
+def run(scheduler: Scheduler, node: Node, *keys: int, phase: str = "backend") -> None:
+    """Report that jobs run."""
+    scheduler.finish(node, Report({}, dict.fromkeys(tickets(node, *keys), (1.5, phase)), ["here"]))
+
+
+def lose(scheduler: Scheduler, node: Node, how: str = "gone", **options: bool) -> list[Outcome]:
+    """Lose a node's actor, and start another."""
+    outcomes = scheduler.lose(node, how, **options)
+    assert not node.ready
     node.ready = True
+    return outcomes
 
 
 def test_jobs_go_out_evenly_and_in_order() -> None:
-    spread, (small, _) = spread_of(2, 4)
-    add(spread, *range(20))
-    assert deal(spread) == {"0": [0, 3, 6, 9], "1": [1, 2, 4, 5, 7, 8]}
-    assert deal(spread) == {}
-    assert [ticket for ticket, _ in spread.take(small, report(done=(0, 3)))] == [0, 3]
-    assert deal(spread) == {"0": [10, 11]}
+    scheduler, (small, _) = scheduler_of(2, 4)
+    add(scheduler, *range(20))
+    assert dispatch(scheduler) == {"0": [0, 3], "1": [1, 2, 4, 5]}
+    assert dispatch(scheduler) == {}
+    assert [outcome.job.key for outcome in finish(scheduler, small, 0, 3)] == ["0", "3"]
+    assert dispatch(scheduler) == {"0": [6, 7]}
 
 
 def test_a_node_that_has_not_answered_gets_nothing() -> None:
-    spread, (node,) = spread_of(2)
-    add(spread, 1)
-    node.call = object()
-    assert deal(spread) == {}
-    node.call, node.ready = None, False
-    assert deal(spread) == {} and spread.waiting()
+    scheduler, (node,) = scheduler_of(2)
+    add(scheduler, 1)
+    node.call = 7
+    assert dispatch(scheduler) == {}
+    node.call, node.ready = 0, False
+    assert dispatch(scheduler) == {}
+    node.ready = True
+    assert dispatch(scheduler) == {"0": [1]}
+
+
+def test_a_node_with_jobs_is_asked_again() -> None:
+    scheduler, (node,) = scheduler_of(2)
+    assert scheduler.dispatch() == []
+    add(scheduler, 1)
+    assert dispatch(scheduler) == {"0": [1]}
+    assert scheduler.dispatch() == [(node, [])]
 
 
 def test_the_limit_is_of_all_nodes_together() -> None:
-    spread, (first, _) = spread_of(4, 4, limit=3)
-    add(spread, *range(8))
-    assert deal(spread) == {"0": [0, 2], "1": [1]}
-    spread.take(first, report(done=(0,)))
-    assert deal(spread) == {"0": [3]}
+    scheduler, (first, _) = scheduler_of(4, 4, limit=3)
+    add(scheduler, *range(8))
+    assert dispatch(scheduler) == {"0": [0, 2], "1": [1]}
+    finish(scheduler, first, 0)
+    assert dispatch(scheduler) == {"0": [3]}
 
 
 def test_cuda_goes_where_gpus_are() -> None:
-    spread, (_, big) = spread_of(8, 2)
+    scheduler, (_, big) = scheduler_of(8, 3)
     big.gpus = 1
-    add(spread, 1, device="cuda")
-    add(spread, 2, device="cuda:0")
-    add(spread, 3, device="cuda:1")  # nowhere: any node may say so
-    add(spread, 4)
-    assert deal(spread) == {"1": [1, 2], "0": [3, 4]}
+    add(scheduler, 1, device="cuda")
+    add(scheduler, 2, device="cuda:0")
+    add(scheduler, 3, device="cuda:1")  # nowhere: any node may say so
+    add(scheduler, 4)
+    assert dispatch(scheduler) == {"1": [1, 2], "0": [3, 4]}
 
 
-def test_jobs_that_only_waited_run_elsewhere_unmarked_and_first() -> None:
-    spread, (first, second) = spread_of(1, 1)
+def test_a_job_that_waits_for_a_gpu_holds_up_no_other() -> None:
+    scheduler, (_, big) = scheduler_of(1, 1)
+    big.gpus, big.ready = 1, False
+    add(scheduler, 1, device="cuda")
+    add(scheduler, 2)
+    assert dispatch(scheduler) == {"0": [2]}
+
+
+def test_jobs_of_a_lost_node_run_again_and_those_that_waited_are_unmarked() -> None:
+    scheduler, (first, second) = scheduler_of(1, 1)
     second.ready = False
-    add(spread, 1, 2, 3, 4)
-    assert deal(spread) == {"0": [1, 2, 3]}
-    spread.take(first, report(running=(1,)))
-    assert spread.lose(first, "gone") == []
+    add(scheduler, 1, 2)
+    assert dispatch(scheduler) == {"0": [1]}
+    run(scheduler, first, 1)
+    assert scheduler.lose(first, "gone") == []
     second.ready = True
-    third = spread.nodes["2"] = Node("2", "n2", 2, ready=True)
-    add(spread, 5)
-    assert deal(spread) == {"1": [1], "2": [2, 3, 4, 5]}
-    outcomes = dict(spread.take(second, report(done=(1,))) + spread.take(third, report(done=(2, 3, 4))))
-    assert {ticket: (one.lost, one.host) for ticket, one in outcomes.items()} == {
-        1: (1, "n1"), 2: (0, "n2"), 3: (0, "n2"), 4: (0, "n2")
-    }  # fmt: skip
+    assert dispatch(scheduler) == {"1": [2]}
+    assert [(one.job.key, one.lost, one.host) for one in finish(scheduler, second, 2)] == [("2", 0, "n1")]
+    assert dispatch(scheduler) == {"1": [1]}
+    assert [(one.job.key, one.lost, one.host) for one in finish(scheduler, second, 1)] == [("1", 1, "n1")]
 
 
-def test_what_was_running_runs_alone_and_the_second_loss_names_the_culprit() -> None:
-    spread, (node,) = spread_of(2)
-    add(spread, 1, 2, 3)
-    assert deal(spread) == {"0": [1, 2, 3]}
-    spread.take(node, report(running=(1, 2)))
-    assert spread.lose(node, "power cut") == []
-    revive(node)
-    assert deal(spread) == {"0": [1]}
-    assert deal(spread) == {}
-    spread.take(node, report(running=(1,)))
-    ((ticket, outcome),) = spread.lose(node, "power cut")
-    assert (ticket, outcome.ended, outcome.lost, outcome.host) == (1, "no-result", 2, "n0")
+def test_a_suspect_runs_last_and_alone_and_the_second_loss_names_the_culprit() -> None:
+    scheduler, (node,) = scheduler_of(2)
+    add(scheduler, 1, 2, 3)
+    assert dispatch(scheduler) == {"0": [1, 2]}
+    run(scheduler, node, 1, 2)
+    assert lose(scheduler, node, "power cut") == []
+    assert dispatch(scheduler) == {"0": [3]}
+    assert finish(scheduler, node, 3)[0].lost == 0
+    assert dispatch(scheduler) == {"0": [1]}
+    add(scheduler, 4)
+    assert dispatch(scheduler) == {}  # nothing beside a suspect
+    run(scheduler, node, 1)
+    (outcome,) = lose(scheduler, node, "power cut")
+    assert (outcome.job.key, outcome.ended, outcome.lost, outcome.host) == ("1", "no-result", 2, "n0")
     assert (outcome.phase, outcome.seconds) == ("backend", 1.5)
     assert outcome.detail == "the node that ran it was lost twice while it did so, the last time n0 (power cut)"
-    revive(node)
-    assert deal(spread) == {"0": [2]}
-    assert spread.take(node, report(done=(2,)))[0][1].lost == 1
-    assert deal(spread) == {"0": [3]}
-    assert spread.take(node, report(done=(3,)))[0][1].lost == 0
+    assert dispatch(scheduler) == {"0": [4]}
+    finish(scheduler, node, 4)
+    assert dispatch(scheduler) == {"0": [2]}
+    assert finish(scheduler, node, 2)[0].lost == 1
+    assert scheduler.tasks() == []
 
 
-def test_other_nodes_work_on_while_one_is_the_ward() -> None:
-    spread, (first, second, third) = spread_of(1, 1, 1)
-    add(spread, *range(9))
-    deal(spread)
-    spread.take(first, report(running=(0,)))
-    spread.lose(first, "gone")
-    add(spread, *range(9, 20))
-    spread.take(second, report(done=tuple(second.tasks)))
-    spread.take(third, report(done=tuple(third.tasks)[:2]))
-    dealt = deal(spread)
-    assert dealt["1"] == [0]
-    assert len(dealt["2"]) == 2
+def test_each_node_takes_one_suspect() -> None:
+    scheduler, (first, second) = scheduler_of(3, 2)
+    second.ready = False
+    add(scheduler, 1, 2, 3)
+    dispatch(scheduler)
+    run(scheduler, first, 1, 2, 3)
+    lose(scheduler, first)
+    second.ready = True
+    assert dispatch(scheduler) == {"0": [1], "1": [2]}
 
 
-def test_a_job_too_quick_to_be_seen_running_is_found_too() -> None:
-    spread, (node,) = spread_of(2)
-    add(spread, 1, 2)
-    for _ in range(UNSEEN):
-        assert deal(spread) == {"0": [1, 2]}
-        assert spread.lose(node, "gone") == []
-        revive(node)
-    assert deal(spread) == {"0": [1]}
-    assert spread.lose(node, "gone") == []
-    revive(node)
-    assert deal(spread) == {"0": [2]}
-    assert [ticket for ticket, _ in spread.take(node, report(done=(2,)))] == [2]
-    assert deal(spread) == {"0": [1]}
-    assert [(ticket, one.ended, one.lost) for ticket, one in spread.lose(node, "gone")] == [(1, "no-result", 2)]
+def test_jobs_whose_worker_had_not_started_are_unmarked() -> None:
+    scheduler, (node,) = scheduler_of(2)
+    add(scheduler, 1, 2)
+    assert dispatch(scheduler) == {"0": [1, 2]}
+    assert lose(scheduler, node) == []
+    assert dispatch(scheduler) == {"0": [1, 2]}
+    assert [outcome.lost for outcome in finish(scheduler, node, 1, 2)] == [0, 0]
+
+
+def test_a_job_too_quick_to_be_reported_as_running_is_found_too() -> None:
+    scheduler, (node,) = scheduler_of(2)
+    add(scheduler, 1, 2)
+    for _ in range(2):
+        assert dispatch(scheduler) == {"0": [1, 2]}
+        assert lose(scheduler, node) == []
+    assert dispatch(scheduler) == {"0": [1]}
+    (outcome,) = lose(scheduler, node)
+    assert (outcome.job.key, outcome.ended, outcome.lost, outcome.phase) == ("1", "no-result", 2, "load")
     assert not node.refused and node.fruitless == 0  # a culprit found is a result
 
 
-def test_the_furthest_phase_is_kept() -> None:
-    spread, (node,) = spread_of(1)
-    add(spread, 1)
-    for phase in ("judge", "eager"):
-        deal(spread)
-        spread.take(node, Report([], {1: (2.0, phase)}, {}))
-        outcomes = spread.lose(node, "gone")
-        revive(node)
-    assert [(one.phase, one.seconds) for _, one in outcomes] == [("judge", 2.0)]
-
-
 def test_our_own_failure_blames_no_job() -> None:
-    spread, (node,) = spread_of(1)
-    add(spread, 1)
+    scheduler, (node,) = scheduler_of(1)
+    add(scheduler, 1)
     for _ in range(3):
-        deal(spread)
-        spread.take(node, report(running=(1,)))
-        assert spread.lose(node, "ValueError", blame=False) == []
-        revive(node)
-    deal(spread)
-    assert spread.take(node, report(done=(1,)))[0][1].lost == 0
+        assert dispatch(scheduler) == {"0": [1]}
+        assert lose(scheduler, node, "ValueError", blame=False) == []
+    dispatch(scheduler)
+    assert finish(scheduler, node, 1)[0].lost == 0
 
 
-def test_a_node_lost_again_and_again_is_left_alone() -> None:
-    spread, (node,) = spread_of(1)
+def test_a_node_lost_again_and_again_is_not_used() -> None:
+    scheduler, (node,) = scheduler_of(1)
     for number in range(FRUITLESS):
         assert not node.refused
-        revive(node)
-        spread.lose(node, f"loss {number}")
+        lose(scheduler, node, f"loss {number}")
     assert f"lost {FRUITLESS} times in a row" in node.refused and f"loss {FRUITLESS - 1}" in node.refused
-    add(spread, 1)
-    ((ticket, outcome),) = spread.give_up("no node")
-    assert (ticket, outcome.ended, outcome.detail) == (1, "broken", "no node")
-    assert not spread.waiting()
+    add(scheduler, 1)
+    (outcome,) = scheduler.give_up("no node")
+    assert (outcome.job.key, outcome.ended, outcome.detail) == ("1", "broken", "no node")
+    assert scheduler.tasks() == []
 
 
 def test_a_result_forgives_losses() -> None:
-    spread, (node,) = spread_of(1)
+    scheduler, (node,) = scheduler_of(1)
     for number in range(FRUITLESS * 2):
-        add(spread, number)
-        deal(spread)
-        spread.take(node, report(done=(number,)))
-        spread.lose(node, "gone")
-        revive(node)
+        add(scheduler, number)
+        dispatch(scheduler)
+        finish(scheduler, node, number)
+        lose(scheduler, node)
     assert not node.refused
 
 
-def test_a_node_where_torch_does_not_start_swallows_nothing() -> None:
-    spread, (bad, good) = spread_of(2, 2)
-    add(spread, 1, 2)
-    deal(spread)
-    assert spread.take(bad, report(done=(1,), ended="broken", up=False)) == []
+def test_a_node_where_torch_does_not_start_ends_no_job() -> None:
+    scheduler, (bad, good) = scheduler_of(1, 1)
+    add(scheduler, 1, 2)
+    dispatch(scheduler)
+    assert finish(scheduler, bad, 1, ended="broken", started=False) == []
     assert bad.refused == "torch cannot be imported"
-    spread.lose(bad, bad.refused, blame=False)
-    assert deal(spread) == {"1": [1]}
-    (broken,) = spread.take(good, report(done=(1,), ended="broken", up=False))
-    assert broken[1].ended == "broken"  # no other node is left to try
+    scheduler.lose(bad, bad.refused, blame=False)
+    finish(scheduler, good, 2)
+    good.environments = set()
+    assert dispatch(scheduler) == {"1": [1]}
+    (broken,) = finish(scheduler, good, 1, ended="broken", started=False)
+    assert (broken.ended, broken.lost) == ("broken", 0)  # no other node is left to try
 
 
-def test_broken_where_torch_has_worked_is_the_outcome() -> None:
-    spread, (first, _) = spread_of(2, 2)
-    add(spread, 1)
-    deal(spread)
-    ((_, outcome),) = spread.take(first, report(done=(1,), ended="broken"))
+def test_broken_where_torch_has_started_is_the_outcome() -> None:
+    scheduler, (first, _) = scheduler_of(2, 2)
+    add(scheduler, 1)
+    dispatch(scheduler)
+    (outcome,) = finish(scheduler, first, 1, ended="broken")
     assert outcome.ended == "broken" and not first.refused
 
 
 def test_cancelled_jobs_have_no_outcome() -> None:
-    spread, (node,) = spread_of(1)
-    add(spread, *range(5))
-    deal(spread)
-    spread.cancel()
-    assert not spread.waiting()
-    assert spread.take(node, report(done=(0,), running=(1,))) == []
-    assert node.running == {}
-    add(spread, 9)
-    assert deal(spread) == {"0": [9]}
+    scheduler, (node,) = scheduler_of(1)
+    add(scheduler, *range(5))
+    dispatch(scheduler)
+    (ticket,) = node.tasks
+    assert [task.job.key for task in scheduler.cancel()] == ["0", "1", "2", "3", "4"]
+    assert scheduler.finish(node, Report({ticket: Outcome(job(""), "result", 0.1)}, {ticket: (1.0, "load")})) == []
+    assert (scheduler.tasks(), scheduler.running()) == ([], [])
+    add(scheduler, 9)
+    assert dispatch(scheduler) == {"0": [9]}
 
 
-def test_outcomes_keep_what_the_host_said() -> None:
-    spread, (node,) = spread_of(1)
-    add(spread, 1)
-    deal(spread)
-    said = Outcome(job(""), "signal", 2.0, "backend", signal="SIGSEGV", stack="s", output="o", earlier_jobs=("a",))
-    ((_, outcome),) = spread.take(node, Report([(1, said)], {}, {}))
-    assert outcome == dataclasses.replace(said, host="n0")
+def test_outcomes_keep_what_the_actor_said() -> None:
+    scheduler, (node,) = scheduler_of(1)
+    add(scheduler, 1)
+    dispatch(scheduler)
+    (ticket,) = node.tasks
+    report = Outcome(job(""), "signal", 2.0, "backend", signal="SIGSEGV", stack="s", output="o", earlier_jobs=("a",))
+    (outcome,) = scheduler.finish(node, Report({ticket: report}, {}))
+    assert outcome == dataclasses.replace(report, job=job("", "1"), host="n0")
