@@ -47,9 +47,12 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     control = Connection(descriptor)
+    try:
+        setup, address, package = control.recv()
+    except EOFError:  # control has died
+        _end(folder)
     commands: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(control, commands, folder), daemon=True).start()
-    setup, address, package = commands.get()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # control is gone
         try:
             _join(address, package, folder)
@@ -110,6 +113,7 @@ class Driver:
         self._control = control
         self._events = events
         self._actors: dict[str, Any] = {}
+        self._survey = 0.0  # when to look for nodes next, on time.monotonic's clock
 
     def run(self) -> None:
         """Serve until control is gone.
@@ -117,18 +121,17 @@ class Driver:
         Raises:
             BrokenPipeError, ConnectionResetError: control is gone.
         """
-        survey = time.monotonic()
         event: tuple[Any, ...] = ()
         try:
             while event != ("close",):
                 if event:
                     getattr(self, event[0])(*event[1:])
-                if time.monotonic() >= survey:
+                if time.monotonic() >= self._survey:
                     self._control.send(("nodes", _nodes()))
-                    survey = time.monotonic() + SURVEY
+                    self._survey = time.monotonic() + SURVEY
                 event = ()
                 with contextlib.suppress(queue.Empty):
-                    event = self._events.get(timeout=max(0.0, survey - time.monotonic()))
+                    event = self._events.get(timeout=max(0.0, self._survey - time.monotonic()))
         finally:
             self._close()
 
@@ -150,10 +153,10 @@ class Driver:
         if (error := answer.exception()) is None:
             self._control.send(("answer", number, answer.result(), "", False))
         else:
-            own = isinstance(error, RayTaskError) or not isinstance(error, RayError)
-            self._control.send(
-                ("answer", number, None, str(error).strip() or repr(error) if own else _brief(error), not own)
-            )
+            blame = isinstance(error, RayError) and not isinstance(error, RayTaskError)
+            loss = _brief(error) if blame else str(error).strip() or repr(error)
+            self._control.send(("answer", number, None, loss, blame))
+            self._survey = 0.0  # control starts no actor there before it knows whether the node is alive
 
     def kill(self, node: str) -> None:
         """End a node's actor; its workers end with it."""

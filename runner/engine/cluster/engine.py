@@ -87,7 +87,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         self._limit = None if own else slots
         self._patience = 0.0 if own else patience
         self._scheduler = Scheduler(self._limit)
-        self._done: list[Outcome] = []
+        self._outcomes: list[Outcome] = []
         self._notices: list[str] = []
         self._calls = 0
         self._joined = False  # the cluster's nodes are known
@@ -137,7 +137,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
 
     def pending(self) -> int:
         """Return how many submitted jobs ``wait`` has not returned yet."""
-        return len(self._scheduler.tasks()) + len(self._done)
+        return len(self._scheduler.tasks()) + len(self._outcomes)
 
     def running(self) -> list[tuple[Job, float, str]]:
         """Return the jobs that run now, each with its seconds so far and its phase, as last reported."""
@@ -154,9 +154,9 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         Jobs are given to nodes, and their limits enforced, inside this call only, so call it again soon.
         """
         self._receive(0)
-        self._await(lambda: bool(self._done) or not self._scheduler.tasks(), timeout)
-        done, self._done = self._done, []
-        return done
+        self._await(lambda: bool(self._outcomes) or not self._scheduler.tasks(), timeout)
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Return the jobs that will now have no outcome."""
@@ -182,7 +182,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
     # Jobs and nodes.
 
     def _await(self, condition: Callable[[], bool], timeout: float | None) -> None:
-        """Start actors, dispatch jobs and take answers until the condition holds, Ray fails or time is up."""
+        """Dispatch jobs and take answers until the condition holds, Ray fails or time is up."""
         end = math.inf if timeout is None else time.monotonic() + timeout
         self._advance()
         while not condition() and not self._failure and (remaining := end - time.monotonic()) > 0:
@@ -190,22 +190,17 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
             self._advance()
 
     def _advance(self) -> None:
-        """Start actors where there are none, dispatch jobs, and give up jobs when no node is left."""
+        """Dispatch jobs, and give them up when no node is left."""
         if self._failure:
-            self._done += self._scheduler.give_up(f"Ray: {self._failure}")
+            self._outcomes += self._scheduler.give_up(f"Ray: {self._failure}")
         now = time.monotonic()
-        nodes = self._scheduler.nodes.values()
-        for node in nodes:
-            if node.started is None and not node.refused:
-                node.started = now
-                self._call(node, "start", node.slots, node.gpus)
         for node, tasks in self._scheduler.dispatch():
             jobs = [(task.ticket, task.job) for task in tasks]
             self._call(node, "call", "step", jobs, SUSPECT_STEP if node.quarantined else STEP)
-        if any(not node.refused for node in nodes):
+        if any(not node.refused for node in self._scheduler.nodes.values()):
             self._last_usable = now
         elif now - self._last_usable > self._patience:
-            self._done += self._scheduler.give_up(self._scheduler.reasons())
+            self._outcomes += self._scheduler.give_up(self._scheduler.reasons())
 
     def _call(self, node: Node, kind: str, *arguments: Any) -> None:
         """Send a command that the node's actor answers. The answer to an earlier command is ignored."""
@@ -216,7 +211,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
     def _lose(self, node: Node, how: str, *, blame: bool = True) -> None:
         """End a node's actor, which is gone or not wanted any more."""
         jobs = len(node.running)
-        self._done += self._scheduler.lose(node, how, blame=blame)
+        self._outcomes += self._scheduler.lose(node, how, blame=blame)
         self._send("kill", node.id)
         if blame:
             again = f"; it was running {jobs} job{'s'[: jobs != 1]}" if jobs else ""
@@ -254,7 +249,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         self._end()
 
     def _take_nodes(self, rows: Sequence[tuple[str, str, int, int]]) -> None:
-        """Add nodes that are new, and notice those that have left, and those whose CPUs are not free."""
+        """Add new nodes, lose those that have left, and start actors where there are none."""
         nodes, now = self._scheduler.nodes, time.monotonic()
         self._joined, self._last_usable = True, min(now, self._last_usable)
         for key, name, cpus, gpus in rows:
@@ -271,6 +266,9 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
                 node.refused = node.refused or LEFT
                 if node.started is not None and not node.call:  # else the call will fail, and say how
                     self._lose(node, LEFT)
+            elif node.started is None and not node.refused:
+                node.started = now
+                self._call(node, "start", node.slots, node.gpus)
             elif node.started is not None and not node.ready and not node.slow and now - node.started > SLOW:
                 node.slow = True
                 self._notices.append(f"{node.label}: its {node.slots} CPUs are not free yet")
@@ -284,7 +282,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         if loss:
             self._lose(node, loss, blame=blame)
         elif isinstance(answer, Report):
-            self._done += self._scheduler.finish(node, answer)
+            self._outcomes += self._scheduler.finish(node, answer)
         elif answer is not None:  # of NodeActor.prepare
             node.ready, node.refused = not answer, answer
         if node.refused and node.started is not None:

@@ -105,6 +105,7 @@ class ScriptedDriver:
 
     def __init__(self, nodes: Sequence[Row], starts: Mapping[str, str | None]) -> None:
         self.commands: list[tuple[Any, ...]] = []
+        self.nodes = nodes
         self.messages: list[tuple[Any, ...]] = [("nodes", nodes)]
         self.starts = dict(starts)
         """What a node says when its actor starts: nothing, why it cannot be used, or None: its CPUs are not free."""
@@ -131,7 +132,7 @@ class ScriptedDriver:
         self.messages.append(("answer", self.newest(node)[1], answer, "", False))
 
     def lose(self, node: str, how: str) -> None:
-        self.messages.append(("answer", self.newest(node)[1], None, how, True))
+        self.messages += [("answer", self.newest(node)[1], None, how, True), ("nodes", self.nodes)]
 
 
 class ScriptedEngine(RayEngine):
@@ -196,7 +197,7 @@ class TestControl:
             engine.run_all("1")
             engine.driver.lose("1", "power cut")
             assert engine.wait(0) == []
-            assert [command[0] for command in engine.driver.commands[-2:]] == ["kill", "start"]
+            assert [command[0] for command in engine.driver.commands[-3:]] == ["kill", "start", "call"]
             assert engine.notices() == ["node left was lost: power cut; it was running 1 job"]
             engine.wait(0)
             assert [(one.job.key, one.lost) for one in engine.finish_all("1")] == [("a", 1)]
