@@ -54,6 +54,20 @@ def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:
     scratch.remove(mine)
 
 
+def test_folders_of_another_prefix(base: Path) -> None:
+    path = scratch.make("runner-other-", len(os.fsencode(base)))
+    assert path.parent == base and path.name.startswith("runner-other-")
+    (base / "runner-other-old").mkdir()
+    scratch.sweep(base)
+    assert (base / "runner-other-old").is_dir()  # the sweep is for another prefix
+    scratch.sweep(base, "runner-other-")
+    assert [*base.iterdir()] == [path]
+    scratch.remove(path)
+    path = scratch.make("runner-other-", len(os.fsencode(base)) - 1)
+    assert path.parent == Path("/tmp")
+    scratch.remove(path)
+
+
 def test_what_is_not_ours_stays(base: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

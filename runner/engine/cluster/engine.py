@@ -38,6 +38,7 @@ SLOW = 10.0
 STEP, SUSPECT_STEP = 0.2, 0.02
 """Seconds after which a node reports though no job has ended; and one with a suspect, whose phase must be known."""
 LEFT = "it left the cluster"
+_PREFIX = "runner-ray-run-"
 _START = "import sys; sys.path.insert(0, sys.argv[3]); from runner.engine.cluster.driver import main; main()"
 
 
@@ -110,7 +111,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
             os.getcwd() if own else None,
         )
         package = str(Path(runner.__file__).resolve().parent)
-        self._folder = scratch.make("runner-ray-", 20)  # Ray puts sockets deep in it, whose paths may have 107 bytes
+        self._folder = scratch.make(_PREFIX, 16)  # Ray puts sockets deep in it, whose paths may have 107 bytes
         self._popen, self._driver = self._start(package, own)
         self._send(setup, self._address, package)
         if not own:
