@@ -121,17 +121,18 @@ class Driver:
         Raises:
             BrokenPipeError, ConnectionResetError: control is gone.
         """
-        event: tuple[Any, ...] = ()
         try:
-            while event != ("close",):
-                if event:
-                    getattr(self, event[0])(*event[1:])
+            while True:
                 if time.monotonic() >= self._survey:
                     self._control.send(("nodes", _nodes()))
                     self._survey = time.monotonic() + SURVEY
-                event = ()
-                with contextlib.suppress(queue.Empty):
-                    event = self._events.get(timeout=max(0.0, self._survey - time.monotonic()))
+                try:
+                    name, *arguments = self._events.get(timeout=max(0.0, self._survey - time.monotonic()))
+                except queue.Empty:
+                    continue
+                if name == "close":
+                    return
+                getattr(self, name)(*arguments)
         finally:
             self._close()
 
