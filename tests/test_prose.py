@@ -13,7 +13,7 @@ PAGES = [*sorted((REPOSITORY / "docs").glob("*.md")), REPOSITORY / "README.md", 
 
 LONG = 30
 """Words of a sentence that is too long."""
-MOST = 5
+MOST = 3
 """Long sentences that all pages together may have."""
 
 METAPHORS = ("opinion", "doubt", "kin", "ward", "rehearsal", "rehearsed", "lent", "speaks for", "spoke of")

@@ -1,0 +1,55 @@
+"""``docs/ci.md``, the README and the recipes: every command is one that the runner takes, and the workflow is YAML."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.cli.main import build_parser
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DOCS = REPOSITORY / "docs"
+PAGES = (DOCS / "ci.md", DOCS / "recipes.md", DOCS / "kernels.md", REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md")
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the runner's commands of a page's console blocks and workflows, without comments."""
+    for block in re.findall(r"^```(?:console|yaml)$(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in re.findall(r"^(?:\$| *- run:) (runner .*)$", block, re.MULTILINE):
+            yield re.split(r"\s+# |\s>\s", line)[0]
+
+
+def all_commands() -> list[Any]:
+    return [
+        pytest.param(command, id=f"{page.name}-{command}")
+        for page in PAGES
+        for command in dict.fromkeys(commands(page.read_text(encoding="utf-8")))
+        if not re.search(r"\[-|\||\.\.\.", command)
+    ]
+
+
+@pytest.mark.parametrize("command", all_commands())
+def test_the_runner_takes_the_command(command: str) -> None:
+    words = shlex.split(re.sub(r"\$\{\{.*?\}\}|\"\$\w+/\$\w+\"", lambda match: "1/4" if "/" in match[0] else "1", command))
+    words = words[: words.index("--")] if "--" in words else words
+    build_parser().parse_args(words[1:])
+
+
+def test_there_are_commands_of_every_page() -> None:
+    assert all(list(commands(page.read_text(encoding="utf-8"))) for page in PAGES)
+
+
+def test_the_workflow_is_yaml_and_merges_as_many_shards_as_it_runs() -> None:
+    text = (DOCS / "ci.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    jobs = yaml.safe_load(block)["jobs"]
+    shards = jobs["run"]["strategy"]["matrix"]["shard"]
+    (merge,) = [step["run"] for step in jobs["merge"]["steps"] if "merge" in step.get("run", "")]
+    assert re.findall(r"shard-(\d)\.jsonl", merge) == [str(shard) for shard in shards]
+    assert f"/{len(shards)} " in "".join(step.get("run", "") for step in jobs["run"]["steps"])
