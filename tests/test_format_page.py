@@ -267,6 +267,7 @@ def test_every_init_and_every_form_of_a_value_has_an_example() -> None:
         assert form in text, form
 
 
+@pytest.mark.slow
 def test_every_example_is_as_expected_under_aot_eager(folder: Path) -> None:
     files = [str(folder / example.name) for example in RIGHT if example.name.endswith(".spec.yaml")]
     command = [sys.executable, "-m", "runner", "run", "--backend", "aot_eager", "--allow-python", "-j", "2", *files]

@@ -75,6 +75,7 @@ def finished(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
     return {event["id"]: event for event in events if event["event"] == "variant-finished"}
 
 
+@pytest.mark.slow
 def test_every_recipe_passes_under_aot_eager(folder: Path) -> None:
     names = [f"{recipe}.spec.yaml" for recipe in RECIPES if recipe != "kernel"]
     done = finished(folder, *names, "--import", "my_operators", "--backend", "aot_eager")
@@ -82,6 +83,7 @@ def test_every_recipe_passes_under_aot_eager(folder: Path) -> None:
     assert {name: event["verdict"] for name, event in done.items() if event["verdict"] != "PASS"} == {}
 
 
+@pytest.mark.slow
 def test_the_kernel_passes_in_the_interpreter(folder: Path) -> None:
     done = finished(folder, "kernel.spec.yaml", "--allow-python", "--backend", "triton", "--device", "cpu")
     assert [event["verdict"] for event in done.values()] == ["PASS", "PASS"]

@@ -207,6 +207,7 @@ def test_no_allowed_flag_speaks_of_files_programs_or_servers() -> None:
     assert spoken - exceptions == set()
 
 
+@pytest.mark.slow
 def test_the_tables_fit_the_installed_torch() -> None:
     assert bench.MODULES == MODULES
     assert misfits() == []

@@ -166,6 +166,7 @@ def test_shipped_cases_survive(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, *corpus()], ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.slow
 def test_pinned_variants_have_the_same_source(path: Path, tmp_path: Path) -> None:
     for variant in load([str(path)], allow_python=True).variants:
         written = _beside(variant.case, tmp_path)

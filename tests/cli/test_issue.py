@@ -59,6 +59,7 @@ def test_an_interrupted_reduction_makes_no_report(tmp_path: Path, monkeypatch: p
         ("print('on it', flush=True); import time; time.sleep(600)", 1, "on it\n\nTimeout (3 s)"),
     ],
 )
+@pytest.mark.slow
 def test_the_script_runs_in_a_process_of_its_own(
     text: str, code: int, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

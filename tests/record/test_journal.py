@@ -156,6 +156,7 @@ def test_a_log_that_is_too_large_or_no_file_is_not_read(tmp_path: Path) -> None:
             read_journal(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_gigabyte_on_one_line_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with path.open("wb") as file:

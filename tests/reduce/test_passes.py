@@ -248,6 +248,7 @@ def test_functions_lose_steps(tmp_path: Path) -> None:
     assert any("'chain': ['torch.sin']" in str(chain) for chain in attempts)
 
 
+@pytest.mark.slow
 def test_every_proposal_of_a_rich_case_is_well_formed(tmp_path: Path) -> None:
     """No pass may raise, whatever the case, and what builds builds without a warning of an unused name."""
     from fakes import reader

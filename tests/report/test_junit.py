@@ -237,6 +237,7 @@ def nasty_events() -> list[Event]:
 
 
 @pytest.mark.parametrize("dialect", ["strict", "extended"])
+@pytest.mark.slow
 def test_nasty_text_makes_a_valid_file_with_small_nodes(dialect: Dialect) -> None:
     root = parsed(nasty_events(), dialect)
     assert len(list(root.iter("testcase"))) == 2 * len(VERDICTS)

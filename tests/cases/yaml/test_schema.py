@@ -447,6 +447,7 @@ def test_jsonschema_is_imported_only_when_something_is_checked() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.slow
 def test_5000_cases_are_checked_quickly() -> None:
     body = FINE[FINE.index("  - name: everything") : FINE.index("  - {name: short")]
     text = "cases:\n" + body.replace("cuda:1", "cuda") * 1000  # as many nodes as 5,000 common cases have
