@@ -15,7 +15,13 @@ from runner.cli.main import build_parser
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
-PAGES = (DOCS / "ci.md", DOCS / "recipes.md", DOCS / "kernels.md", REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md")
+PAGES = (
+    DOCS / "ci.md",
+    DOCS / "recipes.md",
+    DOCS / "kernels.md",
+    REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
+)
 
 
 def commands(text: str) -> Iterator[str]:
@@ -36,7 +42,9 @@ def all_commands() -> list[Any]:
 
 @pytest.mark.parametrize("command", all_commands())
 def test_the_runner_takes_the_command(command: str) -> None:
-    words = shlex.split(re.sub(r"\$\{\{.*?\}\}|\"\$\w+/\$\w+\"", lambda match: "1/4" if "/" in match[0] else "1", command))
+    words = shlex.split(
+        re.sub(r"\$\{\{.*?\}\}|\"\$\w+/\$\w+\"", lambda match: "1/4" if "/" in match[0] else "1", command)
+    )
     words = words[: words.index("--")] if "--" in words else words
     build_parser().parse_args(words[1:])
 

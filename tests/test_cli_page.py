@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.bench_modules import bench_module
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-
-
-def bench_module(name: str) -> ModuleType:
-    """Return a module of the bench, which is no package."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "bench"))
-        return importlib.import_module(name)
-
 
 cli_page = bench_module("cli_page")
 PAGE = cli_page.PAGE.read_text(encoding="utf-8")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,17 +17,10 @@ from runner.cases.model import DTYPES
 from runner.cases.yaml import reader, schema
 from runner.session.collect import load
 from runner.verdict import policy
+from tests.bench_modules import bench_module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFINITIONS = schema.load_schema("definitions")["definitions"]
-
-
-def bench_module(name: str) -> ModuleType:
-    """A module of the bench, which is no package."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "bench"))
-        return importlib.import_module(name)
-
 
 format_page = bench_module("format_page")
 PAGE = format_page.PAGE.read_text(encoding="utf-8")

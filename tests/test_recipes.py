@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from runner.session.collect import load
+from tests.bench_modules import bench_module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TEXT = (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -30,14 +29,6 @@ RECIPES = (
     "custom_operator",
     "kernel",
 )
-
-
-def bench_module(name: str) -> ModuleType:
-    """Return a module of the bench, which is no package."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "bench"))
-        return importlib.import_module(name)
-
 
 format_page = bench_module("format_page")
 FILES = {example.name: example.text for example in format_page.examples(TEXT)}
