@@ -1,4 +1,4 @@
-"""Chains with a name for every value, and back: what is cut from a chain must not change what ``$_`` means."""
+"""Chains with a name for every value, and back: what is removed from a chain must not change what ``$_`` means."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table
 from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
-from runner.reduce.cut import cut, steps_of, tidy
 from runner.reduce.facts import made_like, references
 from runner.reduce.names import named, substitute, substitute_nodes, unnamed
+from runner.reduce.remove_steps import remove_steps, steps_of, tidy
 from runner.reduce.state import Attempt, State
 
 Pass = Callable[[State], Iterator[Attempt]]
@@ -56,7 +56,9 @@ def chunks(state: State) -> Iterator[Attempt]:
     def keep(numbers: Sequence[int], bypass: bool = False, thorough: bool = False) -> Iterator[Attempt]:
         if 0 < len(numbers) < count:
             how = " past them" if bypass else ""
-            cases = [cut(case, set(numbers), facts, bypass, grad) for grad in (choices if thorough else choices[:1])]
+            cases = [
+                remove_steps(case, set(numbers), facts, bypass, grad) for grad in (choices if thorough else choices[:1])
+            ]
             for one in cases if cases[0] != cases[-1] else cases[:1]:
                 yield from attempt(f"{count} -> {len(numbers)} steps{how}", one)
 

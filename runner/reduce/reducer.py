@@ -24,10 +24,10 @@ from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import RED, Finding, VariantFinished
 from runner.reduce import passes, shrink
-from runner.reduce.cut import steps_of, with_first_names
 from runner.reduce.facts import references
 from runner.reduce.judge import LabJudge, relative_error
 from runner.reduce.names import named
+from runner.reduce.remove_steps import steps_of, with_first_names
 from runner.reduce.search import Found, Search
 from runner.reduce.state import Size, State, size_of
 from runner.verdict.signature import Signature, signature_of

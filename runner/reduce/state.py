@@ -11,8 +11,8 @@ from typing import Any
 
 from runner.cases.model import Case
 from runner.cases.serialize import KERNELS, plain
-from runner.reduce.cut import Facts
 from runner.reduce.names import named
+from runner.reduce.remove_steps import Facts
 from runner.verdict.signature import Signature
 
 SIMPLE_INITS = (

@@ -12,8 +12,8 @@ from runner.cases.expand import expand
 from runner.cases.model import Case, Suite, Variant
 from runner.cases.serialize import resolve_axes, text_of_plain
 from runner.cases.suites import Reader
-from runner.reduce.cut import Facts, steps_of
 from runner.reduce.facts import Fact
+from runner.reduce.remove_steps import Facts, steps_of
 from runner.reduce.state import State
 from runner.session.collect import load
 from runner.verdict.signature import Signature

@@ -10,9 +10,9 @@ from fakes import case, operators, state, tensor, texts
 from runner.builder.source import build
 from runner.cases.serialize import plain
 from runner.reduce import passes, shrink
-from runner.reduce.cut import cut, tidy, with_first_names
 from runner.reduce.facts import Fact, made_like, part
 from runner.reduce.names import named, unnamed
+from runner.reduce.remove_steps import remove_steps, tidy, with_first_names
 from runner.reduce.state import size_of
 
 MIXED = """
@@ -63,7 +63,7 @@ FACTS = {"x": tensor(4, 8), "v1": tensor(4, 8), "v2": tensor(4, low=0.5, high=9.
 
 
 def test_what_is_cut_away_becomes_an_input_like_it(tmp_path: Path) -> None:
-    left = cut(named(case(tmp_path, ROW)), {2}, FACTS)
+    left = remove_steps(named(case(tmp_path, ROW)), {2}, FACTS)
     assert left is not None
     assert plain(unnamed(left)) == {
         "name": "a", "inputs": {"y": {"shape": [4], "init": {"uniform": [0, 10]}}}, "chain": ["torch.relu"],
@@ -71,10 +71,10 @@ def test_what_is_cut_away_becomes_an_input_like_it(tmp_path: Path) -> None:
 
 
 def test_a_bypass_takes_an_operand_of_that_shape_or_an_input(tmp_path: Path) -> None:
-    left = cut(named(case(tmp_path, ROW)), {1, 2, 3}, FACTS, bypass=True)
+    left = remove_steps(named(case(tmp_path, ROW)), {1, 2, 3}, FACTS, bypass=True)
     assert left is not None
     assert list(plain(left)["inputs"]) == ["x"] and operators(left) == ["torch.sum", "torch.relu", "torch.neg"]
-    other = cut(named(case(tmp_path, ROW)), {0, 2, 3}, FACTS, bypass=True)
+    other = remove_steps(named(case(tmp_path, ROW)), {0, 2, 3}, FACTS, bypass=True)
     assert other is not None and len(other.inputs) == 2  # nothing has the shape of the sum
 
 
@@ -89,7 +89,7 @@ def test_values_that_lost_their_users_are_returned(tmp_path: Path) -> None:
         return: [$d, $x]
         """
     facts = dict.fromkeys("xabcd", tensor(4))
-    left = cut(named(case(tmp_path, keys)), {0, 2}, facts)
+    left = remove_steps(named(case(tmp_path, keys)), {0, 2}, facts)
     assert left is not None
     assert plain(left)["return"] == ["$x", "$a", "$c"]
 
@@ -103,7 +103,7 @@ def test_a_part_of_a_named_tuple(tmp_path: Path) -> None:
           - torch.neg: $best.values
         """
     best = Fact("fields", fields={"values": tensor(4), "indices": tensor(4, dtype="int64")})
-    left = cut(named(case(tmp_path, keys)), {1}, {"x": tensor(4, 3), "best": best})
+    left = remove_steps(named(case(tmp_path, keys)), {1}, {"x": tensor(4, 3), "best": best})
     assert left is not None and plain(unnamed(left)) == {"name": "a", "inputs": {"y": [4]}, "chain": ["torch.neg"]}
     assert part(best, (1, "T")) == (tensor(4, dtype="int64"), ("T",))
 
@@ -274,7 +274,7 @@ def test_new_inputs_get_the_first_names_that_are_free(tmp_path: Path) -> None:
 def test_what_required_a_gradient_does_so_as_an_input(tmp_path: Path) -> None:
     facts = {**FACTS, "v2": tensor(4, requires_grad=True)}
     chain = named(case(tmp_path, ROW))
-    given = [cut(chain, {2}, facts, grad=grad) for grad in (True, False)]
+    given = [remove_steps(chain, {2}, facts, grad=grad) for grad in (True, False)]
     assert [one is not None and one.inputs[0].requires_grad for one in given] == [True, False]
-    quiet = cut(named(case(tmp_path, ROW + "\ngrad: off")), {2}, facts)
+    quiet = remove_steps(named(case(tmp_path, ROW + "\ngrad: off")), {2}, facts)
     assert quiet is not None and not quiet.inputs[0].requires_grad
