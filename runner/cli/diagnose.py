@@ -65,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         progress.say(f"running {variant.id} and what lies below its backend")
         found = diagnose(lab, arguments.bisect, lambda: progress.say(_doing(lab)))
         if arguments.html and found.signature is not None:
-            from runner.report.heatmap import take
+            from runner.diagnose.heatmap import run_heat_map
             from runner.report.html import page as write_page
 
             progress.say("drawing the error")
-            page = write_page(found, take(lab))
+            page = write_page(found, run_heat_map(lab))
     progress.end()
     text = json.dumps(found.to_dict(), indent=2, default=str)
     if arguments.json == "-":

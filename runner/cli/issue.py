@@ -21,11 +21,11 @@ from runner.cli.variants import first_variant
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.diagnose.heatmap import run_heat_map
 from runner.diagnose.rules import Check, Facts, ScriptRun, Tried
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
-from runner.report.heatmap import take
 from runner.report.issue import Material, script_of, write
 from runner.session.environments import find_environments
 from runner.session.plan import TIMEOUT, Environment
@@ -171,7 +171,7 @@ def _gather(
     answers = [lab.read(outcome) for outcome in fresh]
     environment = str(result_of(described)["text"])
     progress.say("measuring its inputs")
-    inputs = take(lab).get("inputs", ())
+    inputs = run_heat_map(lab).get("inputs", ())
     progress.say("running the script alone")
     ran = run_script(script_of(lab.variant), lab)
     facts = Facts(

@@ -1,16 +1,13 @@
-"""A tensor's error as shapes on a page: cells, bars and words, from the numbers of the worker's ``picture``."""
+"""A tensor's error as shapes on a page: cells, bars and words, from the worker's record of a heat map."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.report.failure import number
-
-if TYPE_CHECKING:
-    from runner.diagnose.harness import Lab
 
 LEVELS = 7
 """Shades of the heat map."""
@@ -50,23 +47,6 @@ class Bar:
     compiled: int
     eager_height: float
     compiled_height: float
-
-
-def take(lab: Lab) -> dict[str, Any]:
-    """Run the variant once more for its picture (see ``runner.worker.tasks.heatmap.run_picture``).
-
-    A process that dies leaves no picture: then ``picture`` is None and ``reason`` says how it ended.
-
-    Raises:
-        UsageError: the case is wrong.
-    """
-    from runner.diagnose.harness import result_of
-    from runner.verdict import outcomes
-
-    (outcome,) = lab.ask([lab.job("picture")])
-    if outcome.ended != "result":
-        return {"picture": None, "reason": outcomes.describe(outcome), "inputs": []}
-    return dict(result_of(outcome))
 
 
 def heat_map(picture: Mapping[str, Any]) -> HeatMap:

@@ -1,0 +1,44 @@
+"""The run that measures a heat map: what it returns when its process dies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.diagnose.harness import Lab
+from runner.diagnose.heatmap import run_heat_map
+from runner.engine.messages import Job, Outcome
+from tests.handmade import environment, variants
+
+
+class ScriptedLab(Lab):
+    """A lab whose jobs end as written: fields of an ``Outcome``, one mapping a job."""
+
+    def __init__(self, tmp_path: Path, *endings: dict[str, Any]) -> None:
+        super().__init__(variants(tmp_path, "")[0], environment())
+        self.endings = list(endings)
+        self.asked: list[Job] = []
+
+    def ask(self, jobs: Sequence[Job], tick: Any = None) -> list[Outcome]:
+        self.asked += jobs
+        return [Outcome(job, seconds=0.1, **self.endings.pop(0)) for job in jobs]
+
+
+RECORD = {"picture": {"path": "output[0]"}, "reason": "", "inputs": [{"index": 0}]}
+
+
+def test_the_record_of_the_task_is_returned(tmp_path: Path) -> None:
+    with ScriptedLab(tmp_path, {"ended": "result", "result": RECORD}) as lab:
+        assert run_heat_map(lab) == RECORD
+    assert [(job.task, job.float64) for job in lab.asked] == [("picture", True)]
+
+
+@pytest.mark.parametrize("phase", ["eager", "backend", "float64"])
+def test_a_death_leaves_no_heat_map(tmp_path: Path, phase: str) -> None:
+    with ScriptedLab(tmp_path, {"ended": "signal", "signal": "SIGSEGV", "phase": phase}) as lab:
+        record = run_heat_map(lab)
+    assert record == {"picture": None, "reason": "the process was ended by SIGSEGV", "inputs": []}
+    assert len(lab.asked) == 1
