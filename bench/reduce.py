@@ -40,7 +40,7 @@ from runner.reduce.reducer import Reduced, reduce_variant
 from runner.session.collect import load
 from runner.session.environments import find_environments
 from runner.session.plan import Environment
-from runner.verdict.signature import speaking
+from runner.verdict.signature import main_signature
 
 HERE = Path(__file__).resolve().parent
 SUITE = HERE.parent / "suites" / "regressions.suite.yaml"
@@ -242,7 +242,7 @@ def unlike(reduced: Reduced, here: Environment, path: Path, backend: str) -> Ite
         yield "valid YAML"
         return
     with Lab(loaded.variants[0], here, slots=2, paths=[str(HERE)]) as lab:
-        if speaking(lab.verdict().findings) != reduced.signature:
+        if main_signature(lab.verdict().findings) != reduced.signature:
             yield "signature"
 
 

@@ -18,7 +18,7 @@ from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, listed, take_kernels, write_index
+from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, extract_kernels, file_records, write_index
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.repro import script
 from runner.engine.messages import Outcome
@@ -105,7 +105,7 @@ def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> di
         failed.append("times and counts: the process ended before it could say them")
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     drop_empty(folder)
-    made = take_kernels(folder)
+    made = extract_kernels(folder)
     failed += [line for line in (_tlparse(folder, python), _nothing_compiled(record, outcome)) if line]
     return {
         "error": error,
@@ -116,7 +116,7 @@ def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> di
         "kernels": {name: value for name, value in record.get("kernels", {}).items() if value},
         "failed": failed,
         "missing_artifacts": record.get("missing", []),
-        "files": listed(folder),
+        "files": file_records(folder),
     }
 
 

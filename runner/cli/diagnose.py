@@ -30,7 +30,7 @@ from runner.session.environments import worker_paths
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
 from runner.verdict.policy import headline, ranked
-from runner.verdict.signature import Signature, speaking
+from runner.verdict.signature import FailureSignature, main_signature
 from runner.verdict.stages import stage_of
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
@@ -98,7 +98,7 @@ def diagnose(
     """
     begun = time.monotonic()
     event = lab.verdict()
-    signature = speaking(event.findings) if event.verdict in ("FAIL", "ERROR") else None
+    signature = main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None
     plain = Diagnosis(
         id=event.id,
         torch=event.torch,
@@ -179,7 +179,7 @@ def _slots(variant: Variant) -> dict[str, int]:
     return {} if variant.device in ("cpu", "meta") else {"slots": 1}
 
 
-def _seen(lab: Lab, signature: Signature) -> Mapping[str, Sequence[Finding]]:
+def _seen(lab: Lab, signature: FailureSignature) -> Mapping[str, Sequence[Finding]]:
     """What the guilty stage's own backend shows, where that is not the variant's."""
     found: dict[str, Sequence[Finding]] = {}
     for stage, backend in lab.rungs():
@@ -189,7 +189,7 @@ def _seen(lab: Lab, signature: Signature) -> Mapping[str, Sequence[Finding]]:
 
 
 def _ablations(
-    lab: Lab, signature: Signature, tried: Sequence[tuple[Change, Answer]], tick: Callable[[], None] | None
+    lab: Lab, signature: FailureSignature, tried: Sequence[tuple[Change, Answer]], tick: Callable[[], None] | None
 ) -> list[Ablation]:
     """What became of the failure; what failed for want of a helping flag is run again without it."""
     again = [change for change, answer in tried if ablate.lacks(answer, change.helpers)]

@@ -22,7 +22,7 @@ from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
 from runner.diagnose.heatmap import run_heat_map
-from runner.diagnose.rules import Check, Facts, ScriptRun, Tried
+from runner.diagnose.rules import Check, ReportInput, ScriptRun, VersionVerdict
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress.say(f"running it with torch {lab.environment.torch}")
         event = lab.verdict()
         if known is not None:
-            matches = similar.search(similar.mark_of(variant, event.findings), known)
+            matches = similar.search(similar.profile_of(variant, event.findings), known)
             progress.end()
             say = console.output if arguments.output else console.message  # never into the report
             say(similar.table(matches))
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             labs.close()
             lab = labs.enter_context(_lab(arguments, environments[0], small))
         material = _gather(arguments, lab, environments, yaml, progress)
-    material = replace(material, facts=replace(material.facts, origin=variant), matches=tuple(matches), steps=steps)
+    material = replace(material, report=replace(material.report, origin=variant), matches=tuple(matches), steps=steps)
     text, checks = write(material)
     if not all(one.met for one in checks):
         return _refuse(checks, progress)
@@ -174,36 +174,36 @@ def _gather(
     inputs = run_heat_map(lab).get("inputs", ())
     progress.say("running the script alone")
     ran = run_script(script_of(lab.variant), lab)
-    facts = Facts(
+    report_input = ReportInput(
         variant=lab.variant,
         diagnosis=diagnosis,
         source=lab.source.text,
-        fresh=tuple(answer.findings if answer.sound else None for answer in answers),
+        fresh_findings=tuple(answer.findings if answer.sound else None for answer in answers),
         script=ran,
         inputs=tuple(inputs),
-        tried=_tried(arguments, lab, diagnosis, environments, progress),
+        versions=_verdicts_by_version(arguments, lab, diagnosis, environments, progress),
     )
-    return Material(facts, yaml, environment)
+    return Material(report_input, yaml, environment)
 
 
-def _tried(
+def _verdicts_by_version(
     arguments: argparse.Namespace,
     lab: Lab,
     diagnosis: Diagnosis,
     environments: Sequence[Environment],
     progress: Progress,
-) -> tuple[Tried, ...]:
+) -> tuple[VersionVerdict, ...]:
     """The verdict under every Python given, the newest first."""
-    tried = [Tried(environments[0].torch, diagnosis.verdict, diagnosis.reason)]
+    verdicts = [VersionVerdict(environments[0].torch, diagnosis.verdict, diagnosis.reason)]
     for environment in environments[1:]:
         progress.say(f"running it with torch {environment.torch}")
         try:
             with _lab(arguments, environment, lab.variant) as other:
                 event = other.verdict()
-            tried.append(Tried(environment.torch, event.verdict, event.reason))
+            verdicts.append(VersionVerdict(environment.torch, event.verdict, event.reason))
         except UsageError as error:
-            tried.append(Tried(environment.torch, "SKIP", str(error)))
-    return tuple(tried)
+            verdicts.append(VersionVerdict(environment.torch, "SKIP", str(error)))
+    return tuple(verdicts)
 
 
 def run_script(text: str, lab: Lab) -> ScriptRun:

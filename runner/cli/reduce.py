@@ -28,7 +28,7 @@ from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
 from runner.reduce.search import Found
 from runner.reduce.state import Size
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
 
@@ -174,7 +174,7 @@ class Journal:
         if (self.folder / CASE).is_file():
             self.memory.best = (self.folder / CASE).read_text(encoding="utf-8")
 
-    def _begun(self, signature: Signature, text: str, size: Size) -> None:
+    def _begun(self, signature: FailureSignature, text: str, size: Size) -> None:
         known = {"text": digest(text), "signature": dataclasses.asdict(signature)}
         if self.memory.best is not None and any(self.head.get(key) != value for key, value in known.items()):
             # Another case or another failure by that name: what was tried says nothing about it.

@@ -15,8 +15,7 @@ from runner.engine.messages import Job
 from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
-from runner.verdict.signature import Signature, shows
-from runner.worker.oracles import row_of
+from runner.verdict.signature import FailureSignature, shows
 
 _INDUCTOR = "torch._inductor.config."
 _DEVICES = ("cpu", "cuda")
@@ -39,46 +38,45 @@ class Change:
     variant: Variant | None = None
 
 
-def changes(variant: Variant, signature: Signature, source: str) -> list[Change]:
-    """What is worth a try for a failure of that signature; ``source`` is the case's text."""
+def changes(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
+    """Return the changes worth trying for a failure of that signature. ``source`` is the case's text."""
     config = variant.config
-    made: list[Change] = []
+    candidates: list[Change] = []
     if signature.stage == "inductor":
-        made += _of_inductor(variant, signature, source, config)
+        candidates += _of_inductor(variant, signature, source, config)
     if signature.stage == "decomposition":
-        made.append(_flags("without common subexpressions", {"torch._functorch.config.cse": False}))
+        candidates.append(_of_flags("without common subexpressions", {"torch._functorch.config.cse": False}))
     launched = variant.backend.backend == LAUNCH  # no compiler, and no code of torch's that has threads
-    made += [] if launched else _of_shapes(variant)
+    candidates += [] if launched else _of_shapes(variant)
     if (
         not launched
         and variant.device == "cpu"
         and signature.stage in ("inductor", "backend")
         and not row_of(signature.oracle).compiling
     ):
-        made += _threads(variant)
-    if variant.grad.mode != "off" and not row_of(signature.oracle).gradients:
-        other = dataclasses.replace(variant, grad=Grad("off"))
-        made.append(Change("without gradients", "grad: off", variant=other))
-    made += _of_devices(variant)
-    return [one for one in made if not one.config or not _held(one.config, config)]
+        candidates += _threads(variant)
+    if variant.grad.mode != "off" and signature.oracle not in ("grad", "requires-grad"):
+        altered = dataclasses.replace(variant, grad=Grad("off"))
+        candidates.append(Change("without gradients", "grad: off", variant=altered))
+    candidates += _of_devices(variant)
+    return [change for change in candidates if not change.config or not _already_set(change.config, config)]
 
 
-def _of_inductor(variant: Variant, signature: Signature, source: str, config: Mapping[str, Any]) -> list[Change]:
-    """Inductor's own switches."""
-    row = row_of(signature.oracle)
-    numeric, runs = row.numeric or row.random, not row.compiling
-    made = []
+def _of_inductor(variant: Variant, signature: FailureSignature, source: str, config: Mapping[str, Any]) -> list[Change]:
+    """Return the changes of Inductor's own switches."""
+    numeric, executes = signature.oracle in NUMERIC, signature.oracle not in COMPILING
+    switches = []
     if numeric:
-        made.append(_flags("with eager's roundings", {EMULATE_CASTS: True}))
+        switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
     if numeric and _DRAWS.search(_model_of(source)):
-        own = config.get(RANDOM) is False
-        name = "with eager's random numbers" if own else "with inductor's own random numbers"
-        made.append(_flags(name, {RANDOM: own}))
+        inductor_draws = config.get(RANDOM) is False
+        name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
+        switches.append(_of_flags(name, {RANDOM: inductor_draws}))
     if variant.device == "cpu":
-        if runs:
+        if executes:
             # The one switch for the flags of every C++ kernel, in spite of its name (get_optimization_cflags in
             # torch/_inductor/cpp_builder.py). A precompiled header would take longer to make than it saves.
-            made.append(
+            switches.append(
                 Change(
                     "compiled with -O0",
                     f"{_INDUCTOR}aot_inductor.debug_compile = True",
@@ -86,10 +84,10 @@ def _of_inductor(variant: Variant, signature: Signature, source: str, config: Ma
                     {f"{_INDUCTOR}cpp_cache_precompile_headers": False},
                 )
             )
-        made.append(_flags("without vectorization", {f"{_INDUCTOR}cpp.simdlen": 1}))
-    made += [
+        switches.append(_of_flags("without vectorization", {f"{_INDUCTOR}cpp.simdlen": 1}))
+    switches += [
         # The first keeps kernels apart, the others keep pointwise operators from being inlined into their readers.
-        _flags(
+        _of_flags(
             "without fusion",
             {
                 f"{_INDUCTOR}max_fusion_size": 1,
@@ -98,69 +96,69 @@ def _of_inductor(variant: Variant, signature: Signature, source: str, config: Ma
                 f"{_INDUCTOR}epilogue_fusion": False,
             },
         ),
-        _flags("without pattern matching", {f"{_INDUCTOR}pattern_matcher": False}),
-        _flags(
+        _of_flags("without pattern matching", {f"{_INDUCTOR}pattern_matcher": False}),
+        _of_flags(
             "without layout changes",
             {f"{_INDUCTOR}layout_optimization": False, f"{_INDUCTOR}comprehensive_padding": False},
         ),
     ]
-    if runs:
-        made.append(
-            _flags(
+    if executes:
+        switches.append(
+            _of_flags(
                 "without buffer reuse", {f"{_INDUCTOR}allow_buffer_reuse": False, f"{_INDUCTOR}inplace_buffers": False}
             )
         )
-    return made
+    return switches
 
 
 def _of_shapes(variant: Variant) -> list[Change]:
-    """Dynamic shapes, static ones; not what the case has anyway."""
-    own = variant.dynamic if variant.dynamic is not None else variant.backend.dynamic
-    made = []
+    """Return dynamic and static shapes, without what the case has anyway."""
+    dynamic = variant.dynamic if variant.dynamic is not None else variant.backend.dynamic
+    variations = []
     for value, name in ((True, "dynamic shapes"), (False, "static shapes")):
         # Without a word the first call is compiled for its shapes, so that with one call static is nothing new.
-        if own is value or (value is False and own is None and not variant.case.calls):
+        if dynamic is value or (value is False and dynamic is None and not variant.case.calls):
             continue
-        other = dataclasses.replace(variant, dynamic=value)
-        made.append(Change(f"with {name}", f"dynamic={value}", variant=other))
-    return made
+        altered = dataclasses.replace(variant, dynamic=value)
+        variations.append(Change(f"with {name}", f"dynamic={value}", variant=altered))
+    return variations
 
 
 def _threads(variant: Variant) -> list[Change]:
-    own = variant.threads or THREADS
-    other = 1 if own > 1 else THREADS
-    name = "on one thread" if other == 1 else f"on {other} threads"
-    return [Change(name, f"threads: {other}", variant=dataclasses.replace(variant, threads=other))]
+    count = variant.threads or THREADS
+    threads = 1 if count > 1 else THREADS
+    name = "on one thread" if threads == 1 else f"on {threads} threads"
+    return [Change(name, f"threads: {threads}", variant=dataclasses.replace(variant, threads=threads))]
 
 
 def _of_devices(variant: Variant) -> list[Change]:
-    """The other device. Where there is none the answer is SKIP, and it is left out."""
+    """Return the other device. Where there is none the answer is SKIP, and ``read`` leaves it out."""
     if variant.device not in _DEVICES:
         return []
-    other = _DEVICES[1 - _DEVICES.index(variant.device)]
-    return [Change(f"on {other}", f"device: {other}", variant=dataclasses.replace(variant, device=other))]
+    device = _DEVICES[1 - _DEVICES.index(variant.device)]
+    return [Change(f"on {device}", f"device: {device}", variant=dataclasses.replace(variant, device=device))]
 
 
-def _flags(name: str, config: Mapping[str, Any]) -> Change:
+def _of_flags(name: str, config: Mapping[str, Any]) -> Change:
     return Change(name, ", ".join(f"{flag} = {value}" for flag, value in config.items()), config)
 
 
-def _held(config: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Whether the case has set all of these itself."""
-    return all(flag in own and own[flag] == value for flag, value in config.items())
+def _already_set(config: Mapping[str, Any], case_flags: Mapping[str, Any]) -> bool:
+    """Return whether the case itself sets all of these flags."""
+    return all(flag in case_flags and case_flags[flag] == value for flag, value in config.items())
 
 
 def _model_of(source: str) -> str:
-    """The text without the functions that make inputs."""
+    """Return the text without the functions that make inputs."""
     return source.partition("\ndef make_inputs")[0]
 
 
 # --- asking ---
 
 
-def jobs(lab: Lab, wanted: Sequence[Change], helpers: bool = True) -> list[Job | None]:
-    """A judging job for each change; None for one that cannot be had here."""
-    return [_job(lab, change, helpers) for change in wanted]
+def jobs(lab: Lab, candidates: Sequence[Change], helpers: bool = True) -> list[Job | None]:
+    """Return a judging job for each change; None for a change that cannot be run here."""
+    return [_job(lab, change, helpers) for change in candidates]
 
 
 def _job(lab: Lab, change: Change, helpers: bool) -> Job | None:
@@ -169,8 +167,8 @@ def _job(lab: Lab, change: Change, helpers: bool) -> Job | None:
     return lab.job(variant=change.variant, config={**change.config, **(change.helpers if helpers else {})})
 
 
-def read(signature: Signature, change: Change, answer: Answer) -> Ablation | None:
-    """What became of the failure; None where this torch or machine has no such setting."""
+def read(signature: FailureSignature, change: Change, answer: Answer) -> Ablation | None:
+    """Return what became of the failure; None where this torch or machine lacks the setting."""
     reason = str((answer.trust or {}).get("reason", ""))
     if (answer.trust or {}).get("verdict") == "SKIP" or lacks(answer, change.config):
         return None
@@ -184,6 +182,6 @@ def read(signature: Signature, change: Change, answer: Answer) -> Ablation | Non
 
 
 def lacks(answer: Answer, flags: Mapping[str, Any]) -> bool:
-    """Whether the worker's torch has not got one of these flags."""
-    found = _MISSING.search(str((answer.trust or {}).get("reason", "")))
-    return found is not None and (found[1] or found[2]) in flags
+    """Return whether the worker's torch lacks one of these flags."""
+    match = _MISSING.search(str((answer.trust or {}).get("reason", "")))
+    return match is not None and (match[1] or match[2]) in flags

@@ -11,9 +11,8 @@ from runner.diagnose.harness import Lab
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.verdict import outcomes
-from runner.verdict.signature import Signature, signature_of
-from runner.verdict.stages import LADDER
-from runner.worker.oracles import row_of
+from runner.verdict.signature import FailureSignature, signature_of
+from runner.verdict.stages import GROUPS, LADDER
 
 SECONDS = 60.0
 """One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""
@@ -36,8 +35,8 @@ class Bisected:
     note: str = ""
 
 
-def whole_stage(signature: Signature) -> Bisected | None:
-    """The answer for a stage in which there is nothing to bisect; None for the others."""
+def whole_stage(signature: FailureSignature) -> Bisected | None:
+    """Return the answer for a stage in which there is nothing to bisect; None for the others."""
     if signature.stage in _WHOLE:
         name = _WHOLE[signature.stage]
         return Bisected(Culprit(_BACKENDS[signature.stage]), f"torch's bisector cannot switch off parts of {name}")
@@ -46,8 +45,8 @@ def whole_stage(signature: Signature) -> Bisected | None:
     return None
 
 
-def task(lab: Lab, signature: Signature, seen: Mapping[str, Sequence[Finding]]) -> Job | Bisected:
-    """The job that bisects a failure, or why there is none.
+def task(lab: Lab, signature: FailureSignature, findings_by_stage: Mapping[str, Sequence[Finding]]) -> Job | Bisected:
+    """Return the job that bisects a failure, or the reason why there is none.
 
     Args:
         lab: of the failing variant.
@@ -60,15 +59,17 @@ def task(lab: Lab, signature: Signature, seen: Mapping[str, Sequence[Finding]]) 
     if answer is not None:
         return answer
     stage = str(signature.stage)
-    backend, wanted = _BACKENDS[stage], [signature]
+    backend, targets = _BACKENDS[stage], [signature]
     if backend != lab.variant.backend.backend:
         group = _group(signature.oracle)
-        wanted = [signature_of(one) for one in seen.get(stage, ()) if _group(one.oracle) == group]
-        if not wanted:
+        targets = [
+            signature_of(finding) for finding in findings_by_stage.get(stage, ()) if _group(finding.oracle) == group
+        ]
+        if not targets:
             return Bisected(note=f"the failure does not show under {backend}, which the bisector would have to use")
-    hangs = any(one.oracle == "timeout" for one in wanted)
+    hangs = any(target.oracle == "timeout" for target in targets)
     arguments = {
-        "wanted": [[one.oracle, one.error, one.pattern] for one in wanted],
+        "wanted": [[*target.kind] for target in targets],
         "seconds": HANG_SECONDS if hangs else SECONDS,
         "budget": BUDGET,
     }
@@ -76,11 +77,11 @@ def task(lab: Lab, signature: Signature, seen: Mapping[str, Sequence[Finding]]) 
 
 
 def read(outcome: Outcome) -> Bisected:
-    """What a bisecting job said."""
+    """Return what a bisecting job answered."""
     if outcome.ended != "result":
         return Bisected(note=f"bisecting failed: {outcomes.describe(outcome)}")
-    found = outcome.result.get("culprit")
-    return Bisected(Culprit(**found) if found else None, str(outcome.result.get("note") or ""))
+    culprit = outcome.result.get("culprit")
+    return Bisected(Culprit(**culprit) if culprit else None, str(outcome.result.get("note") or ""))
 
 
 def _group(oracle: str) -> str:

@@ -52,7 +52,7 @@ ARTIFACTS = {
 """Artifacts of ``TORCH_LOGS`` that are asked for, as far as a version has them. Left out are those that change what is
 measured (``compiled_autograd_verbose``), or are about export, distributed training and ONNX."""
 
-_PART = {
+_LOGGERS = {
     "dynamo": "Dynamo",
     "aot": "AOTAutograd",
     "inductor": "Inductor",
@@ -118,13 +118,13 @@ class File:
 
 
 def about(path: str) -> tuple[str, str]:
-    """Group and purpose of the file at ``path``, relative to the bundle."""
+    """Return group and purpose of the file at ``path``, relative to the bundle."""
     folder, _, name = path.rpartition("/")
     top = path.partition("/")[0]
     if top == "logs":
         stem, _, level = name.removesuffix(".log").partition(".")
         if level:
-            return "logs", f"log of {_PART.get(stem, stem)}, level {level}"
+            return "logs", f"log of {_LOGGERS.get(stem, stem)}, level {level}"
         return "logs", ARTIFACTS.get(stem, stem.replace("_", " "))
     if top == "kernels":
         return "kernels", f"kernel of {folder.rpartition('/')[2]}"
@@ -141,17 +141,17 @@ def about(path: str) -> tuple[str, str]:
 
 
 def files(folder: Path) -> list[File]:
-    """Everything in the bundle but its index; of tlparse's pages the first one alone."""
-    found = []
+    """Return everything in the bundle but its index. Of tlparse's pages only the first one is listed."""
+    listing = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if not path.is_file() or name in ("index.html", "index.json"):
             continue
         if name.startswith("tlparse/") and name != "tlparse/index.html":
             continue
-        found.append(File(name, *about(name), bytes=path.stat().st_size))
+        listing.append(File(name, *about(name), bytes=path.stat().st_size))
     order = list(GROUPS)
-    return sorted(found, key=lambda file: (order.index(file.group), file.path))
+    return sorted(listing, key=lambda file: (order.index(file.group), file.path))
 
 
 def drop_empty(folder: Path) -> None:
@@ -163,27 +163,29 @@ def drop_empty(folder: Path) -> None:
             path.rmdir()
 
 
-def take_kernels(folder: Path) -> list[Path]:
+def extract_kernels(folder: Path) -> list[Path]:
     """Write the kernels in Inductor's generated code to files of their own, ``kernels/GRAPH/NAME.cpp`` or ``.py``."""
-    made = []
+    paths = []
     for code in _generated(folder):
         graph = code.parent.name if code.name == "output_code.py" else code.name.removesuffix(".py")
         for name, suffix, text in kernels(code.read_text(encoding="utf-8", errors="replace")):
             path = folder / "kernels" / graph / f"{name}{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text.strip("\n") + "\n", encoding="utf-8")
-            made.append(path)
-    return made
+            paths.append(path)
+    return paths
 
 
 def _generated(folder: Path) -> list[Path]:
-    """Files of generated code: those of Inductor's own trace, or, where there are none, those of the structured one."""
+    """Return the files of generated code: those of Inductor's own trace, else those of the structured trace."""
     own = sorted((folder / "torchinductor").glob("*/output_code.py"))
     return own or sorted((folder / "graphs").glob("*.inductor_output_code*.py"))
 
 
 def kernels(code: str) -> Iterator[tuple[str, str, str]]:
-    """Name, suffix and source of each kernel in a wrapper: ``name = async_compile.cpp_pybinding(..., r'''source''')``."""
+    """Yield name, suffix and source of each kernel in a wrapper.
+    The wrapper defines it as ``name = async_compile.cpp_pybinding(..., r'''source''')``.
+    """
     try:
         tree = ast.parse(code)
     except SyntaxError:  # not Python after all, such as a C++ wrapper
@@ -199,7 +201,7 @@ def kernels(code: str) -> Iterator[tuple[str, str, str]]:
 
 
 def write_index(folder: Path, document: Mapping[str, Any]) -> None:
-    """``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
+    """Write ``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
     (folder / "index.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     page = template("debug.html.j2", address=lambda path: quote(path, errors="backslashreplace")).render(
         document, groups=_by_group(document["files"])
@@ -207,11 +209,11 @@ def write_index(folder: Path, document: Mapping[str, Any]) -> None:
     (folder / "index.html").write_text(visible(page), encoding="utf-8")
 
 
-def _by_group(listed: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    found = [(title, [file for file in listed if file["group"] == group]) for group, title in GROUPS.items()]
-    return [(title, members) for title, members in found if members]
+def _by_group(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    groups = [(title, [file for file in records if file["group"] == group]) for group, title in GROUPS.items()]
+    return [(title, members) for title, members in groups if members]
 
 
-def listed(folder: Path) -> list[dict[str, Any]]:
-    """The files as plain data."""
+def file_records(folder: Path) -> list[dict[str, Any]]:
+    """Return the bundle's files as plain data."""
     return [asdict(file) for file in files(folder)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.record.events import Finding
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 
 OUTCOMES = ("same", "gone", "other", "no answer")
 """What became of a failure under a changed setting: still there, away, replaced by another, or nothing can be said."""
@@ -40,13 +40,15 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All of it. ``stages`` is the ladder (stage to ``ok`` or oracles); ``culprit`` is None where ``bisect_note`` says why."""
+    """Everything found out. ``stages`` is the ladder (stage to ``ok`` or oracles); ``culprit`` is None where
+    ``bisect_note`` says why.
+    """
 
     id: str
     torch: str
     verdict: str
     reason: str = ""
-    signature: Signature | None = None
+    signature: FailureSignature | None = None
     findings: tuple[Finding, ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)
     culprit: Culprit | None = None
@@ -58,9 +60,9 @@ class Diagnosis:
 
     @property
     def stage(self) -> str | None:
-        """The guilty stage."""
+        """Return the first stage that shows the failure; None if unknown."""
         return self.signature.stage if self.signature else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return it as plain data, for JSON."""
         return {"stage": self.stage, **dataclasses.asdict(self)}

@@ -15,26 +15,28 @@ from runner.quote import dotted_name, literal
 
 _MAIN = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 _SAVED = re.compile(r"save_dir=(['\"])(?P<folder>[^'\"\n]*)\1")
-_OURS = re.compile(
+_PROCESS_SETTINGS = re.compile(
     r"^(?:os\.environ\['TORCHINDUCTOR_CACHE_DIR'\] = |torch\._dynamo\.config\.debug_dir_root = ).*\n", re.MULTILINE
 )
 """Settings of the process that wrote the script, which say nothing about the failure."""
 
 
 def graph_of(text: str) -> str:
-    """The ``forward`` of the script's ``Repro``; empty if it has none."""
-    found = _forward(text)
-    segment = ast.get_source_segment(text, found, padded=True) if found else None
+    """Return the ``forward`` of the script's ``Repro``; empty if it has none."""
+    forward = _forward(text)
+    segment = ast.get_source_segment(text, forward, padded=True) if forward else None
     return textwrap.dedent(segment) if segment else ""
 
 
 def operators_of(text: str) -> int:
-    """How many operators the graph of a script holds: calls and arithmetic, not the picking of one output of several."""
-    found = _forward(text)
-    body = found.body if found else []
+    """Return how many operators the graph of a script holds. Calls and arithmetic count; picking one output of several
+    does not.
+    """
+    forward = _forward(text)
+    body = forward.body if forward else []
     values = [statement.value for statement in body if isinstance(statement, ast.Assign | ast.Expr)]
-    plain = sum(isinstance(value, ast.Call | ast.BinOp | ast.Compare | ast.UnaryOp) for value in values)
-    return plain + sum(isinstance(statement, ast.AugAssign) for statement in body)
+    expressions = sum(isinstance(value, ast.Call | ast.BinOp | ast.Compare | ast.UnaryOp) for value in values)
+    return expressions + sum(isinstance(statement, ast.AugAssign) for statement in body)
 
 
 def _forward(text: str) -> ast.FunctionDef | None:
@@ -42,16 +44,23 @@ def _forward(text: str) -> ast.FunctionDef | None:
         tree = ast.parse(text)
     except SyntaxError:
         return None
-    for found in ast.walk(tree):
-        if isinstance(found, ast.ClassDef) and found.name == "Repro":
-            return next((f for f in found.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == "Repro":
+            return next(
+                (
+                    statement
+                    for statement in node.body
+                    if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
+                ),
+                None,
+            )
     return None
 
 
 def standalone(
     text: str, folder: Path, backend: Mapping[str, Any], alias: str, imports: Sequence[str], paths: Sequence[str]
 ) -> str:
-    """A script of the minifier so that it runs alone and finds its inputs wherever ``folder``, where it lies, is moved.
+    """Return a script of the minifier that runs alone, and finds its inputs wherever ``folder`` is moved.
 
     Args:
         text: what the minifier wrote.
@@ -62,34 +71,34 @@ def standalone(
         paths: folders that hold them, or the backend's package.
     """
 
-    def beside(found: re.Match[str]) -> str:
-        inside = os.path.relpath(found["folder"], folder)
-        return f"save_dir=os.path.join(os.path.dirname(os.path.abspath(__file__)), {literal(inside)})"
+    def beside_script(match: re.Match[str]) -> str:
+        relative = os.path.relpath(match["folder"], folder)
+        return f"save_dir=os.path.join(os.path.dirname(os.path.abspath(__file__)), {literal(relative)})"
 
-    text = _SAVED.sub(beside, _OURS.sub("", text))
+    text = _SAVED.sub(beside_script, _PROCESS_SETTINGS.sub("", text))
     lines = ["import os"]
     if paths and (imports or ":" in backend["backend"]):
         lines += ["import sys", *(f"sys.path.append({literal(path)})" for path in paths)]
     lines += [f"import {dotted_name(name)}" for name in imports]
-    known = f"backend={alias!r}"  # as torch writes it
-    if known in text:
+    backend_argument = f"backend={alias!r}"  # as torch writes it
+    if backend_argument in text:
         register = _registration(backend, alias)
         lines += register
         if not register:
-            text = text.replace(known, f"backend={literal(backend['backend'])}")
+            text = text.replace(backend_argument, f"backend={literal(backend['backend'])}")
     place = _MAIN.search(text)
-    at = place.start() if place else len(text)
-    return f"{text[:at]}" + "\n".join(lines) + f"\n\n{text[at:]}"
+    position = place.start() if place else len(text)
+    return f"{text[:position]}" + "\n".join(lines) + f"\n\n{text[position:]}"
 
 
 def _registration(backend: Mapping[str, Any], alias: str) -> list[str]:
-    """Lines that make the backend known under its alias; none where torch knows it by a name that says all."""
+    """Return lines that register the backend under its alias; none where torch already knows it fully by name."""
     package, colon, function = str(backend["backend"]).partition(":")
-    more = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
-    if not colon and (not more or backend["backend"] == "inductor"):
+    settings = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
+    if not colon and (not settings or backend["backend"] == "inductor"):
         return []
-    found = imported(package, function) if colon else f"torch._dynamo.lookup_backend({literal(package)})"
-    if more:
-        found = f"functools.partial({found}, **{literal(more)})"
-    imports = ["import functools"] * bool(more) + ["import importlib"] * bool(colon)
-    return [*imports, f"torch._dynamo.register_backend({found}, name={literal(alias)})"]
+    lookup = imported(package, function) if colon else f"torch._dynamo.lookup_backend({literal(package)})"
+    if settings:
+        lookup = f"functools.partial({lookup}, **{literal(settings)})"
+    imports = ["import functools"] * bool(settings) + ["import importlib"] * bool(colon)
+    return [*imports, f"torch._dynamo.register_backend({lookup}, name={literal(alias)})"]

@@ -30,7 +30,7 @@ from runner.reduce.names import named
 from runner.reduce.remove_steps import steps_of, with_first_names
 from runner.reduce.search import Found, Search
 from runner.reduce.state import Size, State, size_of
-from runner.verdict.signature import Signature, signature_of
+from runner.verdict.signature import FailureSignature, signature_of
 
 PASSES: tuple[passes.Pass, ...] = (
     passes.calls,
@@ -74,7 +74,7 @@ class Reduced:
     variant: Variant
     text: str
     steps: tuple[Step, ...]
-    signature: Signature
+    signature: FailureSignature
     before: Size
     after: Size
     complete: bool
@@ -91,7 +91,7 @@ class Memory:
 
     best: str | None = None
     tried: dict[str, bool] = field(default_factory=dict)
-    begun: Callable[[Signature, str, Size], None] = lambda signature, text, size: None
+    begun: Callable[[FailureSignature, str, Size], None] = lambda signature, text, size: None
     stepped: Callable[[Step], None] = lambda step: None
     told: Callable[[Found, bool], None] = lambda found, same: None
 

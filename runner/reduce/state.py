@@ -13,7 +13,7 @@ from runner.cases.model import Case
 from runner.cases.serialize import KERNELS, plain
 from runner.reduce.names import named
 from runner.reduce.remove_steps import Facts
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 
 SIMPLE_INITS = (
     "ones",
@@ -42,7 +42,7 @@ class State:
     """A case that fails alike, in all the forms that passes want. ``measure`` finds out what the values of a named case are."""
 
     case: Case
-    signature: Signature
+    signature: FailureSignature
     measure: Callable[[Case], Facts] = _unknown
     suspects: tuple[int, ...] = ()  # numbers of steps that the failure itself points to
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from runner.cases.model import Variant
 from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.privacy import redact
 from runner.diagnose.repro import script
-from runner.diagnose.rules import Check, Facts, check
+from runner.diagnose.rules import Check, ReportInput, check
 from runner.diagnose.similar import Match
 from runner.quote import (
     literal,
@@ -42,7 +40,7 @@ _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 class Material:
     """What a report is made of, besides its checks."""
 
-    facts: Facts
+    report: ReportInput
     yaml: str
     environment: str  # as torch.utils.collect_env prints it
     matches: tuple[Match, ...] = ()
@@ -51,15 +49,15 @@ class Material:
 
 def write(material: Material) -> tuple[str, list[Check]]:
     """The report and the rules, one by one. What the report may not hold is looked for in the report itself."""
-    code = script_of(material.facts.variant).rstrip()
-    draft = _render(material, check(material.facts), code)
-    checks = check(replace(material.facts, text=draft))
+    code = script_of(material.report.variant).rstrip()
+    draft = _render(material, check(material.report), code)
+    checks = check(replace(material.report, text=draft))
     return _render(material, checks, code), checks
 
 
 def _render(material: Material, checks: Sequence[Check], code: str) -> str:
-    facts = material.facts
-    diagnosis, variant = facts.diagnosis, facts.variant
+    report = material.report
+    diagnosis, variant = report.diagnosis, report.variant
     filters = {
         "line": lambda text: markdown_text(one_line(redact(str(text)), 600)),
         "cell": lambda value: markdown_text(_short(value)),
@@ -68,36 +66,36 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
         "fence": markdown_fence,
     }
     return template("issue.md.j2", **filters).render(
-        title=title(facts, markdown_text),
-        sentences=sentences(facts),
+        title=title(report, markdown_text),
+        sentences=sentences(report),
         variant=variant,
         diagnosis=diagnosis,
-        source=_shown(facts),
+        source=_shown(report),
         script=code,
         yaml=material.yaml.rstrip(),
         steps=material.steps,
-        ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), _said(told)) for stage, told in diagnosis.stages.items()],
-        logs=logs(facts),
-        tried=facts.tried,
+        ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), _said(outcome)) for stage, outcome in diagnosis.stages.items()],
+        logs=logs(report),
+        versions=report.versions,
         environment=redact(clean(material.environment)).rstrip(),
         checks=checks,
-        fuzzer=bool(checks) and all(one.met for one in checks),
+        fuzzer=bool(checks) and all(result.met for result in checks),
         matches=[match for match in material.matches if match.entry.link][:5],
     )  # fmt: skip
 
 
-def _shown(facts: Facts) -> str:
+def _shown(report: ReportInput) -> str:
     """Model and inputs as one reads them: without the docstring at their head, and with the call that goes wrong."""
-    text = re.sub(r'\A""".*?"""\n+', "", facts.source, flags=re.DOTALL).rstrip()
-    one = facts.variant
+    text = re.sub(r'\A""".*?"""\n+', "", report.source, flags=re.DOTALL).rstrip()
+    variant = report.variant
     given = {
-        "backend": one.backend.backend,
-        "dynamic": one.dynamic if one.dynamic is not None else one.backend.dynamic,
-        "fullgraph": one.case.compile.fullgraph or one.backend.fullgraph or None,
-        "mode": one.case.compile.mode or one.backend.mode,
+        "backend": variant.backend.backend,
+        "dynamic": variant.dynamic if variant.dynamic is not None else variant.backend.dynamic,
+        "fullgraph": variant.case.compile.fullgraph or variant.backend.fullgraph or None,
+        "mode": variant.case.compile.mode or variant.backend.mode,
     }
     words = ", ".join(f"{name}={literal(value)}" for name, value in given.items() if value is not None)
-    flags = {**precision_flags(one.device), **one.config}
+    flags = {**pinned(variant.device), **variant.config}
     lines = [f"import {torch_flag(name.partition('config.')[0] + 'config')}" for name in flags if "config." in name]
     lines = [*dict.fromkeys(lines), *(f"{torch_flag(name)} = {literal(value)}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]
@@ -109,29 +107,25 @@ def script_of(variant: Variant) -> str:
     return re.sub(r'\nWritten from [^\n]*\n(?=""")', "", script(variant), count=1)
 
 
-def title(facts: Facts, quote: Callable[[str], str] = str) -> str:
+def title(report: ReportInput, quote: Callable[[str], str] = str) -> str:
     """``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
-    signature = facts.diagnosis.signature
-    what = _symptom(signature.oracle, quote) if signature else "fails"
+    signature = report.diagnosis.signature
+    symptom = _WHAT.get(signature.oracle, f"fails ({quote(signature.oracle)})") if signature else "fails"
     error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
     stage = f"[{quote(signature.stage)}] " if signature and signature.stage else ""
-    return f"{stage}{_named(facts.variant, 4, quote)}: torch.compile {what}{error}"
+    return f"{stage}{_named(report.variant, 4, quote)}: torch.compile {symptom}{error}"
 
 
-def _symptom(oracle: str, quote: Callable[[str], str] = str) -> str:
-    return row_of(oracle).symptom or f"fails ({quote(oracle)})"
-
-
-def sentences(facts: Facts) -> str:
+def sentences(report: ReportInput) -> str:
     """What happened, in two sentences made of the diagnosis' facts."""
-    diagnosis, variant, finding = facts.diagnosis, facts.variant, facts.speaking
+    diagnosis, variant, finding = report.diagnosis, report.variant, report.main_finding
     signature = diagnosis.signature
-    what = _symptom(signature.oracle) if signature else "fails"
+    symptom = _WHAT.get(signature.oracle, f"fails ({signature.oracle})") if signature else "fails"
     place = f" at {markdown_code(finding.path)}" if finding and finding.path else ""
-    told = markdown_text(one_line(redact(finding.message), 400).rstrip(".")) if finding else ""
+    message = markdown_text(one_line(redact(finding.message), 400).rstrip(".")) if finding else ""
     call = markdown_code(f"torch.compile(model, backend={literal(variant.backend.backend)})")
     where = f"in {markdown_text(variant.dtype)} on the {markdown_text(variant.device.upper())}{place}"
-    first = f"{call} {markdown_text(what)} for a model of {_named(variant, 8, markdown_code)} {where}: {told}."
+    first = f"{call} {markdown_text(symptom)} for a model of {_named(variant, 8, markdown_code)} {where}: {message}."
     return f"{first} {_blame(diagnosis)}"
 
 
@@ -142,17 +136,17 @@ def _blame(diagnosis: Diagnosis) -> str:
         parts.append(f"it first shows at the stage {markdown_code(diagnosis.stage)}")
     culprit = diagnosis.culprit
     if culprit is not None:
-        told = (
+        blamed = (
             [f"the subsystem {markdown_code(culprit.subsystem)}"]
             if culprit.subsystem
             else [f"the backend {markdown_code(culprit.backend)}"]
         )
-        told += [f"application {culprit.number}"] if culprit.number is not None else []
-        told += [markdown_code(one_line(redact(culprit.name), 200))] if culprit.name else []
-        parts.append(f"torch's `CompilerBisector` blames {', '.join(told)}")
-    gone = [markdown_code(row.setting) for row in diagnosis.ablations if row.outcome == "gone"]
-    if gone:
-        parts.append(f"it goes away with {' or '.join(gone)}")
+        blamed += [f"application {culprit.number}"] if culprit.number is not None else []
+        blamed += [markdown_code(one_line(redact(culprit.name), 200))] if culprit.name else []
+        parts.append(f"torch's `CompilerBisector` blames {', '.join(blamed)}")
+    helpful_settings = [markdown_code(row.setting) for row in diagnosis.ablations if row.outcome == "gone"]
+    if helpful_settings:
+        parts.append(f"it goes away with {' or '.join(helpful_settings)}")
     text = ", and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "What is to blame could not be told."
 
@@ -160,14 +154,14 @@ def _blame(diagnosis: Diagnosis) -> str:
 def _named(variant: Variant, count: int, quote: Callable[[str], str] = str) -> str:
     """The operators of a variant, each once, in order."""
     names = list(dict.fromkeys(step.operator for step in all_steps(variant.case.chain))) or [variant.case.name]
-    more = f" and {len(names) - count} more" if len(names) > count else ""
-    return ", ".join(map(quote, names[:count])) + more
+    ending = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(map(quote, names[:count])) + ending
 
 
-def logs(facts: Facts) -> str:
+def logs(report: ReportInput) -> str:
     """What was found and raised, with numbers and traces, and what the script printed."""
     blocks = []
-    for finding in ranked(facts.diagnosis.findings)[:4]:
+    for finding in ranked(report.diagnosis.findings)[:4]:
         place = f" at {finding.path}" if finding.path else ""
         lines = [f"{finding.oracle}{place}: {finding.message}", *(f"  {line}" for line in layout(finding.numbers))]
         error = finding.error or {}
@@ -176,31 +170,13 @@ def logs(facts: Facts) -> str:
         if error:
             lines += [f"{error.get('type', 'Exception')}: {error.get('message', '')}"]
         blocks.append("\n".join(lines))
-    if facts.script.output.strip():
-        blocks.append(f"$ python repro.py; echo $?\n{facts.script.output.rstrip()}\n{facts.script.code}")
+    if report.script.output.strip():
+        blocks.append(f"$ python repro.py; echo $?\n{report.script.output.rstrip()}\n{report.script.code}")
     return "\n\n".join(cap(redact(clean(block)), _LOG) for block in blocks)
 
 
-_PLACES = (
-    (re.compile(r"(?:/[\w.+@-]+)+/(?:site|dist)-packages/"), ""),
-    (re.compile(r"(?:/[\w.+@-]+)+/lib/python3\.\d+/"), ""),
-    (re.compile(r"/tmp/(?:[\w.+@-]+/)*"), ""),
-)
-"""Folders of this machine that say nothing about the bug."""
-
-
-def redact(text: str) -> str:
-    """``text`` without the folders of this machine: installed packages, temporary files, home, the working folder."""
-    for place, instead in _PLACES:
-        text = place.sub(instead, text)
-    for folder in (os.getcwd(), str(Path.home()), tempfile.gettempdir()):
-        if folder not in ("", "/"):
-            text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?:/|\b)", "", text)
-    return text
-
-
-def _said(told: object) -> str:
-    return told if isinstance(told, str) else ", ".join(map(str, told))  # type: ignore[call-overload]
+def _said(outcome: object) -> str:
+    return outcome if isinstance(outcome, str) else ", ".join(map(str, outcome))  # type: ignore[call-overload]
 
 
 def _short(value: object) -> str:

@@ -1,4 +1,8 @@
-"""What makes two failures the same one: stage, oracle, exception class, and the message without what varies."""
+"""When two failures count as one: stage, oracle, exception class, and the message without what varies between sightings.
+
+Two other comparisons differ on purpose. ``session.retries`` compares how whole runs ended, without stages and messages.
+``diagnose.similar`` scores how alike two failures are, and compares operators too.
+"""
 
 from __future__ import annotations
 
@@ -12,37 +16,43 @@ from runner.worker.pattern import pattern_of as pattern_of
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    """A failure's own mark. ``error`` is the class of the exception, ``pattern`` its message as ``pattern_of`` makes it."""
+class FailureSignature:
+    """The identity of a failure. ``error`` is the class of the exception, ``pattern`` its message as ``pattern_of`` makes it."""
 
     oracle: str
     stage: str | None
     error: str = ""
     pattern: str = ""
 
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Return oracle, exception class and pattern: the signature without its stage."""
+        return self.oracle, self.error, self.pattern
+
+    def matches(self, other: FailureSignature) -> bool:
+        """Return whether both are of one kind, at one stage. The stage counts where both name one."""
+        return self.kind == other.kind and (None in (self.stage, other.stage) or self.stage == other.stage)
+
     def __str__(self) -> str:
-        """For people: ``compile-error at inductor: InductorError: AssertionError``."""
-        told = f"{self.oracle} at {self.stage}" if self.stage else self.oracle
-        return ": ".join(filter(None, (told, self.error, self.pattern)))
+        """Return it for people: ``compile-error at inductor: InductorError: AssertionError``."""
+        place = f"{self.oracle} at {self.stage}" if self.stage else self.oracle
+        return ": ".join(filter(None, (place, self.error, self.pattern)))
 
 
-def signature_of(finding: Finding) -> Signature:
-    """The mark of a finding that knows its stage."""
+Signature = FailureSignature  # the former name, for modules that still import it
+
+
+def signature_of(finding: Finding) -> FailureSignature:
+    """Return the signature of a finding that knows its stage."""
     oracle, error, pattern = mark_of(finding.oracle, finding.error)
-    return Signature(oracle, finding.stage, error, pattern)
+    return FailureSignature(oracle, finding.stage, error, pattern)
 
 
-def speaking(findings: Sequence[Finding]) -> Signature | None:
-    """The mark of the finding that speaks for a variant; None where there is none."""
+def main_signature(findings: Sequence[Finding]) -> FailureSignature | None:
+    """Return the signature of the highest-ranked finding; None without findings."""
     return signature_of(ranked(findings)[0]) if findings else None
 
 
-def shows(signature: Signature, findings: Sequence[Finding]) -> bool:
-    """Whether one of the findings has that mark. The stage counts where both name one."""
-    return any(_same(signature, signature_of(finding)) for finding in findings)
-
-
-def _same(wanted: Signature, found: Signature) -> bool:
-    stages = wanted.stage is None or found.stage is None or wanted.stage == found.stage
-    exact = (wanted.oracle, wanted.error, wanted.pattern) == (found.oracle, found.error, found.pattern)
-    return stages and exact
+def shows(signature: FailureSignature, findings: Sequence[Finding]) -> bool:
+    """Return whether one of the findings matches the signature."""
+    return any(signature.matches(signature_of(finding)) for finding in findings)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.debug import find_tlparse
-from runner.diagnose.bundle import ARTIFACTS, GROUPS, about, drop_empty, files, kernels, take_kernels, write_index
+from runner.diagnose.bundle import ARTIFACTS, GROUPS, about, drop_empty, extract_kernels, files, kernels, write_index
 
 CODE = """
 async_compile = AsyncCompile()
@@ -47,12 +47,12 @@ def test_code_without_kernels_gives_none(code: str):
 
 def test_kernels_come_from_the_structured_trace_where_inductors_own_has_none(tmp_path: Path):
     fill(tmp_path, **{"graphs/0_0.inductor_output_code.py": CODE})
-    assert {path.relative_to(tmp_path).as_posix() for path in take_kernels(tmp_path)} == {
+    assert {path.relative_to(tmp_path).as_posix() for path in extract_kernels(tmp_path)} == {
         "kernels/0_0.inductor_output_code/cpp_fused_relu_0.cpp",
         "kernels/0_0.inductor_output_code/triton_poi_fused_1.py",
     }
     own = fill(tmp_path / "b", **{"torchinductor/m.0/output_code.py": CODE, "graphs/0_0.inductor_output_code.py": CODE})
-    assert {path.parent.name for path in take_kernels(own)} == {"m.0"}
+    assert {path.parent.name for path in extract_kernels(own)} == {"m.0"}
 
 
 @pytest.mark.parametrize(

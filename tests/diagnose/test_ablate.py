@@ -13,11 +13,11 @@ from runner.diagnose.ablate import Change, changes, jobs, lacks, read
 from runner.diagnose.harness import Answer, Lab
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, variants
 
-VALUE = Signature("value", "inductor")
-CRASH = Signature("compile-error", "inductor", "InductorError", "no")
+VALUE = FailureSignature("value", "inductor")
+CRASH = FailureSignature("compile-error", "inductor", "InductorError", "no")
 SIMD = "torch._inductor.config.cpp.simdlen"
 CHANGE = Change("without vectorization", f"{SIMD} = 1", {SIMD: 1})
 PLAIN = "class Model:\n    def forward(self, x):\n        return x\n\n\ndef make_inputs():\n    return torch.randn(3)\n"
@@ -34,7 +34,7 @@ def lab(variant: Variant) -> Iterator[Lab]:
         yield made
 
 
-def names(variant: Variant, signature: Signature, source: str = PLAIN) -> set[str]:
+def names(variant: Variant, signature: FailureSignature, source: str = PLAIN) -> set[str]:
     return {change.name for change in changes(variant, signature, source)}
 
 
@@ -53,7 +53,7 @@ def test_a_compiler_that_raises_is_not_asked_about_rounding_or_what_runs(variant
 
 @pytest.mark.parametrize("stage", ["dynamo", "aot"])
 def test_below_inductor_its_flags_are_none_of_the_matter(variant: Variant, stage: str) -> None:
-    assert names(variant, Signature("value", stage)) == {"with dynamic shapes", "without gradients", "on cuda"}
+    assert names(variant, FailureSignature("value", stage)) == {"with dynamic shapes", "without gradients", "on cuda"}
 
 
 def test_random_numbers_are_asked_about_where_the_model_draws_some(variant: Variant) -> None:
@@ -63,8 +63,8 @@ def test_random_numbers_are_asked_about_where_the_model_draws_some(variant: Vari
 
 
 def test_gradients_stay_where_they_are_what_is_wrong(variant: Variant) -> None:
-    assert "without gradients" not in names(variant, Signature("grad", "aot"))
-    assert "without gradients" in names(variant, Signature("value", "aot"))
+    assert "without gradients" not in names(variant, FailureSignature("grad", "aot"))
+    assert "without gradients" in names(variant, FailureSignature("value", "aot"))
 
 
 def test_what_the_case_has_already_is_not_tried(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from runner.diagnose.bisect import BUDGET, HANG_SECONDS, SECONDS, Bisected, read
 from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import Lab
 from runner.engine.messages import Job, Outcome
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, variants
 
 
@@ -28,17 +28,17 @@ def asked(made: Job | Bisected) -> Job:
 
 @pytest.mark.parametrize(("stage", "backend"), [("dynamo", "eager"), ("aot", "aot_eager")])
 def test_a_stage_without_parts_is_the_answer(stage: str, backend: str) -> None:
-    found = whole_stage(Signature("value", stage))
+    found = whole_stage(FailureSignature("value", stage))
     assert found is not None and found.culprit == Culprit(backend) and "cannot switch off" in found.note
 
 
 def test_of_a_custom_backend_nothing_can_be_switched_off(lab: Lab) -> None:
-    found = task(lab, Signature("value", "backend"), {})
+    found = task(lab, FailureSignature("value", "backend"), {})
     assert isinstance(found, Bisected) and found.culprit is None and "own backends alone" in found.note
 
 
 def test_inductor_is_bisected_for_the_failure_itself(lab: Lab) -> None:
-    job = asked(task(lab, Signature("compile-error", "inductor", "InductorError", "KeyError: N"), {}))
+    job = asked(task(lab, FailureSignature("compile-error", "inductor", "InductorError", "KeyError: N"), {}))
     assert job.task == "bisect" and job.backend["backend"] == "inductor"
     assert job.arguments == {
         "wanted": [["compile-error", "InductorError", "KeyError: N"]],
@@ -49,13 +49,13 @@ def test_inductor_is_bisected_for_the_failure_itself(lab: Lab) -> None:
 
 
 def test_a_hang_gets_less_time_for_each_answer(lab: Lab) -> None:
-    job = asked(task(lab, Signature("timeout", "inductor", "Timeout"), {}))
+    job = asked(task(lab, FailureSignature("timeout", "inductor", "Timeout"), {}))
     assert job.arguments["seconds"] == HANG_SECONDS
 
 
 def test_a_lower_stage_is_bisected_for_what_its_own_backend_shows(lab: Lab) -> None:
     shown = [finding("value", None), finding("runtime-error", None, "KeyError", message="'x'"), finding("stride", None)]
-    signature = Signature("compile-error", "decomposition", "InductorError", "KeyError: '…'")
+    signature = FailureSignature("compile-error", "decomposition", "InductorError", "KeyError: '…'")
     job = asked(task(lab, signature, {"decomposition": shown}))
     assert job.backend["backend"] == "aot_eager_decomp_partition"
     assert job.arguments["wanted"] == [["runtime-error", "KeyError", "'…'"]]  # the one of its kind
@@ -64,7 +64,7 @@ def test_a_lower_stage_is_bisected_for_what_its_own_backend_shows(lab: Lab) -> N
 
 
 def test_reading_an_answer(lab: Lab) -> None:
-    job = asked(task(lab, Signature("value", "inductor"), {}))
+    job = asked(task(lab, FailureSignature("value", "inductor"), {}))
     culprit = {"backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": None}
     found = read(Outcome(job, "result", 1.0, result={"culprit": culprit, "note": ""}))
     assert found == Bisected(Culprit("inductor", "lowerings", 1, "relu"))
@@ -72,6 +72,6 @@ def test_reading_an_answer(lab: Lab) -> None:
 
 
 def test_a_bisecting_process_that_dies_is_said(lab: Lab) -> None:
-    job = asked(task(lab, Signature("value", "inductor"), {}))
+    job = asked(task(lab, FailureSignature("value", "inductor"), {}))
     found = read(Outcome(job, "signal", 1.0, "backend", signal="SIGSEGV"))
     assert found.culprit is None and found.note == "bisecting failed: the process was ended by SIGSEGV"

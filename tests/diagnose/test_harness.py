@@ -15,7 +15,7 @@ from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Lab, refuse_kernels, refuse_launches
 from runner.exit_codes import UsageError
 from runner.report.diagnosis import render
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, loaded, variants
 
 SPEC = Path(__file__).resolve().parents[2] / "specs" / "kernels" / "pointwise.spec.yaml"
@@ -55,7 +55,7 @@ def test_other_cases_are_not_refused(tmp_path: Path) -> None:
 
 
 def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(lab: Lab) -> None:
-    signature = Signature("value", "backend")
+    signature = FailureSignature("value", "backend")
     found = task(lab, signature, {})
     assert isinstance(found, Bisected) and "compiles nothing" in found.note
     tried = ablate.changes(lab.variant, signature, lab.source.text)
@@ -65,7 +65,7 @@ def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(lab: Lab) -> N
 @pytest.mark.parametrize(("backend", "wanted"), [("triton", {"reduce"}), ("inductor", {"reduce", "debug", "issue"})])
 def test_what_a_diagnosis_suggests(backend: str, wanted: set[str]) -> None:
     found = Diagnosis(
-        id=f"a.spec.yaml::a@{backend}", torch="2.13.0", verdict="FAIL", signature=Signature("value", "backend")
+        id=f"a.spec.yaml::a@{backend}", torch="2.13.0", verdict="FAIL", signature=FailureSignature("value", "backend")
     )
     told = render(found)
     assert {name for name in ("reduce", "debug", "issue") if f"runner {name} " in told} == wanted

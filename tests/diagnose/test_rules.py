@@ -16,13 +16,13 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.diagnose import rules
 from runner.diagnose.diagnosis import Ablation
-from runner.diagnose.rules import RULES, Check, Facts, ScriptRun, Tried, check, code_lines
+from runner.diagnose.rules import RULES, Check, ReportInput, ScriptRun, VersionVerdict, check, code_lines
 from runner.record.events import Finding
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 from tests.handmade import loaded, written
 from tests.report.pictures import NUMBERS, crash, diagnosis, wrong
 
-Make = Callable[..., Facts]
+Make = Callable[..., ReportInput]
 ORDINARY = {"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 3.5}
 PROBLEM = "torch 2.13.0: eager returned\nPROBLEM: value: output: 1 of 2 differ, at (0,) eager 1.0, compiled 2.0\n"
 
@@ -33,20 +33,20 @@ def variant(folder: Path, keys: str = "", chain: str = "[F.relu]", name: str = "
 
 
 @pytest.fixture
-def facts(tmp_path: Path) -> Make:
+def report(tmp_path: Path) -> Make:
     """Facts that meet every rule, changed."""
 
     def make(
         keys: str = "", chain: str = "[F.relu]", findings: tuple[Finding, ...] = (wrong(),), **changes: Any
-    ) -> Facts:
+    ) -> ReportInput:
         of_diagnosis = {key: changes.pop(key) for key in [*changes] if key in ("labels", "notes", "ablations", "verdict", "signature", "torch")}  # fmt: skip
         one = variant(tmp_path, keys, chain)
         values: dict[str, Any] = {
             "variant": one, "diagnosis": diagnosis(*findings, **of_diagnosis), "source": build(one).text,
-            "fresh": (findings, findings), "script": ScriptRun(1, PROBLEM), "inputs": (ORDINARY,),
-            "tried": (Tried("2.13.0", "FAIL"), Tried("2.6.0", "PASS")), "text": "a report",
+            "fresh_findings": (findings, findings), "script": ScriptRun(1, PROBLEM), "inputs": (ORDINARY,),
+            "versions": (VersionVerdict("2.13.0", "FAIL"), VersionVerdict("2.6.0", "PASS")), "text": "a report",
         }  # fmt: skip
-        return Facts(**{**values, **changes})
+        return ReportInput(**{**values, **changes})
 
     return make
 
@@ -55,97 +55,98 @@ def numbered(changes: Mapping[str, Any]) -> Finding:
     return wrong(numbers={**NUMBERS, **changes})
 
 
-def unmet(facts: Facts) -> list[Check]:
-    return [one for one in check(facts) if not one.met]
+def unmet(report: ReportInput) -> list[Check]:
+    return [result for result in check(report) if not result.met]
 
 
-def only(facts: Facts, rule: Callable[[Facts], Check]) -> Check:
+def only(report: ReportInput, rule: Callable[[ReportInput], Check]) -> Check:
     """The one rule that refuses."""
-    found = unmet(facts)
-    assert [one.rule for one in found] == [rule(facts).rule], found
-    assert found[0].advice
-    return found[0]
+    refusals = unmet(report)
+    assert [result.rule for result in refusals] == [rule(report).rule], refusals
+    assert refusals[0].advice
+    return refusals[0]
 
 
-def test_a_sound_report_meets_every_rule(facts: Make) -> None:
-    assert unmet(facts()) == []
-    assert len(check(facts())) == len(RULES) == len({one.rule for one in check(facts())})
+def test_a_sound_report_meets_every_rule(report: Make) -> None:
+    assert unmet(report()) == []
+    assert len(check(report())) == len(RULES) == len({result.rule for result in check(report())})
 
 
-def test_a_crash_meets_every_rule(facts: Make) -> None:
+def test_a_crash_meets_every_rule(report: Make) -> None:
     script = ScriptRun(1, "PROBLEM: error: eager returned, compiled raised InductorError: no\nTraceback\n")
     assert (
-        unmet(facts(findings=(crash(),), script=script, verdict="ERROR", inputs=({**ORDINARY, "largest": 1e30},))) == []
+        unmet(report(findings=(crash(),), script=script, verdict="ERROR", inputs=({**ORDINARY, "largest": 1e30},)))
+        == []
     )
 
 
-def test_it_fails_every_time(facts: Make) -> None:
-    assert "1 of 2 runs" in only(facts(fresh=((wrong(),), ())), rules.fails_alike).fact
-    only(facts(fresh=((wrong(),), (wrong(oracle="stride"),))), rules.fails_alike)
-    only(facts(fresh=((wrong(),),)), rules.fails_alike)
-    assert "PASS" in rules.fails_alike(facts(verdict="PASS", signature=None)).fact
+def test_it_fails_every_time(report: Make) -> None:
+    assert "1 of 2 runs" in only(report(fresh_findings=((wrong(),), ())), rules.fails_alike).fact
+    only(report(fresh_findings=((wrong(),), (wrong(oracle="stride"),))), rules.fails_alike)
+    only(report(fresh_findings=((wrong(),),)), rules.fails_alike)
+    assert "PASS" in rules.fails_alike(report(verdict="PASS", signature=None)).fact
 
 
-def test_eager_is_deterministic(facts: Make) -> None:
-    assert not rules.deterministic(facts(fresh=((wrong(),), None))).met
-    assert not rules.deterministic(facts(verdict="FLAKY")).met
-    assert rules.deterministic(facts()).met
+def test_eager_is_deterministic(report: Make) -> None:
+    assert not rules.deterministic(report(fresh_findings=((wrong(),), None))).met
+    assert not rules.deterministic(report(verdict="FLAKY")).met
+    assert rules.deterministic(report()).met
 
 
 @pytest.mark.parametrize("tolerance", ["{rtol: 0.1, atol: 0.1, reason: it is loose}", "{float16: {rtol: 0.5}, reason: x}", "{exact: true}"])  # fmt: skip
-def test_tolerances_are_torchs_own(tolerance: str, facts: Make) -> None:
+def test_tolerances_are_torchs_own(tolerance: str, report: Make) -> None:
     keys = f"    tolerance: {tolerance}\n"
-    only(facts(keys), rules.default_tolerances)
+    only(report(keys), rules.default_tolerances)
     script = ScriptRun(1, "PROBLEM: error: eager returned, compiled raised InductorError: no")
-    assert unmet(facts(keys, findings=(crash(),), verdict="ERROR", script=script)) == []
+    assert unmet(report(keys, findings=(crash(),), verdict="ERROR", script=script)) == []
 
 
-def test_eager_may_not_be_the_worse_one(facts: Make) -> None:
+def test_eager_may_not_be_the_worse_one(report: Make) -> None:
     worse = numbered({"eager_error_max": 2.0, "compiled_error_max": 1.0})
-    found = only(facts(findings=(worse,)), rules.worse_than_eager)
+    found = only(report(findings=(worse,)), rules.worse_than_eager)
     assert "eager 2, compiled 1" in found.fact
 
 
-def test_what_same_calls_equal_is_not_reported(facts: Make) -> None:
-    assert "calls them equal" in only(facts(findings=(numbered({"same": True}),)), rules.worse_than_eager).fact
+def test_what_same_calls_equal_is_not_reported(report: Make) -> None:
+    assert "calls them equal" in only(report(findings=(numbered({"same": True}),)), rules.worse_than_eager).fact
 
 
-def test_integers_and_nan_need_no_float64_run(facts: Make) -> None:
+def test_integers_and_nan_need_no_float64_run(report: Make) -> None:
     bare = {"eager_error_max": None, "compiled_error_max": None, "same": True}
-    assert unmet(facts(findings=(numbered({**bare, "eager": 3, "compiled": 4}),))) == []
-    assert unmet(facts(findings=(NAN,), script=LOST)) == []
+    assert unmet(report(findings=(numbered({**bare, "eager": 3, "compiled": 4}),))) == []
+    assert unmet(report(findings=(NAN,), script=LOST)) == []
 
 
-def test_without_a_float64_run_only_a_gross_difference_counts(facts: Make) -> None:
+def test_without_a_float64_run_only_a_gross_difference_counts(report: Make) -> None:
     none = {"eager_error_max": None, "compiled_error_max": None}
-    gross = facts(findings=(numbered(none),), notes=("no float64 reference: autocast chooses the dtypes",))
+    gross = report(findings=(numbered(none),), notes=("no float64 reference: autocast chooses the dtypes",))
     assert unmet(gross) == []
     assert "autocast chooses" in rules.worse_than_eager(gross).fact
-    only(facts(findings=(numbered({**none, "abs_error_max": 1e-3}),)), rules.worse_than_eager)
+    only(report(findings=(numbered({**none, "abs_error_max": 1e-3}),)), rules.worse_than_eager)
     # 16 units in the last place of bfloat16 are an eighth
     half = "[{Tensor.to: [$_, torch.bfloat16]}]"
-    only(facts(chain=half, findings=(numbered({**none, "abs_error_max": 0.2}),)), rules.worse_than_eager)
-    assert unmet(facts(chain=half, findings=(numbered({**none, "abs_error_max": 0.3}),))) == []
+    only(report(chain=half, findings=(numbered({**none, "abs_error_max": 0.2}),)), rules.worse_than_eager)
+    assert unmet(report(chain=half, findings=(numbered({**none, "abs_error_max": 0.3}),))) == []
 
 
-def test_random_numbers_are_eagers(facts: Make) -> None:
+def test_random_numbers_are_eagers(report: Make) -> None:
     flag = "torch._inductor.config.fallback_random"
-    only(facts(f"    config: {{{flag}: false}}\n"), rules.seeded)
-    assert rules.seeded(facts(f"    config: {{{flag}: true}}\n")).met
+    only(report(f"    config: {{{flag}: false}}\n"), rules.seeded)
+    assert rules.seeded(report(f"    config: {{{flag}: true}}\n")).met
 
 
-def test_a_policy_explains_it(facts: Make) -> None:
-    only(facts(labels=("explained-by-emulate_precision_casts",)), rules.not_explained)
+def test_a_policy_explains_it(report: Make) -> None:
+    only(report(labels=("explained-by-emulate_precision_casts",)), rules.not_explained)
     random = Ablation("with eager's random numbers", "torch._inductor.config.fallback_random = True", "gone")
-    only(facts(ablations=(random,)), rules.not_explained)
-    assert rules.not_explained(facts(ablations=(replace(random, outcome="same"),))).met
+    only(report(ablations=(random,)), rules.not_explained)
+    assert rules.not_explained(report(ablations=(replace(random, outcome="same"),))).met
 
 
-def test_a_gross_difference_is_not_explained_by_roundings(facts: Make) -> None:
+def test_a_gross_difference_is_not_explained_by_roundings(report: Make) -> None:
     casts = Ablation("with eager's roundings", "torch._inductor.config.emulate_precision_casts = True", "gone")
     half = "[{Tensor.to: [$_, torch.float16]}]"
-    assert unmet(facts(chain=half, ablations=(casts,))) == []
-    only(facts(chain=half, findings=(numbered({"abs_error_max": 1e-3}),), ablations=(casts,)), rules.not_explained)
+    assert unmet(report(chain=half, ablations=(casts,))) == []
+    only(report(chain=half, findings=(numbered({"abs_error_max": 1e-3}),), ablations=(casts,)), rules.not_explained)
 
 
 NAN = Finding("nonfinite", "another NaN", "output[0]", "inductor", {"elements": 4, "eager": "nan", "compiled": 0.0})
@@ -163,30 +164,30 @@ INTEGERS = {"eager": 3, "compiled": 4, "eager_error_max": None, "compiled_error_
         ("[{operator.add: [$_, 1]}]", True),
     ],
 )
-def test_indices_are_not_compared(chain: str, met: bool, facts: Make) -> None:
-    assert rules.no_indices(facts(chain=chain, findings=(numbered(INTEGERS),))).met is met
-    assert rules.no_indices(facts(chain=chain)).met  # floats differ
+def test_indices_are_not_compared(chain: str, met: bool, report: Make) -> None:
+    assert rules.no_indices(report(chain=chain, findings=(numbered(INTEGERS),))).met is met
+    assert rules.no_indices(report(chain=chain)).met  # floats differ
 
 
 @pytest.mark.parametrize(
     ("entry", "told"),
     [({"nonfinite": 2}, "2 NaN"), ({"denormal": 1}, "1 denormal"), ({"largest": 1e30}, "up to 1e+30")],
 )
-def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], told: str, facts: Make) -> None:
-    assert told in only(facts(inputs=({**ORDINARY, **entry},)), rules.ordinary_inputs).fact
+def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], told: str, report: Make) -> None:
+    assert told in only(report(inputs=({**ORDINARY, **entry},)), rules.ordinary_inputs).fact
     stride = Finding("stride", "eager [1], compiled [2]", "output[0]", "inductor")
     script = ScriptRun(1, "PROBLEM: stride: eager (1,), compiled (2,)")
-    assert unmet(facts(findings=(stride,), inputs=({**ORDINARY, **entry},), script=script)) == []
+    assert unmet(report(findings=(stride,), inputs=({**ORDINARY, **entry},), script=script)) == []
 
 
-def test_a_report_about_nan_may_have_some(facts: Make) -> None:
-    assert unmet(facts(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "nonfinite": 1},))) == []
-    only(facts(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "largest": 1e38},)), rules.ordinary_inputs)
+def test_a_report_about_nan_may_have_some(report: Make) -> None:
+    assert unmet(report(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "nonfinite": 1},))) == []
+    only(report(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "largest": 1e38},)), rules.ordinary_inputs)
 
 
-def test_one_report_one_cause(facts: Make) -> None:
-    only(facts(findings=(wrong(), wrong(oracle="stride", stage="aot"))), rules.one_cause)
-    assert unmet(facts(findings=(wrong(), wrong(oracle="grad")))) == []
+def test_one_report_one_cause(report: Make) -> None:
+    only(report(findings=(wrong(), wrong(oracle="stride", stage="aot"))), rules.one_cause)
+    assert unmet(report(findings=(wrong(), wrong(oracle="grad")))) == []
 
 
 @pytest.mark.parametrize(
@@ -199,8 +200,8 @@ def test_one_report_one_cause(facts: Make) -> None:
         (-11, ""),
     ],
 )
-def test_the_script_must_show_the_same(code: int, output: str, facts: Make) -> None:
-    assert f"exit status {code}" in only(facts(script=ScriptRun(code, output)), rules.script_alone).fact
+def test_the_script_must_show_the_same(code: int, output: str, report: Make) -> None:
+    assert f"exit status {code}" in only(report(script=ScriptRun(code, output)), rules.script_alone).fact
 
 
 @pytest.mark.parametrize(
@@ -236,14 +237,14 @@ def test_the_script_must_show_the_same(code: int, output: str, facts: Make) -> N
         (crash(), 1, "PROBLEM: value: output", False),
     ],
 )
-def test_how_a_script_shows_each_oracle(finding: Finding, code: int, output: str, met: bool, facts: Make) -> None:
-    assert rules.script_alone(facts(findings=(finding,), script=ScriptRun(code, output))).met is met
+def test_how_a_script_shows_each_oracle(finding: Finding, code: int, output: str, met: bool, report: Make) -> None:
+    assert rules.script_alone(report(findings=(finding,), script=ScriptRun(code, output))).met is met
 
 
-def test_the_script_is_short(facts: Make) -> None:
+def test_the_script_is_short(report: Make) -> None:
     long = "import torch\n" + "x = 1\n" * (rules.LINES + 1)
-    assert f"{rules.LINES + 1} lines" in only(facts(source=long), rules.short).fact
-    assert rules.short(facts(source="x = 1\n" * rules.LINES)).met
+    assert f"{rules.LINES + 1} lines" in only(report(source=long), rules.short).fact
+    assert rules.short(report(source="x = 1\n" * rules.LINES)).met
 
 
 def test_lines_of_code() -> None:
@@ -251,39 +252,44 @@ def test_lines_of_code() -> None:
     assert code_lines(text) == 2
 
 
-def test_nothing_private_is_said(facts: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_private_is_said(report: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "wonderbox")
     monkeypatch.setattr(getpass, "getuser", lambda: "adalove")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/adalove"))
     monkeypatch.chdir(tmp_path)
-    assert rules.nothing_private(facts(text="a wonderboxes report of adaloves")).met
+    assert rules.nothing_private(report(text="a wonderboxes report of adaloves")).met
     for text, told in (
         ("on wonderbox", "the machine's name"), ("by adalove.", "the user's name"),
         ("/home/adalove/x.py", "the home folder"), (f"in {os.getcwd()}/x", "the working folder"),
     ):  # fmt: skip
-        assert told in only(facts(text=text), rules.nothing_private).fact
+        assert told in only(report(text=text), rules.nothing_private).fact
     monkeypatch.setattr(getpass, "getuser", lambda: "root")
-    assert rules.nothing_private(facts(text="the root of it")).met
+    assert rules.nothing_private(report(text="the root of it")).met
 
 
 @pytest.mark.parametrize("why", ["by-design", "noise"])
-def test_what_is_intended_is_not_reported(why: str, facts: Make) -> None:
+def test_what_is_intended_is_not_reported(why: str, report: Make) -> None:
     keys = f"    known: [{{stage: inductor, oracle: [value], why: {why}, reason: fused}}]\n"
-    assert f"{why} since fused" in only(facts(keys), rules.not_intended).fact
-    assert rules.not_intended(facts(keys, findings=(wrong(oracle="stride"),))).met
-    assert rules.not_intended(facts(keys.replace("stage", "torch: '<=2.6', stage"))).met
-    reduced = replace(facts(), origin=facts(keys).variant)  # which has no ledger any more
+    assert f"{why} since fused" in only(report(keys), rules.not_intended).fact
+    assert rules.not_intended(report(keys, findings=(wrong(oracle="stride"),))).met
+    assert rules.not_intended(report(keys.replace("stage", "torch: '<=2.6', stage"))).met
+    reduced = replace(report(), origin=report(keys).variant)  # which has no ledger any more
     only(reduced, rules.not_intended)
-    assert unmet(facts("    known: [{stage: inductor, oracle: [value], issue: 'https://x.org/1'}]\n")) == []
+    assert unmet(report("    known: [{stage: inductor, oracle: [value], issue: 'https://x.org/1'}]\n")) == []
 
 
-def test_the_newest_torch_fails_too(facts: Make) -> None:
-    assert "2.6.0" in only(facts(tried=(Tried("2.6.0", "FAIL"),)), rules.newest).fact
-    assert "2.14.0" in only(facts(tried=(Tried("2.13.0", "FAIL"), Tried("2.14.0", "PASS"))), rules.newest).fact
-    assert rules.newest(facts(tried=(Tried("2.14.0.dev20261101", "FAIL"),))).met
+def test_the_newest_torch_fails_too(report: Make) -> None:
+    assert "2.6.0" in only(report(versions=(VersionVerdict("2.6.0", "FAIL"),)), rules.newest).fact
+    assert (
+        "2.14.0"
+        in only(
+            report(versions=(VersionVerdict("2.13.0", "FAIL"), VersionVerdict("2.14.0", "PASS"))), rules.newest
+        ).fact
+    )
+    assert rules.newest(report(versions=(VersionVerdict("2.14.0.dev20261101", "FAIL"),))).met
 
 
-def test_values_of_findings(facts: Make) -> None:
-    assert facts().values and facts().rounded
+def test_values_of_findings(report: Make) -> None:
+    assert report().about_values and report().about_rounding
     lost = Finding("mutation", "inputs after the call", "inputs", "aot")
-    assert not facts(findings=(lost,), signature=Signature("mutation", "aot")).values
+    assert not report(findings=(lost,), signature=FailureSignature("mutation", "aot")).about_values

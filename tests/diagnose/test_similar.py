@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from runner.diagnose.similar import Mark, entries, mark_of, operators_of, plain, score, search, table
+from runner.diagnose.similar import (
+    FailureProfile,
+    entries,
+    operator_name,
+    operators_of,
+    profile_of,
+    score,
+    search,
+    table,
+)
 from runner.exit_codes import UsageError
 from tests.handmade import finding, loaded, written
 
@@ -39,14 +48,14 @@ def ledger(tmp_path: Path) -> str:
     return str(written(tmp_path, LEDGER, "known.spec.yaml"))
 
 
-def links(mark: Mark, *paths: str) -> list[str]:
+def links(mark: FailureProfile, *paths: str) -> list[str]:
     return [match.entry.link for match in search(mark, entries(paths))]
 
 
-def mark(folder: Path, chain: str, *oracle: str) -> Mark:
+def mark(folder: Path, chain: str, *oracle: str) -> FailureProfile:
     case = f"cases:\n  - name: mine\n    inputs: {{x: [1, 1, 6, 6]}}\n    chain: {chain}\n"
     one = loaded(written(folder, case, "mine.spec.yaml")).variants[0]
-    return mark_of(one, [finding(*oracle)])  # type: ignore[arg-type]
+    return profile_of(one, [finding(*oracle)])  # type: ignore[arg-type]
 
 
 def test_the_right_entry_comes_first(ledger: str, tmp_path: Path) -> None:
@@ -85,8 +94,8 @@ def test_a_list_of_bugs(tmp_path: Path) -> None:
     path = tmp_path / "bugs.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
     first, second = entries([str(path)])
-    assert first.mark == Mark(frozenset({"linear", "nextafter"}), frozenset({"compile-error"}), "inductor", frozenset({"NotImplementedError"}))  # fmt: skip
-    assert second.mark.operators == {"mul", "linear", "ones"} and second.mark.oracles == {"value", "nonfinite"}
+    assert first.profile == FailureProfile(frozenset({"linear", "nextafter"}), frozenset({"compile-error"}), "inductor", frozenset({"NotImplementedError"}))  # fmt: skip
+    assert second.profile.operators == {"mul", "linear", "ones"} and second.profile.oracles == {"value", "nonfinite"}
     mine = mark(tmp_path, "[{torch.nextafter: [$_, $x]}]", "compile-error", "inductor", "InductorError", "NotImplementedError")  # fmt: skip
     assert links(mine, str(path)) == ["https://x.org/9"]
 
@@ -111,7 +120,7 @@ def test_a_missing_file_is_an_error(path: str) -> None:
      ("operator.iadd", "add"), ("torch.special.psi", "psi"), ("F.batch_norm", "batchnorm"), ("operator.truediv", "div")],
 )  # fmt: skip
 def test_one_name_for_one_thing(written: str, name: str) -> None:
-    assert plain(written) == name
+    assert operator_name(written) == name
 
 
 def test_operators_inside_blocks_and_functions(tmp_path: Path) -> None:
@@ -130,9 +139,9 @@ def test_operators_inside_blocks_and_functions(tmp_path: Path) -> None:
 
 
 def test_the_score_of_what_is_the_same_is_one() -> None:
-    mine = Mark(frozenset({"a"}), frozenset({"value"}), "inductor", frozenset({"E"}))
+    mine = FailureProfile(frozenset({"a"}), frozenset({"value"}), "inductor", frozenset({"E"}))
     assert score(mine, mine) == 1.0
-    assert score(mine, Mark(frozenset(), frozenset())) == 0.0
+    assert score(mine, FailureProfile(frozenset(), frozenset())) == 0.0
 
 
 def test_the_table(ledger: str, tmp_path: Path) -> None:

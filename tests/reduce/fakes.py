@@ -16,9 +16,9 @@ from runner.reduce.facts import Fact
 from runner.reduce.remove_steps import Facts, steps_of
 from runner.reduce.state import State
 from runner.session.collect import load
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 
-SIGNATURE = Signature("value", "inductor")
+SIGNATURE = FailureSignature("value", "inductor")
 
 
 def variant(folder: Path, keys: str) -> Variant:

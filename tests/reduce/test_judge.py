@@ -16,7 +16,7 @@ from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.reduce.judge import LabJudge, alike, backends_for, relative_error
 from runner.session.plan import Environment
-from runner.verdict.signature import Signature, pattern_of
+from runner.verdict.signature import FailureSignature, pattern_of
 
 HERE = Environment("0", "python", "2.13.0", "2.13.0+cpu", "3.11.2")
 WRONG = {"oracle": "value", "message": "off", "path": "output", "numbers": {"abs_error_max": 1.0, "scale": 2.0}}
@@ -65,7 +65,7 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
 
     def judge(
         says: Callable[[Job], Any],
-        signature: Signature = SIGNATURE,
+        signature: FailureSignature = SIGNATURE,
         keys: str = "inputs: {x: [4]}\nchain: [torch.relu]",
         error: float = 0.5,
     ) -> tuple[bool, list[Job]]:
@@ -112,7 +112,7 @@ def test_what_passes_is_not_asked_about_further(judged: Any) -> None:
 
 
 def test_a_lower_stage_is_judged_on_the_cheapest_backend_that_shows_it(judged: Any) -> None:
-    same, asked = judged(by_backend(aot_eager=[WRONG]), Signature("value", "aot"))
+    same, asked = judged(by_backend(aot_eager=[WRONG]), FailureSignature("value", "aot"))
     assert same
     assert [job.backend["backend"] for job in asked] == ["aot_eager", "eager"]
 
@@ -131,7 +131,7 @@ def test_another_finding_that_speaks_first_is_another_failure(judged: Any) -> No
     ],
 )
 def test_exceptions_are_told_apart_by_class_and_pattern(judged: Any, kind: str, message: str, same: bool) -> None:
-    wanted = Signature("compile-error", "inductor", "InductorError", pattern_of("buf3 has shape [1, 1]"))
+    wanted = FailureSignature("compile-error", "inductor", "InductorError", pattern_of("buf3 has shape [1, 1]"))
     crash = {"oracle": "compile-error", "message": "", "error": {"type": kind, "message": message, "chain": []}}
     assert judged(by_backend(inductor=[crash]), wanted)[0] is same
 
@@ -174,7 +174,7 @@ def test_a_float64_reference_that_dies_is_left_out(judged: Any) -> None:
 
 def test_float64_is_not_asked_for_where_it_has_no_say(judged: Any) -> None:
     crash = {"oracle": "compile-error", "message": "", "error": {"type": "E", "message": "m", "chain": []}}
-    _, asked = judged(by_backend(inductor=[crash]), Signature("compile-error", "inductor", "E", "m"))
+    _, asked = judged(by_backend(inductor=[crash]), FailureSignature("compile-error", "inductor", "E", "m"))
     assert not any(job.float64 for job in asked)
 
 
@@ -198,4 +198,4 @@ def test_relative_errors() -> None:
     assert relative_error(Finding("value", "", numbers={"abs_error_max": 4.0, "scale": 8.0})) == 0.5
     assert relative_error(Finding("value", "", numbers={"abs_error_max": 4.0, "scale": 0.1})) == 4.0
     assert relative_error(Finding("value", "", numbers={"abs_error_max": "inf"})) == math.inf
-    assert not alike(None, Signature("value", None), 1.0)
+    assert not alike(None, FailureSignature("value", None), 1.0)

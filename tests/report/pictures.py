@@ -9,10 +9,10 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
-from runner.diagnose.rules import Facts, ScriptRun, Tried
+from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict
 from runner.record.events import Finding
 from runner.report.issue import Material
-from runner.verdict.signature import speaking
+from runner.verdict.signature import main_signature
 
 PICTURE: dict[str, Any] = {
     "path": "output[0]", "oracle": "value", "shape": [2, 3, 4], "dtype": "float32", "elements": 24, "wrong": 3,
@@ -67,7 +67,7 @@ def diagnosis(*findings: Finding, **changes: Any) -> Diagnosis:
     values: dict[str, Any] = {
         "id": "a.spec.yaml::a[float32,cpu]@inductor", "torch": "2.13.0", "verdict": "FAIL",
         "reason": f"{found[0].oracle}: {found[0].message}",
-        "signature": speaking(found), "findings": found,
+        "signature": main_signature(found), "findings": found,
         "stages": {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": found[0].oracle},
         "culprit": Culprit("inductor", "lowerings", 2, "relu"),
         "ablations": (
@@ -83,9 +83,9 @@ def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **chang
     found = tuple(findings)
     verdict = "FAIL" if found[0].error is None else "ERROR"
     values: dict[str, Any] = {
-        "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh": (found, found),
-        "script": ScriptRun(1, "PROBLEM: value: output: 3 of 24 differ\nPROBLEM: error: eager returned, compiled raised InductorError: no"), "tried": (Tried("2.13.0", verdict, "value: off"), Tried("2.6.0", "PASS")),
+        "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh_findings": (found, found),
+        "script": ScriptRun(1, "PROBLEM: value: output: 3 of 24 differ\nPROBLEM: error: eager returned, compiled raised InductorError: no"), "versions": (VersionVerdict("2.13.0", verdict, "value: off"), VersionVerdict("2.6.0", "PASS")),
         "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
     }  # fmt: skip
     more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
-    return Material(Facts(**{**values, **changes}), case_text(variant), "PyTorch version: 2.13.0+cpu\n", **more)
+    return Material(ReportInput(**{**values, **changes}), yaml_of(variant), "PyTorch version: 2.13.0+cpu\n", **more)

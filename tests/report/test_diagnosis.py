@@ -9,7 +9,7 @@ import pytest
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.record.events import Finding
 from runner.report.diagnosis import blame, ordinal, render, sentence
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 
 VALUE = Finding("value", "3 of 8 elements differ", "output", "inductor", {"mismatched": 3, "elements": 8})
 WHOLE = Diagnosis(
@@ -17,7 +17,7 @@ WHOLE = Diagnosis(
     torch="2.13.0",
     verdict="FAIL",
     reason="value at output: 3 of 8 elements differ",
-    signature=Signature("value", "inductor"),
+    signature=FailureSignature("value", "inductor"),
     findings=(VALUE,),
     stages={"dynamo": "ok", "decomposition": "ok", "crossref": "ok", "inductor": "value"},
     culprit=Culprit("inductor", "lowerings", 1, "relu", "aten.relu.default"),

@@ -16,8 +16,8 @@ from runner.cases.yaml.emitter import emit
 from runner.diagnose.bundle import write_index
 from runner.diagnose.diagnosis import Ablation, Culprit
 from runner.diagnose.minified import standalone
-from runner.diagnose.rules import ScriptRun, Tried
-from runner.diagnose.similar import Entry, Mark, Match
+from runner.diagnose.rules import ScriptRun, VersionVerdict
+from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.diagnostics import Diagnostic, Span
 from runner.ledger import edit
 from runner.quote import QuoteError
@@ -53,14 +53,14 @@ def test_a_report_in_markdown_keeps_its_markup(payload: str, tmp_path: Path) -> 
             wrong(message=word, path=word), verdict=word, reason=word, stages={"dynamo": word, word: word},
             culprit=Culprit(word, word, 2, word), ablations=(Ablation(word, word, "other", word),), bisect_note=word,
         )  # fmt: skip
-        matches = (Match(Entry(Mark(frozenset(), frozenset()), "t", "f:1", word), 0.5, (word,)),)
+        matches = (Match(Entry(FailureProfile(frozenset(), frozenset()), "t", "f:1", word), 0.5, (word,)),)
         return write(
             material(
                 variant,
                 diagnosis=told,
                 matches=matches,
                 steps=word,
-                tried=(Tried(word, word, word), Tried("2.6.0", "PASS")),
+                versions=(VersionVerdict(word, word, word), VersionVerdict("2.6.0", "PASS")),
                 script=ScriptRun(1, word),
             )
         )[0]

@@ -11,8 +11,8 @@ import pytest
 from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.diagnose.rules import ScriptRun
-from runner.diagnose.similar import Entry, Mark, Match
-from runner.report.issue import redact, script_of, sentences, title, write
+from runner.diagnose.similar import Entry, FailureProfile, Match
+from runner.report.issue import script_of, sentences, title, write
 from tests.handmade import loaded, written
 from tests.report.pictures import crash, diagnosis, material, wrong
 
@@ -57,15 +57,15 @@ def test_a_report_has_every_section_in_order(one: Variant) -> None:
 
 
 def test_two_sentences_say_what_happened(one: Variant) -> None:
-    said = sentences(material(one).facts)
+    said = sentences(material(one).report)
     assert said == (
         '`torch.compile(model, backend="inductor")` gives wrong values for a model of `nn.Linear`, `F.relu` in float32 on the '
         "CPU at `output[0]`: 3 of 24 elements differ; eager 2.0, compiled 3.0 at \\[1, 2, 0\\]. "
         "It first shows at the stage `inductor`, torch's `CompilerBisector` blames the subsystem `lowerings`, application 2, "
         "`relu`, and it goes away with `torch._inductor.config.cpp.simdlen = 1`."
     )
-    assert title(material(one).facts) == "[inductor] nn.Linear, F.relu: torch.compile gives wrong values"
-    assert title(material(one, [crash()]).facts).endswith("torch.compile fails to compile with InductorError")
+    assert title(material(one).report) == "[inductor] nn.Linear, F.relu: torch.compile gives wrong values"
+    assert title(material(one, [crash()]).report).endswith("torch.compile fails to compile with InductorError")
 
 
 def test_little_is_known_of_the_cause(one: Variant) -> None:
@@ -108,27 +108,8 @@ def test_a_crash_has_its_trace_without_folders(one: Variant) -> None:
     assert "someone" not in text and "/opt" not in text
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy/x.py"),
-        ("in /tmp/a-b/c_d/e.py.", "in e.py."),
-        ("/tmperature and a/tmp", "/tmperature and a/tmp"),
-        ("https://github.com/pytorch/pytorch", "https://github.com/pytorch/pytorch"),
-    ],
-)
-def test_folders_are_cut(text: str, left: str) -> None:
-    assert redact(text) == left
-
-
-def test_home_and_working_folder_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
-    assert redact(f"/home/ada/x.py {tmp_path}/y.py /home/adam/z.py") == "x.py y.py /home/adam/z.py"
-
-
 def test_a_private_name_in_the_report_is_found(one: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.diagnose.rules.socket.gethostname", lambda: "wonderbox")
+    monkeypatch.setattr("runner.diagnose.privacy.socket.gethostname", lambda: "wonderbox")
     unmet = [
         check
         for check in write(material(one, script=ScriptRun(1, "PROBLEM: value: output on wonderbox")))[1]
@@ -138,7 +119,7 @@ def test_a_private_name_in_the_report_is_found(one: Variant, monkeypatch: pytest
 
 
 def test_similar_reports_are_named(one: Variant) -> None:
-    matches = (Match(Entry(Mark(frozenset(), frozenset()), "t", "f:1", "https://x.org/1"), 0.5, ("relu",)),)
+    matches = (Match(Entry(FailureProfile(frozenset(), frozenset()), "t", "f:1", "https://x.org/1"), 0.5, ("relu",)),)
     assert "- https://x.org/1 (relu)" in write(material(one, matches=matches))[0]
     assert "Looked at before" not in write(material(one))[0]
 

@@ -12,7 +12,7 @@ from torch._inductor.cpu_vec_isa import pick_vec_isa
 from worker_jobs import passes, run, source
 
 from runner.diagnose.ablate import changes
-from runner.verdict.signature import Signature
+from runner.verdict.signature import FailureSignature
 from runner.worker.case.load import configured
 from tests.handmade import variants
 
@@ -23,7 +23,7 @@ TEXT = source("y = torch.mm(x.sin(), x.t()) + x[0]\nreturn y.cos(), y.sigmoid()"
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     variant = variants(tmp_path_factory.mktemp("case"), "")[0]
-    return {one.name: dict(one.config) for one in changes(variant, Signature("value", "inductor"), "")}
+    return {one.name: dict(one.config) for one in changes(variant, FailureSignature("value", "inductor"), "")}
 
 
 def counts(changed: dict[str, Any]) -> tuple[int, int, int]:
