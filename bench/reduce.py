@@ -140,15 +140,15 @@ def chains(arguments: argparse.Namespace, here: Environment, folder: Path) -> in
         needed = NEEDED.get(bug.name, len(bug.steps))
         largest = largest_tensor(reduced)
         faults = []
-        if reduced.after.operators > needed + SPARE:
+        if reduced.size_after.operators > needed + SPARE:
             faults.append("operators")
         if largest > ELEMENTS:
             faults.append("elements")
         faults += unlike(reduced, here, folder / "again.spec.yaml", bug.backend)
         missed += [f"{bug.name}: {fault}" for fault in faults]
         rows.append([
-            bug.name, str(reduced.signature)[:40], f"{reduced.before.operators} -> {reduced.after.operators}", needed,
-            f"{reduced.before.elements} -> {reduced.after.elements}", reduced.runs, round(took, 1),
+            bug.name, str(reduced.signature)[:40], f"{reduced.size_before.operators} -> {reduced.size_after.operators}", needed,
+            f"{reduced.size_before.elements} -> {reduced.size_after.elements}", reduced.runs, round(took, 1),
             "yes" if reduced.complete else "no", ", ".join(faults) or "-",
         ])  # fmt: skip
         print(f"{rows[-1]}\n{reduced.text}", flush=True)
@@ -177,12 +177,14 @@ def corpus(arguments: argparse.Namespace, here: Environment, folder: Path) -> in
             print(f"{variant.case.name}: left out: {error}", flush=True)
             continue
         grew = [
-            what for what in ("operators", "elements") if getattr(reduced.after, what) > getattr(reduced.before, what)
+            what
+            for what in ("operators", "elements")
+            if getattr(reduced.size_after, what) > getattr(reduced.size_before, what)
         ]
         larger += [f"{variant.case.name}: {what}" for what in grew]
         rows.append([
-            variant.case.name, str(reduced.signature)[:40], f"{reduced.before.operators} -> {reduced.after.operators}",
-            f"{reduced.before.elements} -> {reduced.after.elements}", reduced.runs, round(reduced.seconds, 1),
+            variant.case.name, str(reduced.signature)[:40], f"{reduced.size_before.operators} -> {reduced.size_after.operators}",
+            f"{reduced.size_before.elements} -> {reduced.size_after.elements}", reduced.runs, round(reduced.seconds, 1),
             "yes" if reduced.complete else "no", "yes" if reduced.confirmed else "NO", ", ".join(grew) or "never larger",
         ])  # fmt: skip
         print(rows[-1], flush=True)

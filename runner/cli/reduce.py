@@ -26,7 +26,7 @@ from runner.exit_codes import UsageError
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
-from runner.reduce.search import Found
+from runner.reduce.search import Candidate
 from runner.reduce.state import Size
 from runner.verdict.signature import FailureSignature
 
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def summary(reduced: Reduced) -> str:
     """``23 -> 2 operators, 4096 -> 8 elements, 41 runs, 12.3 s``, and what kept it from its end."""
-    before, after = reduced.before, reduced.after
+    before, after = reduced.size_before, reduced.size_after
     line = (
         f"{before.operators} -> {after.operators} operators, {before.elements} -> {after.elements} elements, "
         f"{reduced.runs} runs, {reduced.seconds:.1f} s"
@@ -128,7 +128,7 @@ class Journal:
         """
         self.folder, self.variant = folder, variant
         self.head: dict[str, Any] = {"variant": variant.id, "complete": False}
-        self.memory = Memory(begun=self._begun, stepped=self._stepped, told=self._told)
+        self.memory = Memory(on_start=self._begun, on_step=self._stepped, on_verdict=self._told)
         if resume:
             self._load()
         else:
@@ -156,8 +156,8 @@ class Journal:
         (self.folder / SCRIPT).write_text(script(reduced.variant), encoding="utf-8")
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
-            "before": reduced.before.told(),
-            "after": reduced.after.told(),
+            "before": reduced.size_before.summary(),
+            "after": reduced.size_after.summary(),
             "runs": reduced.runs,
             "seconds": reduced.seconds,
         }
@@ -170,7 +170,7 @@ class Journal:
                 f"--resume: {self.folder} holds a reduction of {self.head.get('variant')}, not of {self.variant.id}"
             )
         for line in _lines(self.folder / TRIED):
-            self.memory.tried[line["text"]] = line["same"]
+            self.memory.verdicts[line["text"]] = line["same"]
         if (self.folder / CASE).is_file():
             self.memory.best = (self.folder / CASE).read_text(encoding="utf-8")
 
@@ -180,7 +180,7 @@ class Journal:
             # Another case or another failure by that name: what was tried says nothing about it.
             console.message("runner: the case has changed since; beginning anew")
             self.memory.best = None
-            self.memory.tried.clear()
+            self.memory.verdicts.clear()
         self.head |= known
         self._write_head()
         if self.memory.best is None:
@@ -188,12 +188,17 @@ class Journal:
 
     def _stepped(self, step: Step) -> None:
         _replace(self.folder / CASE, step.text)
-        line = {"what": step.what, **step.size.told(), "seconds": step.seconds, "runs": step.runs}
+        line = {"what": step.change, **step.size.summary(), "seconds": step.seconds, "runs": step.runs}
         self._steps.write(json.dumps(line) + "\n")
         self._steps.flush()
 
-    def _told(self, found: Found, same: bool) -> None:
-        line = {"text": digest(found.text), "same": same, "what": found.attempt.what, **found.size.told()}
+    def _told(self, candidate: Candidate, same: bool) -> None:
+        line = {
+            "text": digest(candidate.text),
+            "same": same,
+            "what": candidate.attempt.change,
+            **candidate.size.summary(),
+        }
         self._tried.write(json.dumps(line) + "\n")
         self._tried.flush()
 

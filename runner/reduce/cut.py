@@ -1,3 +1,5 @@
 """The former name of ``runner.reduce.remove_steps``, for modules that still import from here."""
 
-from runner.reduce.remove_steps import Facts as Facts
+from runner.reduce.remove_steps import ValueInfos
+
+Facts = ValueInfos

@@ -1,4 +1,4 @@
-"""Chains with a name for every value, and back: what is removed from a chain must not change what ``$_`` means."""
+"""Chains with a name for every value, and back. Without ``$_``, removing a step does not change what others refer to."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ PREVIOUS = "_"
 
 
 def named(case: Case) -> Case:
-    """The same case without ``$_``, as far as that can be said: after an ``if`` whose branches end unlike, it stays."""
+    """Return the same case without ``$_``. It stays after an ``if`` whose branches end in values of different names."""
     return _Namer(case).case()
 
 
 def is_statement(step: Step) -> bool:
-    """Whether a step leaves ``$_`` as it was, having no value."""
+    """Return whether a step has no value and so leaves ``$_`` as it was."""
     word = step.operator.partition(".")[2] if step.operator.startswith("operator.") else ""
     return step.operator in STATEMENTS or word in ("setitem", "delitem")
 
 
 def is_in_place(step: Step) -> bool:
-    """Whether it is an operator such as ``a += b``, whose value is its first operand."""
+    """Return whether it is an operator such as ``a += b``, whose value is its first operand."""
     return step.operator.startswith("operator.") and step.operator.partition(".")[2] in operators.IN_PLACE
 
 
 def substitute(value: Value, names: Names) -> Value:
-    """The value with ``$name`` replaced wherever ``names`` says so. A function keeps its own names, and its own ``$_``."""
+    """Return the value with ``$name`` replaced as ``names`` says. A function keeps its own names, and its own ``$_``."""
     if isinstance(value, Ref):
         return _referred(value, names)
     if isinstance(value, Arithmetic):
@@ -58,18 +58,18 @@ def substitute(value: Value, names: Names) -> Value:
             value, entries=tuple(change_entry(entry, lambda part: _entry(part, names)) for entry in value.entries)
         )
     if isinstance(value, Function):
-        own = {PREVIOUS, *value.args, *names_made(value.chain)}
-        names = {name: other for name, other in names.items() if name not in own}
+        local = {PREVIOUS, *value.args, *names_made(value.chain)}
+        names = {name: target for name, target in names.items() if name not in local}
     return map_value(value, lambda part: substitute(part, names))
 
 
 def substitute_step(step: Step, names: Names) -> Step:
-    """As ``substitute``, in all arguments of a step."""
+    """Apply ``substitute`` to all arguments of a step."""
     return map_step(step, lambda value: substitute(value, names))
 
 
 def substitute_nodes(nodes: Iterable[Node], names: Names) -> tuple[Node, ...]:
-    """As ``substitute``, in a whole chain."""
+    """Apply ``substitute`` to a whole chain."""
     return map_nodes(nodes, lambda value: substitute(value, names))
 
 
@@ -98,23 +98,23 @@ def _text(value: Value) -> str:
 
 
 def _entry(entry: Ref | Arithmetic, names: Names) -> Any:
-    """What stands for an entry of an index, which is an integer or nothing where a value is a literal."""
-    found = substitute(entry, names)
-    if isinstance(found, Literal):
-        return found.value if found.value is None or isinstance(found.value, int) else entry
-    return found if isinstance(found, Ref | Arithmetic) else entry
+    """Return the replacement of an index entry: an integer or None where a value is a literal."""
+    substituted = substitute(entry, names)
+    if isinstance(substituted, Literal):
+        return substituted.value if substituted.value is None or isinstance(substituted.value, int) else entry
+    return substituted if isinstance(substituted, Ref | Arithmetic) else entry
 
 
 class _Namer:
-    """Walks a chain once, with what ``$_`` is so far and what names became."""
+    """Walks a chain once. It tracks the value of ``$_``, and what each name became."""
 
     def __init__(self, start: Case) -> None:
         self.start = start
         self.names: dict[str, Value] = {}
         self.bound = {item.name for item in start.inputs if not item.hidden}
-        made = {*names_made(start.chain), *start.params, *(item.name for item in start.inputs), *RESERVED}
-        self.free = (name for name in (f"v{n}" for n in itertools.count(1)) if name not in made)
-        self.own: set[str] = set()  # names that nobody but we gave
+        used = {*names_made(start.chain), *start.params, *(item.name for item in start.inputs), *RESERVED}
+        self.free = (name for name in (f"v{n}" for n in itertools.count(1)) if name not in used)
+        self.generated: set[str] = set()  # names that the walk itself gave
 
     def case(self) -> Case:
         case = self.start
@@ -128,41 +128,41 @@ class _Namer:
         return self.names if previous is None else {**self.names, PREVIOUS: previous}
 
     def _chain(self, nodes: Sequence[Node], previous: Ref | None, branch: bool) -> tuple[tuple[Node, ...], Ref | None]:
-        made: list[Node] = []
+        renamed_nodes: list[Node] = []
         for node in nodes:
             names = self._all(previous)
             if isinstance(node, Step):
                 step, previous = self._step(node, previous, branch)
-                made.append(step)
+                renamed_nodes.append(step)
             elif isinstance(node, With):
                 contexts = tuple(substitute_step(step, names) for step in node.contexts)
                 inner, previous = self._chain(node.chain, previous, branch)
-                made.append(replace(node, contexts=contexts, chain=inner))
+                renamed_nodes.append(replace(node, contexts=contexts, chain=inner))
             else:
                 block, previous = self._if(replace(node, condition=substitute(node.condition, names)), previous)
-                made.append(block)
-        return tuple(made), previous
+                renamed_nodes.append(block)
+        return tuple(renamed_nodes), previous
 
     def _if(self, node: If, previous: Ref | None) -> tuple[If, Ref | None]:
         do, after_do = self._chain(node.do, previous, True)
         otherwise, after_else = self._chain(node.otherwise, previous, True)
         if after_do is not None and after_do == after_else:
             return replace(node, do=do, otherwise=otherwise), after_do
-        mine, theirs = (self._last(nodes, after) for nodes, after in ((do, after_do), (otherwise, after_else)))
-        if mine is None or theirs is None or after_else is None:
+        do_name, else_name = (self._last(nodes, value) for nodes, value in ((do, after_do), (otherwise, after_else)))
+        if do_name is None or else_name is None or after_else is None:
             return replace(node, do=do, otherwise=otherwise), None
-        renamed = substitute_nodes(otherwise, {theirs: Ref(mine, (), node.span)})
+        renamed = substitute_nodes(otherwise, {else_name: Ref(do_name, (), node.span)})
         last = renamed[-1]
         assert isinstance(last, Step)
-        renamed = (*renamed[:-1], replace(last, out=(mine, *last.out[1:])))
+        renamed = (*renamed[:-1], replace(last, out=(do_name, *last.out[1:])))
         return replace(node, do=do, otherwise=renamed), after_do
 
-    def _last(self, nodes: Sequence[Node], after: Ref | None) -> str | None:
-        """The name that the last step of a branch got from us, if that is the branch's value."""
+    def _last(self, nodes: Sequence[Node], value: Ref | None) -> str | None:
+        """Return the generated name of a branch's last step, if that step is the branch's value."""
         last = nodes[-1] if nodes else None
-        if after is None or after.path or not isinstance(last, Step) or last.out[:1] != (after.name,):
+        if value is None or value.path or not isinstance(last, Step) or last.out[:1] != (value.name,):
             return None
-        return after.name if after.name in self.own else None
+        return value.name if value.name in self.generated else None
 
     def _step(self, step: Step, previous: Ref | None, branch: bool) -> tuple[Step, Ref | None]:
         step = substitute_step(_explicit(step, previous), self._all(previous))
@@ -176,7 +176,7 @@ class _Namer:
             return step, self._bound(out[0], step, branch)
         if not out or out[0] == PREVIOUS:
             out[:1] = [next(self.free)]
-            self.own.add(out[0])
+            self.generated.add(out[0])
         for place, name in enumerate(out):
             if name in self.bound and not branch:
                 out[place] = next(self.free)
@@ -191,7 +191,7 @@ class _Namer:
 
 
 def _explicit(step: Step, previous: Ref | None) -> Step:
-    """The step with its operand written out, where it is applied to the previous value."""
+    """Return the step with its operand written out, where it is applied to the previous value."""
     if previous is None:
         return step
     operand = Arguments((Ref(PREVIOUS, (), step.span),))
@@ -204,7 +204,7 @@ def _explicit(step: Step, previous: Ref | None) -> Step:
 
 
 def unnamed(case: Case) -> Case:
-    """The case as a person writes it: ``$_`` for what the step before gave, bare operators, no names for nothing."""
+    """Return the case as a person writes it: ``$_`` for the previous value, bare operators, no unused names."""
     result = case.result
     total = Counter(_mentions(values_of(case.chain)))
     by_result = Counter(_mentions(parts_of(result)) if result is not None else ())
@@ -227,36 +227,40 @@ def _mentions(values: Iterable[Value]) -> Iterator[str]:
 def _unnamed_chain(
     nodes: tuple[Node, ...], total: Counter[str], by_result: Counter[str]
 ) -> tuple[tuple[Node, ...], str | None]:
-    """The chain, and the name that its last value lost if what is returned may call it ``$_``.
+    """Return the chain, and the name that its last value lost if the result may call it ``$_``.
 
-    ``total`` counts how often each name is spoken of anywhere, ``by_result`` how often by what follows the chain.
+    ``total`` counts the uses of each name anywhere, ``by_result`` the uses after the chain.
     """
-    made = [
+    unnamed_nodes = [
         replace(node, chain=_unnamed_chain(node.chain, total, Counter())[0]) if isinstance(node, With) else node
         for node in nodes
     ]
     lost: str | None = None
-    for place, node in enumerate(made):
+    for place, node in enumerate(unnamed_nodes):
         if not isinstance(node, Step) or len(node.out) != 1 or node.unpack or is_statement(node) or is_in_place(node):
             continue
         name = node.out[0]
         if name == PREVIOUS or name.startswith("self."):
             continue
-        near = _reach(made, place)
-        uses = Counter(_mentions(values_of(tuple(made[place + 1 : near]))))[name]
+        near = _reach(unnamed_nodes, place)
+        uses = Counter(_mentions(values_of(tuple(unnamed_nodes[place + 1 : near]))))[name]
         # What follows the chain may say $_ too, if no step in between has a value.
-        last = near == len(made) and all(is_statement(n) for n in made[place + 1 :] if isinstance(n, Step))
+        last = near == len(unnamed_nodes) and all(
+            is_statement(n) for n in unnamed_nodes[place + 1 :] if isinstance(n, Step)
+        )
         uses += by_result[name] if last else 0
-        if uses != total[name] or _in_functions(made[place + 1 : near], name):
+        if uses != total[name] or _in_functions(unnamed_nodes[place + 1 : near], name):
             continue
-        made[place] = replace(node, out=())
-        made[place + 1 : near] = substitute_nodes(made[place + 1 : near], {name: Ref(PREVIOUS, (), node.span)})
+        unnamed_nodes[place] = replace(node, out=())
+        unnamed_nodes[place + 1 : near] = substitute_nodes(
+            unnamed_nodes[place + 1 : near], {name: Ref(PREVIOUS, (), node.span)}
+        )
         lost = name if last and by_result[name] else lost
-    return tuple(made), lost
+    return tuple(unnamed_nodes), lost
 
 
 def _reach(nodes: Sequence[Node], place: int) -> int:
-    """The end of the steps after ``place`` to which its value is still ``$_``."""
+    """Return the end of the steps after ``place`` in which ``$_`` is still its value."""
     for later in range(place + 1, len(nodes)):
         node = nodes[later]
         if not isinstance(node, Step):
@@ -269,7 +273,7 @@ def _reach(nodes: Sequence[Node], place: int) -> int:
 def _first_input(
     chain: tuple[Node, ...], result: Value | None, name: str, span: Span
 ) -> tuple[tuple[Node, ...], Value | None]:
-    """``$_`` for the only input, where it still has that name."""
+    """Write ``$_`` for the only input, as far as it is still that value."""
     end = _reach(chain, -1)
     reached = chain[:end]
     if any(name in step.out for step in reached if isinstance(step, Step)) or _in_functions(reached, name):
@@ -282,7 +286,7 @@ def _first_input(
 
 
 def _in_functions(nodes: Iterable[Node], name: str) -> bool:
-    """Whether a function speaks of the name: ``$_`` is another value in it."""
+    """Return whether a function uses the name, since ``$_`` is another value there."""
     return any(name in names_used(parts_of(value)) for value in values_of(tuple(nodes)) if isinstance(value, Function))
 
 

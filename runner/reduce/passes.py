@@ -1,4 +1,4 @@
-"""What to try on the chain, the biggest cuts first. Each pass gives attempts on one state; the search takes the first that holds."""
+"""Passes over the chain. Each proposes attempts on one state, the largest removals first."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table
 from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
-from runner.reduce.facts import made_like, references
 from runner.reduce.names import named, substitute, substitute_nodes, unnamed
 from runner.reduce.remove_steps import remove_steps, steps_of, tidy
 from runner.reduce.state import Attempt, State
+from runner.reduce.value_info import input_like, references
 
 Pass = Callable[[State], Iterator[Attempt]]
 
 
-def attempt(what: str, case: Case | None) -> Iterator[Attempt]:
-    """The attempt to go on with a named case, tidied and as people write it; none where there is none."""
+def attempt(change: str, case: Case | None) -> Iterator[Attempt]:
+    """Yield the attempt to go on with a named case, tidied and as people write it; nothing for None."""
     if case is not None:
-        yield Attempt(what, plain(unnamed(tidy(case))))
+        yield Attempt(change, plain(unnamed(tidy(case))))
 
 
 def calls(state: State) -> Iterator[Attempt]:
-    """Fewer further calls: none, the first half, all but one."""
+    """Propose fewer further calls: none, then without each half, quarter and so on."""
     case = state.named
     count = len(case.calls)
     if not count:
@@ -34,38 +34,40 @@ def calls(state: State) -> Iterator[Attempt]:
     size = count // 2
     while size:
         for start in range(0, count, size):
-            left = (*case.calls[:start], *case.calls[start + size :])
-            if left:
-                yield from attempt(f"drop {size} of {count} calls", replace(case, calls=left))
+            remaining = (*case.calls[:start], *case.calls[start + size :])
+            if remaining:
+                yield from attempt(f"drop {size} of {count} calls", replace(case, calls=remaining))
         size //= 2
 
 
 def chunks(state: State) -> Iterator[Attempt]:
-    """Delta debugging over steps (Zeller and Hildebrandt, 2002): keep a part, then drop a part, in ever smaller parts.
+    """Propose parts of the chain: delta debugging (Zeller and Hildebrandt, 2002).
 
-    Before that, the step that the error names alone, and with what it depends on.
+    First comes the step that the error names, alone and with the steps that it depends on. Then the chain is divided
+    into two parts, four, and so on: each part is kept alone, or dropped.
     """
-    case, facts = state.named, state.facts
-    every = list(steps_of(case.chain))
-    count = len(every)
-    # Where nobody asks for gradients, tracing them matters to the stages above code generation: which is tried first.
+    case, value_infos = state.named, state.value_infos
+    steps = list(steps_of(case.chain))
+    count = len(steps)
+    # Without a backward pass, gradients that are tracked still matter to the stages above code generation.
     choices = [True] if case.grad[0].mode != "forward" else [True, False]
     if state.signature.stage in ("inductor", "backend"):
         choices.reverse()
 
     def keep(numbers: Sequence[int], bypass: bool = False, thorough: bool = False) -> Iterator[Attempt]:
         if 0 < len(numbers) < count:
-            how = " past them" if bypass else ""
+            ending = " past them" if bypass else ""
             cases = [
-                remove_steps(case, set(numbers), facts, bypass, grad) for grad in (choices if thorough else choices[:1])
+                remove_steps(case, set(numbers), value_infos, bypass, grad)
+                for grad in (choices if thorough else choices[:1])
             ]
-            for one in cases if cases[0] != cases[-1] else cases[:1]:
-                yield from attempt(f"{count} -> {len(numbers)} steps{how}", one)
+            for shorter in cases if cases[0] != cases[-1] else cases[:1]:
+                yield from attempt(f"{count} -> {len(numbers)} steps{ending}", shorter)
 
     for suspect in state.suspects:
         yield from keep([suspect], thorough=True)
     for suspect in state.suspects:
-        yield from keep(cone(every, [suspect]))
+        yield from keep(cone(steps, [suspect]))
     parts = 2
     while parts <= count:
         bounds = [round(count * n / parts) for n in range(parts + 1)]
@@ -76,9 +78,9 @@ def chunks(state: State) -> Iterator[Attempt]:
                 yield from keep(piece, thorough=parts == 2)
         if parts > 2:
             for piece in reversed(pieces):
-                left = [number for number in range(count) if number not in piece]
-                yield from keep(left, thorough=count <= 4)
-                yield from keep(left, bypass=True)
+                remaining = [number for number in range(count) if number not in piece]
+                yield from keep(remaining, thorough=count <= 4)
+                yield from keep(remaining, bypass=True)
         if parts == count:
             break
         parts = min(count, parts * 2)
@@ -87,12 +89,12 @@ def chunks(state: State) -> Iterator[Attempt]:
             yield from keep([number], bypass=True)
 
 
-def cone(every: Sequence[Step], wanted: Sequence[int]) -> list[int]:
-    """The numbers of the steps that those of ``wanted`` depend on, with them; a write to a value counts as making it."""
-    chosen = set(wanted)
-    needed = names_used(values_of(tuple(every[number] for number in wanted)))
-    for number in range(max(wanted, default=-1), -1, -1):
-        step = every[number]
+def cone(steps: Sequence[Step], numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of these steps and of all they depend on. A write to a value counts as making it."""
+    chosen = set(numbers)
+    needed = names_used(values_of(tuple(steps[number] for number in numbers)))
+    for number in range(max(numbers, default=-1), -1, -1):
+        step = steps[number]
         targets = {ref.name for ref in references(step.arguments.positional[0])} if step.arguments.positional else set()
         writes = step.operator.endswith("_") or step.operator.startswith(("operator.i", "operator.setitem"))
         if number in chosen or set(step.out) & needed or (writes and targets & needed):
@@ -102,13 +104,13 @@ def cone(every: Sequence[Step], wanted: Sequence[int]) -> list[int]:
 
 
 def blocks(state: State) -> Iterator[Attempt]:
-    """Contents of blocks without the block, and one branch without the other."""
+    """Propose the contents of blocks without the block, and one branch without the other."""
     case = state.named
     for number, node in enumerate(_blocks(case.chain)):
-        for what, instead in _instead(node):
-            chain = _replaced(case.chain, node, instead)
+        for change, replacement in _unwrapped(node):
+            chain = _replaced(case.chain, node, replacement)
             # In the form that people write, so that $_ flows as it would.
-            yield from attempt(what, named(replace(case, chain=chain)))
+            yield from attempt(change, named(replace(case, chain=chain)))
         if isinstance(node, With) and len(node.contexts) > 1:
             for context in node.contexts:
                 fewer = replace(node, contexts=tuple(c for c in node.contexts if c is not context))
@@ -128,29 +130,29 @@ def _blocks(nodes: Sequence[Node]) -> Iterator[With | If]:
             yield from _blocks((*node.do, *node.otherwise))
 
 
-def _instead(node: With | If) -> list[tuple[str, tuple[Node, ...]]]:
+def _unwrapped(node: With | If) -> list[tuple[str, tuple[Node, ...]]]:
     if isinstance(node, With):
         return [("drop the contexts around a block", node.chain)]
     return [("take the first branch", node.do), ("take the other branch", node.otherwise)]
 
 
-def _replaced(nodes: Sequence[Node], what: Node, instead: tuple[Node, ...]) -> tuple[Node, ...]:
-    made: list[Node] = []
+def _replaced(nodes: Sequence[Node], target: Node, replacement: tuple[Node, ...]) -> tuple[Node, ...]:
+    replaced: list[Node] = []
     for node in nodes:
-        if node is what:
-            made += instead
+        if node is target:
+            replaced += replacement
         elif isinstance(node, With):
-            made.append(replace(node, chain=_replaced(node.chain, what, instead)))
+            replaced.append(replace(node, chain=_replaced(node.chain, target, replacement)))
         elif isinstance(node, If):
-            do, otherwise = _replaced(node.do, what, instead), _replaced(node.otherwise, what, instead)
-            made.append(replace(node, do=do, otherwise=otherwise))
+            do, otherwise = _replaced(node.do, target, replacement), _replaced(node.otherwise, target, replacement)
+            replaced.append(replace(node, do=do, otherwise=otherwise))
         else:
-            made.append(node)
-    return tuple(made)
+            replaced.append(node)
+    return tuple(replaced)
 
 
 def outputs(state: State) -> Iterator[Attempt]:
-    """One output alone, then all but one. The last step's value first, which needs no ``return:``."""
+    """Propose one output alone, then all but one. The last step's value comes first, since it needs no ``return:``."""
     case = state.named
     refs = references(case.result)
     if len(refs) < 2 and not isinstance(case.result, Items | Table):
@@ -159,50 +161,50 @@ def outputs(state: State) -> Iterator[Attempt]:
         yield from attempt(f"return ${ref.name} alone", replace(case, result=ref))
     if len(refs) > 2:
         for ref in refs:
-            left: tuple[Value, ...] = tuple(other for other in refs if other is not ref)
-            yield from attempt(f"do not return ${ref.name}", replace(case, result=Items(left)))
+            remaining: tuple[Value, ...] = tuple(output for output in refs if output is not ref)
+            yield from attempt(f"do not return ${ref.name}", replace(case, result=Items(remaining)))
 
 
 def merged_inputs(state: State) -> Iterator[Attempt]:
-    """One input in the place of another of its shape and dtype."""
+    """Propose one input in the place of another of its shape and dtype."""
     case = state.named
     visible = [item for item in case.inputs if not item.hidden]
     for place, item in enumerate(visible):
-        for other in visible[:place]:
-            fact, its = state.facts.get(item.name), state.facts.get(other.name)
-            alike = (fact is not None and fact.is_like(its)) or (item.shape, item.dtype, item.kind) == (
-                other.shape, other.dtype, other.kind,
+        for earlier in visible[:place]:
+            info, earlier_info = state.value_infos.get(item.name), state.value_infos.get(earlier.name)
+            alike = (info is not None and info.is_like(earlier_info)) or (item.shape, item.dtype, item.kind) == (
+                earlier.shape, earlier.dtype, earlier.kind,
             )  # fmt: skip
             if alike and item.kind != "view":
-                names = {item.name: Ref(other.name, (), item.span)}
-                yield from attempt(f"${other.name} for ${item.name}", renamed(case, names))
+                names = {item.name: Ref(earlier.name, (), item.span)}
+                yield from attempt(f"${earlier.name} for ${item.name}", renamed(case, names))
 
 
 def renamed(case: Case, names: Mapping[str, Value]) -> Case:
-    """The case with some names standing for others."""
+    """Return the case with some names replaced by others."""
     result = None if case.result is None else substitute(case.result, names)
     return replace(case, chain=substitute_nodes(case.chain, names), result=result)
 
 
 def plain_inputs(state: State) -> Iterator[Attempt]:
-    """A plain tensor in the place of a view, of literal values, of a tensor with a layout; an input in the place of state."""
+    """Propose a plain tensor for a view, for literal values, and for a tensor with a layout."""
     case = state.named
     for place, item in enumerate(case.inputs):
-        fact = state.facts.get(item.name)
-        if fact is None or item.hidden or (item.kind == "tensor" and not item.layout):
+        info = state.value_infos.get(item.name)
+        if info is None or item.hidden or (item.kind == "tensor" and not item.layout):
             continue
         grad = case.grad[0].mode == "backward"
-        made = made_like(fact, item.name, item.span, case.dtypes[0], grad)
-        if made is not None and made != item:
-            inputs: tuple[Input, ...] = (*case.inputs[:place], made, *case.inputs[place + 1 :])
+        plain_input = input_like(info, item.name, item.span, case.dtypes[0], grad)
+        if plain_input is not None and plain_input != item:
+            inputs: tuple[Input, ...] = (*case.inputs[:place], plain_input, *case.inputs[place + 1 :])
             yield from attempt(f"plain ${item.name}", replace(case, inputs=inputs))
 
 
 def functions(state: State) -> Iterator[Attempt]:
-    """Functions (``$fn``) with fewer steps."""
+    """Propose functions (``$fn``) with fewer steps."""
     case = state.named
-    found = [value for value in values_of(case.chain) if isinstance(value, Function)]
-    for function in found:
+    function_values = [value for value in values_of(case.chain) if isinstance(value, Function)]
+    for function in function_values:
         for number in reversed(range(len(function.chain))):
             shorter = replace(function, chain=(*function.chain[:number], *function.chain[number + 1 :]))
 

@@ -1,4 +1,4 @@
-"""Reduce a failing variant: what commands and other code call."""
+"""The reduction of a failing variant, from its verdict to the confirmed result."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import RED, Finding, VariantFinished
 from runner.reduce import passes, shrink
-from runner.reduce.facts import references
 from runner.reduce.judge import LabJudge, relative_error
 from runner.reduce.names import named
 from runner.reduce.remove_steps import steps_of, with_first_names
-from runner.reduce.search import Found, Search
+from runner.reduce.search import Candidate, Search
 from runner.reduce.state import Size, State, size_of
+from runner.reduce.value_info import references
 from runner.verdict.signature import FailureSignature, signature_of
 
 PASSES: tuple[passes.Pass, ...] = (
@@ -55,9 +55,9 @@ CONFIRMING = 0.15
 
 @dataclass(frozen=True)
 class Step:
-    """An accepted step: what was changed, the size after it, seconds since the beginning, and runs so far."""
+    """An accepted step: the change, the size after it, seconds since the beginning, and runs so far."""
 
-    what: str
+    change: str
     size: Size
     seconds: float
     runs: int
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What became of it. ``complete``: nothing more could be taken away; else the budget or a person ended the search.
+    """The result. ``complete``: nothing more could be removed; else the budget or a person ended the search.
 
     ``confirmed``: the final case failed alike in a process of its own.
     """
@@ -75,8 +75,8 @@ class Reduced:
     text: str
     steps: tuple[Step, ...]
     signature: FailureSignature
-    before: Size
-    after: Size
+    size_before: Size
+    size_after: Size
     complete: bool
     confirmed: bool
     runs: int
@@ -87,17 +87,17 @@ class Reduced:
 
 @dataclass
 class Memory:
-    """What a reduction tells while it goes, and what an earlier one knew: the best text and what was tried (hashes)."""
+    """Callbacks of a reduction while it runs, and what an earlier one left: the best text and its verdicts (by hash)."""
 
     best: str | None = None
-    tried: dict[str, bool] = field(default_factory=dict)
-    begun: Callable[[FailureSignature, str, Size], None] = lambda signature, text, size: None
-    stepped: Callable[[Step], None] = lambda step: None
-    told: Callable[[Found, bool], None] = lambda found, same: None
+    verdicts: dict[str, bool] = field(default_factory=dict)
+    on_start: Callable[[FailureSignature, str, Size], None] = lambda signature, text, size: None
+    on_step: Callable[[Step], None] = lambda step: None
+    on_verdict: Callable[[Candidate, bool], None] = lambda candidate, same: None
 
 
 def digest(text: str) -> str:
-    """A short name of a text."""
+    """Return a short name of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -134,7 +134,7 @@ def reduce_variant(
 
 
 def failing(lab: Lab) -> VariantFinished:
-    """The verdict of a variant that fails.
+    """Return the verdict of a variant that fails.
 
     Raises:
         UsageError: it does not; the message says its verdict.
@@ -147,20 +147,14 @@ def failing(lab: Lab) -> VariantFinished:
 
 
 class _Reduction:
-    """One reduction. ``history`` holds the states accepted so far, the first being the case as it was."""
+    """One reduction. ``history`` holds the accepted states; the first one is the original case."""
 
     def __init__(
         self, lab: Lab, failure: VariantFinished, folder: Path, began: float, budget: float,
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
-        self.lab, self.folder, self.began, self.budget, self.tick, self.memory = (
-            lab,
-            folder,
-            began,
-            budget,
-            tick,
-            memory,
-        )
+        self.lab, self.folder, self.memory = lab, folder, memory
+        self.began, self.budget, self.tick = began, budget, tick
         self.finding: Finding = failure.findings[0]
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
@@ -175,21 +169,21 @@ class _Reduction:
 
     def run(self) -> Reduced:
         original = self._original()
-        self.before = size_of(plain(original, self.folder))
-        first = text_of_plain(plain(original, self.folder))
-        self.memory.begun(self.signature, first, self.before)
-        self.history: list[tuple[str, Size]] = [(first, self.before)]
-        state = self._beginning(original)
-        left = self.budget * (1 - CONFIRMING)
+        self.original_size = size_of(plain(original, self.folder))
+        text = text_of_plain(plain(original, self.folder))
+        self.memory.on_start(self.signature, text, self.original_size)
+        self.history: list[tuple[str, Size]] = [(text, self.original_size)]
+        state = self._initial_state(original)
+        search_time = self.budget * (1 - CONFIRMING)
         self.search = Search(
             self.judge,
             self._read,
             PASSES,
             self._accept,
-            self.began + left,
-            _Tried(self.memory.tried),
-            self.memory.told,
-            self._tell,
+            self.began + search_time,
+            _Verdicts(self.memory.verdicts),
+            self.memory.on_verdict,
+            self._report_progress,
         )
         complete = interrupted = False
         try:
@@ -197,80 +191,82 @@ class _Reduction:
         except KeyboardInterrupt:
             interrupted = True
             self.judge.stop()
-        return self._end(complete, interrupted)
+        return self._result(complete, interrupted)
 
     def _original(self) -> Case:
-        """The variant as a case of its own beside its Python, without what says nothing about the failure."""
-        case = replace(resolve_axes(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
+        """Return the variant as a case of its own beside its Python, without what says nothing about the failure."""
+        case = replace(pinned(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
         if case.module is not None:
-            copied = self.folder / Path(case.module.file).name
-            if copied.resolve() != Path(case.module.file).resolve():
-                shutil.copyfile(case.module.file, copied)
-            case = replace(case, module=replace(case.module, file=str(copied)))
-        beside = Path(self.lab.variant.case.file).resolve().parent
+            copy = self.folder / Path(case.module.file).name
+            if copy.resolve() != Path(case.module.file).resolve():
+                shutil.copyfile(case.module.file, copy)
+            case = replace(case, module=replace(case.module, file=str(copy)))
+        origin = Path(self.lab.variant.case.file).resolve().parent
         kernels = []
         for kernel in case.kernels:
-            copied = self.folder / os.path.relpath(kernel.file, beside)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            if copied.resolve() != Path(kernel.file).resolve():
-                shutil.copyfile(kernel.file, copied)
-            kernels.append(replace(kernel, file=str(copied.resolve())))
+            copy = self.folder / os.path.relpath(kernel.file, origin)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if copy.resolve() != Path(kernel.file).resolve():
+                shutil.copyfile(kernel.file, copy)
+            kernels.append(replace(kernel, file=str(copy.resolve())))
         return replace(case, kernels=tuple(kernels))
 
-    def _beginning(self, original: Case) -> State:
-        """Where the search starts: the best of an earlier one, or the case with what its failure points to."""
+    def _initial_state(self, original: Case) -> State:
+        """Return the best state of an earlier search, or the case with the suspects of its failure."""
         if self.memory.best is not None:
-            read = self._read(self.memory.best)
-            if read is not None:
-                self.history.append((self.memory.best, size_of(plain(read[0].case))))
-                return State(read[0].case, self.signature, self.judge.measure)
+            parsed = self._read(self.memory.best)
+            if parsed is not None:
+                self.history.append((self.memory.best, size_of(plain(parsed[0].case))))
+                return State(parsed[0].case, self.signature, self.judge.measure)
         return State(original, self.signature, self.judge.measure, suspects(original, self.finding))
 
     def _read(self, text: str) -> tuple[Variant, Source] | None:
-        """The variant and source of a candidate; None where the reader or the builder finds an error."""
+        """Return variant and source of a candidate; None where the reader or the builder finds an error."""
         path = self.folder / f"candidate{SPEC}"
         path.write_text(text, encoding="utf-8")
         return read_case(path, self.backend, self.lab)
 
-    def _accept(self, found: Found) -> State:
-        self.history.append((found.text, found.size))
+    def _accept(self, candidate: Candidate) -> State:
+        self.history.append((candidate.text, candidate.size))
         runs = self.search.runs if self.search else 0
-        step = Step(found.attempt.what, found.size, round(time.monotonic() - self.began, 3), runs, found.text)
+        step = Step(
+            candidate.attempt.change, candidate.size, round(time.monotonic() - self.began, 3), runs, candidate.text
+        )
         self.steps.append(step)
-        self.memory.stepped(step)
-        return State(found.variant.case, self.signature, self.judge.measure)
+        self.memory.on_step(step)
+        return State(candidate.variant.case, self.signature, self.judge.measure)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         size = self.history[-1][1]
         runs = self.search.runs if self.search else 0
         self.tick(f"{size.operators} operators, {size.elements} elements after {runs} runs")
 
-    def _end(self, complete: bool, interrupted: bool) -> Reduced:
-        """The last state that is no larger than the first and fails alike by itself, in a process of its own."""
-        sound = [one for one in self.history if _no_larger(one[1], self.before)]
-        text, size = sound[-1]
+    def _result(self, complete: bool, interrupted: bool) -> Reduced:
+        """Confirm, in a process of its own, the last state that is no larger than the original; return the result."""
+        smaller_states = [state for state in self.history if _no_larger(state[1], self.original_size)]
+        text, size = smaller_states[-1]
         confirmed = False
-        for place in [] if interrupted else dict.fromkeys((len(sound) - 1, len(sound) // 2, 0)):
+        for place in [] if interrupted else dict.fromkeys((len(smaller_states) - 1, len(smaller_states) // 2, 0)):
             self.tick("confirming in a process of its own")
-            read = self._final(sound[place][0])
-            confirmed = read is not None and self.judge.confirm(*read)
+            final = self._final_case(smaller_states[place][0])
+            confirmed = final is not None and self.judge.confirm(*final)
             if confirmed:
-                text, size = sound[place]
-                complete = complete and place == len(sound) - 1
+                text, size = smaller_states[place]
+                complete = complete and place == len(smaller_states) - 1
                 break
-            told = sound[place][1]
+            tried_size = smaller_states[place][1]
             self.notes.append(
-                f"alone in a process of its own, {told.operators} operators and {told.elements} elements do not fail alike"
+                f"alone in a process of its own, {tried_size.operators} operators and {tried_size.elements} elements do not fail alike"
             )
-        read = self._final(text)
-        assert read is not None, text
+        final = self._final_case(text)
+        assert final is not None, text
         return Reduced(
-            variant=read[0],
+            variant=final[0],
             text=self.file.read_text(encoding="utf-8"),
             steps=tuple(self.steps),
             signature=self.signature,
-            before=self.before,
-            after=size,
+            size_before=self.original_size,
+            size_after=size,
             complete=complete,
             confirmed=confirmed,
             runs=self.search.runs if self.search else 0,
@@ -279,8 +275,8 @@ class _Reduction:
             notes=tuple(self.notes),
         )
 
-    def _final(self, text: str) -> tuple[Variant, Source] | None:
-        """The case as the output file's own, its keys and its names as usual."""
+    def _final_case(self, text: str) -> tuple[Variant, Source] | None:
+        """Write the case as the output file's own, with keys and names as usual; return variant and source."""
         read = self._read(text)
         if read is None:
             return None
@@ -289,23 +285,23 @@ class _Reduction:
         return read_case(self.file, self.backend, self.lab)
 
 
-class _Tried(dict[str, bool]):
-    """What was tried, also by an earlier search, which left hashes."""
+class _Verdicts(dict[str, bool]):
+    """Verdicts by text. Those of an earlier search are known by hash."""
 
     def __init__(self, earlier: dict[str, bool]) -> None:
         super().__init__()
         self.earlier = earlier
 
     def get(self, text: str, default: bool | None = None) -> bool | None:  # type: ignore[override]
-        """Whether the text failed alike; None where it was not tried."""
+        """Return whether the text failed alike; ``default`` where it was not tried."""
         return self[text] if text in self else self.earlier.get(digest(text), default)
 
 
 def read_case(path: Path, backend: Backend, lab: Lab) -> tuple[Variant, Source] | None:
-    """The only variant of a file, and its source; None where the file has an error."""
+    """Return the only variant of a file, and its source; None where the file has an error."""
     reader = Reader(lab.limits, any_device=bool(lab.imports))
     cases = reader.spec(path, None)
-    if len(cases) != 1 or any(found.severity == "error" for found in reader.problems):
+    if len(cases) != 1 or any(problem.severity == "error" for problem in reader.problems):
         return None
     variants = expand([Suite(path.name, str(path), cases=cases, backends=(backend,))], limits=lab.limits)
     if len(variants) != 1:
@@ -317,23 +313,26 @@ def read_case(path: Path, backend: Backend, lab: Lab) -> tuple[Variant, Source] 
 
 
 def suspects(case: Case, finding: Finding) -> tuple[int, ...]:
-    """Numbers of the steps that a finding points to: by the line of its error, or by which of several outputs is wrong."""
+    """Return the numbers of the steps that a finding points to.
+
+    These are the step on the line of its error, and the one that made the wrong output of several.
+    """
     chain = named(case)
-    every = list(steps_of(chain.chain))
-    found = [number for number, step in enumerate(every) if finding.place and _place(step.span) == finding.place]
+    steps = list(steps_of(chain.chain))
+    numbers = [number for number, step in enumerate(steps) if finding.place and _place(step.span) == finding.place]
     refs = references(chain.result)
     place = re.search(r"output\[(\d+)\]", finding.path)
     if place is not None and len(refs) > 1 and int(place[1]) < len(refs):
-        found += [number for number, step in enumerate(every) if refs[int(place[1])].name in step.out]
-    return tuple(dict.fromkeys(found))
+        numbers += [number for number, step in enumerate(steps) if refs[int(place[1])].name in step.out]
+    return tuple(dict.fromkeys(numbers))
 
 
 def _place(span: Span) -> str:
     return f"{span.file}:{span.line}:{span.column}"
 
 
-def _no_larger(size: Size, before: Size) -> bool:
-    return size.operators <= before.operators and size.elements <= before.elements
+def _no_larger(size: Size, limit: Size) -> bool:
+    return size.operators <= limit.operators and size.elements <= limit.elements
 
 
 def _finite(error: float) -> float:

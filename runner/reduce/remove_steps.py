@@ -1,24 +1,25 @@
-"""Steps taken out of a named chain, with something else in the place of what they made."""
+"""Remove steps from a named chain, and put something else in the place of the values that they made."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from runner.builder.scope import python_name
 from runner.cases.model import Call, Case, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
-from runner.reduce.facts import Fact, made_like, part, references
 from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute, substitute_nodes
+from runner.reduce.value_info import ValueInfo, component, input_like, references
 
 INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
-"""What a new input is called, whichever is free."""
+"""Names for new inputs, in the order in which they are tried."""
 
-Facts = Mapping[str, Fact]
+ValueInfos = Mapping[str, ValueInfo]
 
 
 def steps_of(nodes: Iterable[Node]) -> Iterator[Step]:
-    """Every step of a chain and its blocks, in order; those of functions are not."""
+    """Yield every step of a chain and its blocks, in order, but not the steps of functions."""
     for node in nodes:
         if isinstance(node, Step):
             yield node
@@ -30,99 +31,80 @@ def steps_of(nodes: Iterable[Node]) -> Iterator[Step]:
 
 
 def remove_steps(
-    case: Case, kept: Collection[int], facts: Facts, bypass: bool = False, grad: bool = True
+    case: Case, numbers: Collection[int], value_infos: ValueInfos, bypass: bool = False, grad: bool = True
 ) -> Case | None:
-    """The named case with the steps of these numbers alone; None where that cannot be written.
+    """Return the named case with only the steps of these numbers; None where that cannot be written.
 
-    What the others made, and a kept step needs, becomes a new input like it; with ``bypass``, rather an operand of the
-    step that made it, or another value of that shape. What is no longer used by a step is returned. Without ``grad`` no new
-    input requires a gradient, though the value did.
+    A remaining step may need a value that a removed step made. A new input like that value takes its place. With
+    ``bypass``, an operand of the removed step or another input of that shape does, where there is one. Values that lost
+    their last user are returned. Without ``grad`` no new input requires a gradient.
     """
-    every = list(steps_of(case.chain))
-    gone = {id(step) for number, step in enumerate(every) if number not in kept}
-    chain = _without(case.chain, gone)
-    missing = {name for step in every if id(step) in gone for name in step.out} - set(names_made(chain)) - {PREVIOUS}
-    if any(name.startswith("self.") for name in missing):
-        missing = {name for name in missing if not name.startswith("self.")}
-    lost_modules = {step.id or "" for step in every if id(step) in gone} - {""}
-    used = names_used(values_of(chain))
-    if any(step.operator.removeprefix("self.") in lost_modules for step in steps_of(chain)) or used & {
-        f"self.{name}" for name in lost_modules
-    }:
+    steps = list(steps_of(case.chain))
+    removed = [step for number, step in enumerate(steps) if number not in numbers]
+    chain = _without(case.chain, {id(step) for step in removed})
+    if _uses_modules(chain, {step.id for step in removed if step.id}):
         return None
+    missing = {name for step in removed for name in step.out} - set(names_made(chain)) - {PREVIOUS}
+    missing = {name for name in missing if not name.startswith("self.")}
     result = _result(case, chain, missing)
-    chain, facts, fields = _apart(chain, facts, missing)
+    chain, value_infos, fields = _split_fields(chain, value_infos, missing)
     missing |= fields
-    needed = names_used(values_of(chain)) | names_used(parts_of(result) if result is not None else ())
-    filler = _Filler(case, chain, facts, every, gone, missing, bypass, grad)
+    needed = names_used(values_of(chain)) | _names_of(result)
+    replacements = _Replacements(case, removed, value_infos, missing, bypass, grad)
     names: dict[str, Value] = {}
     for name in sorted(needed & missing):
-        value = filler.fill(name)
+        value = replacements.value_for(name)
         if value is None:
             return None
         names[name] = value
     chain = substitute_nodes(chain, names)
     result = None if result is None else substitute(result, names)
-    return tidy(replace(case, chain=chain, result=result, inputs=(*case.inputs, *filler.inputs)))
+    return tidy(replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs)))
 
 
-class _Filler:
-    """Finds what stands in for values that are gone."""
+class _Replacements:
+    """Finds values that replace ``missing`` ones; ``inputs`` are the new inputs among them."""
 
     def __init__(
-        self,
-        case: Case,
-        chain: tuple[Node, ...],
-        facts: Facts,
-        every: list[Step],
-        gone: set[int],
-        missing: set[str],
-        bypass: bool,
-        grad: bool,
+        self, case: Case, removed: Iterable[Step], value_infos: ValueInfos, missing: set[str], bypass: bool, grad: bool
     ) -> None:
-        self.case, self.facts, self.bypass, self.missing = case, facts, bypass, missing
+        self.case, self.value_infos, self.missing, self.bypass = case, value_infos, missing, bypass
         self.grad = grad and case.grad[0].mode != "off"
-        self.makers = {name: step for step in every if id(step) in gone for name in step.out}
+        self.makers = {name: step for step in removed for name in step.out}
         self.inputs: list[Input] = []
-        taken = {item.name for item in (*case.inputs, *case.state)} | set(names_made(case.chain)) | set(case.params)
-        self.free = iter(
-            [n for n in INPUT_NAMES if n not in taken]
-            + [n for n in (f"in{k}" for k in range(1, 999)) if n not in taken]
-        )
-        self.kept = [name for step in steps_of(chain) for name in step.out if name != PREVIOUS]
+        used = _used_names(case)
+        numbered = (f"in{number}" for number in itertools.count(1))
+        self.free_names = (name for name in itertools.chain(INPUT_NAMES, numbered) if name not in used)
 
-    def fact(self, name: str) -> Fact | None:
-        return self.facts.get(python_name(name))
-
-    def fill(self, name: str) -> Value | None:
+    def value_for(self, name: str) -> Value | None:
         if self.bypass:
-            stand_in = self._operand(name, 0) or self._other(name)
-            if stand_in is not None:
-                return stand_in
-        return self._input(name)
+            value = self._operand(name) or self._input_of_shape(name)
+            if value is not None:
+                return value
+        return self._new_input(name)
 
-    def _input(self, name: str) -> Value | None:
-        """A new input; for a named tuple a list, which ``$name[0]`` reaches into."""
-        fact = self.fact(name)
-        if fact is None:
-            return self._operand(name, 0)
-        made = made_like(fact, next(self.free), self.case.span, self.case.dtypes[0], self.grad)
-        if made is None:
-            return None
-        self.inputs.append(made)
-        return Ref(made.name, (), self.case.span)
+    def _info(self, name: str) -> ValueInfo | None:
+        return self.value_infos.get(python_name(name))
 
-    def _operand(self, name: str, depth: int) -> Ref | None:
-        """An operand of the step that made it, or of the step that made that: one of its shape, if shapes are known."""
-        step, fact = self.makers.get(name), self.fact(name)
-        if step is None or depth > len(self.makers):
+    def _new_input(self, name: str) -> Value | None:
+        """Return a new input; for a named tuple it is a list, so that ``$name[0]`` still works."""
+        info = self._info(name)
+        if info is None:
+            return self._operand(name)
+        item = input_like(info, next(self.free_names), self.case.span, self.case.dtypes[0], self.grad)
+        if item is None:
             return None
-        refs = [ref for ref in _operands(step) if ref.name not in (PREVIOUS, "self")]
-        for ref in refs:
-            if fact is not None:
-                found = part(self.fact(ref.name), ref.path)
-                if found is None or found[1] or not fact.is_like(found[0]):
-                    continue
+        self.inputs.append(item)
+        return Ref(item.name, (), self.case.span)
+
+    def _operand(self, name: str, depth: int = 0) -> Ref | None:
+        """Return an operand of the step that made the value, or of a removed step before it; of its shape, if that is known."""
+        maker, info = self.makers.get(name), self._info(name)
+        if maker is None or depth > len(self.makers):
+            return None
+        for ref in _operands(maker):
+            if ref.name in (PREVIOUS, "self") or not self._may_replace(ref, info):
+                continue
             if ref.name not in self.missing:
                 return ref
             deeper = self._operand(ref.name, depth + 1)
@@ -130,32 +112,43 @@ class _Filler:
                 return replace(deeper, path=(*deeper.path, *ref.path))
         return None
 
-    def _other(self, name: str) -> Ref | None:
-        """An input of its shape."""
-        fact = self.fact(name)
+    def _may_replace(self, ref: Ref, info: ValueInfo | None) -> bool:
+        if info is None:
+            return True
+        operand = component(self._info(ref.name), ref.path)
+        return operand is not None and not operand[1] and info.is_like(operand[0])
+
+    def _input_of_shape(self, name: str) -> Ref | None:
+        info = self._info(name)
         for item in self.case.inputs:
-            if fact is not None and not item.hidden and fact.is_like(self.fact(item.name)):
+            if info is not None and not item.hidden and info.is_like(self._info(item.name)):
                 return Ref(item.name, (), self.case.span)
         return None
 
 
-def _apart(chain: tuple[Node, ...], facts: Facts, missing: set[str]) -> tuple[tuple[Node, ...], Facts, set[str]]:
-    """Fields of named tuples that are gone, as values of their own: no input is such a tuple."""
-    more: dict[str, Fact] = {}
+def _split_fields(
+    chain: tuple[Node, ...], value_infos: ValueInfos, missing: set[str]
+) -> tuple[tuple[Node, ...], ValueInfos, set[str]]:
+    """Make the used fields of missing named tuples values of their own, since no input is such a tuple.
+
+    Returns:
+        The chain, the infos with those of the fields, and the names of the fields.
+    """
+    fields: dict[str, ValueInfo] = {}
 
     def change(value: Value) -> Value:
         if not isinstance(value, Ref) or value.name not in missing or not value.path:
             return value
-        fact = facts.get(python_name(value.name))
-        found = part(fact, value.path[:1]) if fact is not None and fact.kind == "fields" else None
-        if found is None:
+        info = value_infos.get(python_name(value.name))
+        field = component(info, value.path[:1]) if info is not None and info.kind == "fields" else None
+        if field is None:
             return value
         name = f"{value.name}_{value.path[0]}"
-        more[name] = found[0]
+        fields[name] = field[0]
         return replace(value, name=name, path=value.path[1:])
 
     changed = change_nodes(chain, change)
-    return changed, {**facts, **more}, set(more)
+    return changed, {**value_infos, **fields}, set(fields)
 
 
 def _operands(step: Step) -> list[Ref]:
@@ -164,55 +157,73 @@ def _operands(step: Step) -> list[Ref]:
     return [ref for value in values for ref in references(value)]
 
 
-def _without(nodes: Iterable[Node], gone: set[int]) -> tuple[Node, ...]:
-    made: list[Node] = []
+def _without(nodes: Iterable[Node], removed: set[int]) -> tuple[Node, ...]:
+    """Return the chain without the steps of these identities, and without blocks that are empty then."""
+    remaining: list[Node] = []
     for node in nodes:
         if isinstance(node, Step):
-            made += [] if id(node) in gone else [node]
+            remaining += [] if id(node) in removed else [node]
         elif isinstance(node, With):
-            inner = _without(node.chain, gone)
-            made += [replace(node, chain=inner)] if inner else []
+            inner = _without(node.chain, removed)
+            remaining += [replace(node, chain=inner)] if inner else []
         else:
-            do, otherwise = _without(node.do, gone), _without(node.otherwise, gone)
-            made += [replace(node, do=do, otherwise=otherwise)] if do or otherwise else []
-    return tuple(made)
+            do, otherwise = _without(node.do, removed), _without(node.otherwise, removed)
+            remaining += [replace(node, do=do, otherwise=otherwise)] if do or otherwise else []
+    return tuple(remaining)
+
+
+def _uses_modules(chain: tuple[Node, ...], modules: set[str]) -> bool:
+    """Return whether the chain calls or reads one of these modules, whose steps have gone."""
+    called = {step.operator.removeprefix("self.") for step in steps_of(chain)}
+    used = {name.removeprefix("self.") for name in names_used(values_of(chain)) if name.startswith("self.")}
+    return bool(modules & (called | used))
 
 
 def _result(case: Case, chain: tuple[Node, ...], missing: set[str]) -> Value | None:
-    """What is left of the returned value, and what steps that are left make and nobody uses any more."""
-    left = _kept_result(case.result, missing)
-    before = names_used(values_of(case.chain))
-    spoken = names_used(values_of(chain)) | (names_used(parts_of(left)) if left is not None else set())
-    loose = [
-        Ref(name, (), step.span)
-        for step in steps_of(chain)
-        for name in step.out[:1]
-        if name not in spoken and name != PREVIOUS and not name.startswith("self.")
-        if name in before or left is None
+    """Return the remaining part of the returned value, and with it the values that lost their last user."""
+    result = _remaining_result(case.result, missing)
+    orphans = _orphans(case, chain, result)
+    if not orphans:
+        return result if result is not None else _last_target(chain)
+    if result is None:
+        return orphans[0] if len(orphans) == 1 else Items(tuple(orphans))
+    parts = result.items if isinstance(result, Items) else (result,)
+    return Items((*parts, *orphans))
+
+
+def _orphans(case: Case, chain: tuple[Node, ...], result: Value | None) -> list[Ref]:
+    """Return the values of ``chain`` that nothing uses: those used in the whole case, or all of them without a result."""
+    used_before = names_used(values_of(case.chain))
+    used = names_used(values_of(chain)) | _names_of(result)
+    values = [Ref(step.out[0], (), step.span) for step in steps_of(chain) if step.out]
+    return [
+        ref
+        for ref in values
+        if ref.name not in used
+        and ref.name != PREVIOUS
+        and not ref.name.startswith("self.")
+        and (result is None or ref.name in used_before)
     ]
-    if not loose:
-        return left if left is not None else _target(chain, missing)
-    if left is None:
-        return loose[0] if len(loose) == 1 else Items(tuple(loose))
-    parts = left.items if isinstance(left, Items) else (left,)
-    return Items((*parts, *loose))
 
 
-def _kept_result(value: Value | None, missing: set[str]) -> Value | None:
-    """The returned value without what is gone."""
+def _names_of(result: Value | None) -> set[str]:
+    return set() if result is None else names_used(parts_of(result))
+
+
+def _remaining_result(value: Value | None, missing: set[str]) -> Value | None:
+    """Return the returned value without the parts that use missing names; None if nothing remains."""
     if isinstance(value, Items):
-        kept = [part for part in (_kept_result(item, missing) for item in value.items) if part is not None]
-        return Items(tuple(kept)) if kept else None
+        items = [part for part in (_remaining_result(item, missing) for item in value.items) if part is not None]
+        return Items(tuple(items)) if items else None
     if isinstance(value, Table):
-        pairs = [
-            (key, part) for key, part in ((k, _kept_result(v, missing)) for k, v in value.items) if part is not None
-        ]
+        entries = [(key, _remaining_result(item, missing)) for key, item in value.items]
+        pairs = [(key, part) for key, part in entries if part is not None]
         return Table(tuple(pairs)) if pairs else None
     return None if value is None or names_used(parts_of(value)) & missing else value
 
 
-def _target(chain: tuple[Node, ...], missing: set[str]) -> Value | None:
-    """What the last statement writes to, when no step has a value to return."""
+def _last_target(chain: tuple[Node, ...]) -> Value | None:
+    """Return the value that the last statement writes to, for a chain in which no step has a value to return."""
     for step in reversed(list(steps_of(chain))):
         if (is_statement(step) or is_in_place(step)) and step.arguments.positional:
             target = step.arguments.positional[0]
@@ -222,29 +233,33 @@ def _target(chain: tuple[Node, ...], missing: set[str]) -> Value | None:
 
 
 def with_first_names(case: Case, own: Collection[str]) -> Case:
-    """The case with its new inputs (those not among ``own``) called x, y, z, ... as far as these are free by now."""
-    taken = {item.name for item in (*case.inputs, *case.state)} | set(names_made(case.chain)) | set(case.params)
+    """Rename the new inputs (those not among ``own``) to x, y, z, ... as far as these names are free by now."""
+    used = _used_names(case)
     names: dict[str, Value] = {}
     inputs: list[Input] = []
     for item in case.inputs:
-        free = [name for name in INPUT_NAMES if name not in taken]
+        free = [name for name in INPUT_NAMES if name not in used]
         movable = (
             item.name in INPUT_NAMES and item.name not in own and item.kind in ("tensor", "python") and not case.calls
         )
         if movable and free and INPUT_NAMES.index(free[0]) < INPUT_NAMES.index(item.name):
             names[item.name] = Ref(free[0], (), item.span)
-            taken = taken - {item.name} | {free[0]}
+            used = used - {item.name} | {free[0]}
             item = replace(item, name=free[0])
         inputs.append(item)
     result = None if case.result is None else substitute(case.result, names)
     return replace(case, inputs=tuple(inputs), chain=substitute_nodes(case.chain, names), result=result)
 
 
-# --- what is left over ----------------------------------------------------------------------
+def _used_names(case: Case) -> set[str]:
+    return {item.name for item in (*case.inputs, *case.state)} | set(names_made(case.chain)) | set(case.params)
+
+
+# --- unused names ---------------------------------------------------------------------------
 
 
 def tidy(case: Case) -> Case:
-    """The case without inputs, state, params and names that nothing uses."""
+    """Return the case without inputs, state, params and names that nothing uses."""
     while True:
         cleaned = _tidy_once(case)
         if cleaned == case:
@@ -253,19 +268,18 @@ def tidy(case: Case) -> Case:
 
 
 def _tidy_once(case: Case) -> Case:
-    result = case.result
-    used = names_used(values_of(case.chain)) | (names_used(parts_of(result)) if result is not None else set())
-    written = {name for step in steps_of(case.chain) for name in step.out if name.startswith("self.")}
-    based = {item.view_of for item in (*case.inputs, *case.state) if item.view_of}
+    used = names_used(values_of(case.chain)) | _names_of(case.result)
+    assigned = {name for step in steps_of(case.chain) for name in step.out if name.startswith("self.")}
+    bases = {item.view_of for item in (*case.inputs, *case.state) if item.view_of}
     called = {step.operator for step in steps_of(case.chain) if step.operator.startswith("self.")}
-    inputs = tuple(item for item in case.inputs if item.name in used | based)
+    inputs = tuple(item for item in case.inputs if item.name in used | bases)
     if case.module is not None or PREVIOUS in used:
         inputs = case.inputs
-    there = {item.name for item in inputs}
+    names = {item.name for item in inputs}
     calls = tuple(
-        Call(call.params, tuple(item for item in call.inputs if item.name in there), call.span) for call in case.calls
+        Call(call.params, tuple(item for item in call.inputs if item.name in names), call.span) for call in case.calls
     )
-    state = tuple(item for item in case.state if f"self.{item.name}" in used | written or item.name in based)
+    state = tuple(item for item in case.state if f"self.{item.name}" in used | assigned or item.name in bases)
     return replace(
         case,
         inputs=inputs,
@@ -276,7 +290,7 @@ def _tidy_once(case: Case) -> Case:
 
 
 def _named_if_used(step: Step, used: Collection[str], referred: Collection[str]) -> Step:
-    """The step without the names that nobody speaks of; ``referred`` are those that references or calls speak of."""
+    """Return the step without names that nothing uses; ``referred`` are names in references or calls."""
     out = tuple(name if name in used or name.startswith("self.") else PREVIOUS for name in step.out)
     named = any(name != PREVIOUS for name in out)
     step = replace(step, out=out) if named else replace(step, out=(), unpack=False)

@@ -1,4 +1,4 @@
-"""The search: attempts in order, as many at once as there are slots, the first of them that holds."""
+"""The search for the first attempt in order that fails alike, with as many runs at once as there are slots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Judge(Protocol):
         """Begin to try a candidate."""
 
     def finished(self, timeout: float) -> list[tuple[int, bool]]:
-        """What is known by now, after at most ``timeout`` seconds: numbers, and whether it fails alike."""
+        """Return the candidates decided by now, after at most ``timeout`` seconds: number, and whether it fails alike."""
 
     def stop(self) -> None:
         """Forget what has begun."""
@@ -34,8 +34,8 @@ Read = Callable[[str], tuple[Variant, Source] | None]
 
 
 @dataclass(frozen=True)
-class Found:
-    """An attempt that holds."""
+class Candidate:
+    """An attempt that is a valid, smaller case. ``place`` is that of the pass that proposed it."""
 
     attempt: Attempt
     text: str
@@ -47,86 +47,88 @@ class Found:
 
 @dataclass
 class Search:
-    """Goes through passes, over and over, until nothing that any proposes holds, or ``deadline`` (monotonic) has come.
+    """Goes through the passes until no attempt fails alike any more, or ``deadline`` (monotonic seconds) has come.
 
-    ``tried`` maps texts to whether they fail alike; it may hold what an earlier search knew. ``keep`` is told each attempt that
-    was tried, ``accept`` each step, and gives the state to go on from.
+    ``verdicts`` maps texts to whether they fail alike; it may hold those of an earlier search. ``on_verdict`` gets each
+    tried candidate. ``accept`` gets each success, and returns the state to go on from.
     """
 
     judge: Judge
     read: Read
     passes: Sequence[Pass]
-    accept: Callable[[Found], State]
+    accept: Callable[[Candidate], State]
     deadline: float
-    tried: dict[str, bool] = field(default_factory=dict)
-    keep: Callable[[Found, bool], None] = lambda found, same: None
+    verdicts: dict[str, bool] = field(default_factory=dict)
+    on_verdict: Callable[[Candidate, bool], None] = lambda candidate, same: None
     tick: Callable[[], None] = lambda: None
     runs: int = 0
 
     def run(self, state: State) -> bool:
-        """Search from ``state``; whether it came to its end by itself."""
+        """Search from ``state``; return whether the search ended by itself."""
         start = 0
         while time.monotonic() < self.deadline:
-            found = self._first(state, self._attempts(state, start))
-            if found is None:
+            candidate = self._first(state, self._attempts(state, start))
+            if candidate is None:
                 return time.monotonic() < self.deadline
-            state = self.accept(found)
-            start = found.place
+            state = self.accept(candidate)
+            start = candidate.place
         return False
 
-    def _attempts(self, state: State, start: int) -> Iterator[Found]:
-        """What is valid, smaller and not known to be of no use, from pass ``start`` on, all passes once."""
-        before = size_of(state.data)
-        seen: set[str] = set()
+    def _attempts(self, state: State, start: int) -> Iterator[Candidate]:
+        """Yield the valid, smaller attempts that are not known to fail otherwise, all passes once, from pass ``start``
+        on.
+        """
+        size_limit = size_of(state.data)
+        proposed: set[str] = set()
         for place in (*range(start, len(self.passes)), *range(start)):
             for attempt in self.passes[place](state):
                 size = size_of(attempt.data)
-                if size >= before:
+                if size >= size_limit:
                     continue
                 text = text_of_plain(attempt.data)
-                if text in seen or self.tried.get(text) is False:
+                if text in proposed or self.verdicts.get(text) is False:
                     continue
-                seen.add(text)
-                read = self.read(text)
-                if read is None:
-                    self.tried[text] = False
+                proposed.add(text)
+                parsed = self.read(text)
+                if parsed is None:
+                    self.verdicts[text] = False
                     continue
-                yield Found(attempt, text, *read, size, place)
+                yield Candidate(attempt, text, *parsed, size, place)
 
-    def _first(self, state: State, attempts: Iterable[Found]) -> Found | None:
-        """The first attempt, in the order given, that holds: what comes after it is tried at the same time, and forgotten."""
+    def _first(self, state: State, attempts: Iterable[Candidate]) -> Candidate | None:
+        """Return the first attempt in order that fails alike. Later ones run at the same time, and are dropped then."""
         source = iter(attempts)
-        flying: dict[int, Found] = {}
-        number = 0
-        holds: int | None = None
+        running: dict[int, Candidate] = {}
+        started = 0
+        first_success: int | None = None
         exhausted = False
         while True:
-            while not exhausted and holds is None and len(flying) < self.judge.slots:
+            while not exhausted and first_success is None and len(running) < self.judge.slots:
                 if time.monotonic() >= self.deadline:
                     break
-                found = next(source, None)
-                if found is None:
+                candidate = next(source, None)
+                if candidate is None:
                     exhausted = True
                     break
-                number += 1
-                flying[number] = found
-                if self.tried.get(found.text):  # an earlier search knows
-                    holds = number
+                started += 1
+                running[started] = candidate
+                if self.verdicts.get(candidate.text):  # an earlier search knows
+                    first_success = started
                     break
                 self.runs += 1
-                self.judge.start(number, found.variant, found.source)
-            if holds is not None and not any(other < holds for other in flying):
+                self.judge.start(started, candidate.variant, candidate.source)
+            if first_success is not None and not any(number < first_success for number in running):
                 self.judge.stop()
-                return flying[holds]
-            if not flying or time.monotonic() >= self.deadline:
+                return running[first_success]
+            if not running or time.monotonic() >= self.deadline:
                 self.judge.stop()
                 return None
-            for done, same in self.judge.finished(0.2):
-                one = flying[done]
-                self.tried[one.text] = same
-                self.keep(one, same)
-                if not same:
-                    del flying[done]
-                elif holds is None or done < holds:
-                    holds = done
+            for number, fails_alike in self.judge.finished(0.2):
+                candidate = running[number]
+                self.verdicts[candidate.text] = fails_alike
+                self.on_verdict(candidate, fails_alike)
+                if not fails_alike:
+                    del running[number]
+                elif first_success is None or number < first_success:
+                    first_success = number
             self.tick()

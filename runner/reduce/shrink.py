@@ -1,4 +1,4 @@
-"""What to try on the written case: sizes, dtypes, values, arguments, modes and settings. All of it on plain data."""
+"""Passes over the written case, as plain data: sizes, dtypes, values, arguments, modes and settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
 
 def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every value of a tree and its path, wholes before parts."""
+    """Yield every value of a tree and its path, wholes before parts."""
     yield path, value
     if isinstance(value, dict):
         for key, item in value.items():
@@ -29,34 +29,34 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from walk(item, (*path, place))
 
 
-def put(tree: Any, path: Path, value: Any) -> Any:
-    """A copy of the tree with another value at ``path``."""
+def with_value(tree: Any, path: Path, value: Any) -> Any:
+    """Return a copy of the tree with another value at ``path``."""
     if not path:
         return value
     if isinstance(tree, dict):
-        return {key: put(item, path[1:], value) if key == path[0] else item for key, item in tree.items()}
-    return [put(item, path[1:], value) if place == path[0] else item for place, item in enumerate(tree)]
+        return {key: with_value(item, path[1:], value) if key == path[0] else item for key, item in tree.items()}
+    return [with_value(item, path[1:], value) if place == path[0] else item for place, item in enumerate(tree)]
 
 
-def drop(tree: Any, path: Path) -> Any:
-    """A copy without what is at ``path``; a mapping that is empty then goes too."""
+def without(tree: Any, path: Path) -> Any:
+    """Return a copy without the value at ``path``; a mapping that is empty then goes too."""
     if len(path) == 1:
         if isinstance(tree, dict):
             return {key: item for key, item in tree.items() if key != path[0]}
         return [item for place, item in enumerate(tree) if place != path[0]]
-    inner = drop(at(tree, path[:1]), path[1:])
-    return drop(tree, path[:1]) if inner == {} else put(tree, path[:1], inner)
+    inner = without(value_at(tree, path[:1]), path[1:])
+    return without(tree, path[:1]) if inner == {} else with_value(tree, path[:1], inner)
 
 
-def at(tree: Any, path: Path) -> Any:
-    """What is at ``path``."""
+def value_at(tree: Any, path: Path) -> Any:
+    """Return the value at ``path``."""
     for part in path:
         tree = tree[part]
     return tree
 
 
-def say(path: Path) -> str:
-    """A path for people."""
+def path_text(path: Path) -> str:
+    """Return a path for people."""
     return ".".join(map(str, path))
 
 
@@ -64,16 +64,16 @@ def say(path: Path) -> str:
 
 
 def sizes(state: State) -> Iterator[Attempt]:
-    """Smaller integers: all sizes at once, then each number wherever it stands, then each place.
+    """Propose smaller integers: all sizes at once, then each number wherever it occurs.
 
-    A size that inputs and constructors share must change in all of them together; a product of it
-    (``view`` of 4 x 8 as 32) with it.
+    A size that inputs and constructors share changes in all of them together. A multiple of it changes with it, such as
+    32 in ``view`` of 4 x 8.
     """
     data = state.data
     shaped = sorted({size for _, size in _shape_sizes(data) if size > 1}, reverse=True)
     for small in (1, 2):
         if shaped and max(shaped) > small:
-            yield _mapped(data, f"all sizes -> {small}", _instead({size: small for size in shaped if size > small}))
+            yield _mapped(data, f"all sizes -> {small}", _mapping_of({size: small for size in shaped if size > small}))
     for small in (1, 2):
         for size in shaped:
             if size > small:
@@ -81,34 +81,34 @@ def sizes(state: State) -> Iterator[Attempt]:
     numbers = sorted({n for _, n in _numbers(data) if n > 1}, reverse=True)
     for number in numbers:
         for small in _smaller(number):
-            yield _mapped(data, f"{number} -> {small}", _instead({number: small}))
+            yield _mapped(data, f"{number} -> {small}", _mapping_of({number: small}))
             if small not in (1, 2):
                 yield _mapped(data, f"{number} -> {small} and multiples", _scaled(number, small))
 
 
-def _instead(numbers: Mapping[int, int]) -> Callable[[int], int]:
+def _mapping_of(numbers: Mapping[int, int]) -> Callable[[int], int]:
     return lambda n: numbers.get(n, n)
 
 
 def single_sizes(state: State) -> Iterator[Attempt]:
-    """Each size of each input, by itself; and inputs with a dimension less."""
+    """Propose each size of each input by itself; and inputs with a dimension less."""
     data = state.data
     for path, size in _shape_sizes(data):
         for small in _smaller(size):
-            yield Attempt(f"{say(path)}: {size} -> {small}", put(data, path, small))
+            yield Attempt(f"{path_text(path)}: {size} -> {small}", with_value(data, path, small))
     shapes = {tuple(shape): len(shape) for _, shape in _shapes(data) if len(shape) > 1}
     for shape, rank in sorted(shapes.items(), key=lambda item: -item[1]):
         for axis in range(rank):
             shorter = [*shape[:axis], *shape[axis + 1 :]]
             changed: Any = data
-            for path, other in _shapes(data):
-                if tuple(other) == shape:
-                    changed = put(changed, path, shorter)
+            for path, current in _shapes(data):
+                if tuple(current) == shape:
+                    changed = with_value(changed, path, shorter)
             yield Attempt(f"{list(shape)} -> {shorter}", changed)
 
 
 def _smaller(number: int) -> list[int]:
-    """What to try for a number, the smallest first."""
+    """Return the sizes to try for a number, the smallest first."""
     return list(dict.fromkeys(n for n in (1, 2, 3, 4, number // 2, number - 1) if 0 < n < number))
 
 
@@ -117,7 +117,7 @@ def _scaled(size: int, small: int) -> Callable[[int], int]:
 
 
 def _shapes(data: Data) -> Iterator[tuple[Path, list[Any]]]:
-    """The shapes of inputs and state, in all calls."""
+    """Yield the shapes of inputs and state, in all calls."""
     roots: list[Path] = [("inputs",), ("state",)]
     roots += [("calls", number, "inputs") for number in range(len(data.get("calls") or ()))]
     for root in roots:
@@ -127,12 +127,12 @@ def _shapes(data: Data) -> Iterator[tuple[Path, list[Any]]]:
 
 
 def _get(data: Data, path: Path) -> Any:
-    found: Any = data
+    value: Any = data
     for part in path:
-        found = found.get(part) if isinstance(found, dict) else found[part]
-        if found is None:
+        value = value.get(part) if isinstance(value, dict) else value[part]
+        if value is None:
             return None
-    return found
+    return value
 
 
 def _shapes_of(item: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:
@@ -153,7 +153,7 @@ def _shape_sizes(data: Data) -> Iterator[tuple[Path, int]]:
 
 
 def _numbers(data: Data) -> Iterator[tuple[Path, int]]:
-    """Integers of shapes, of ways to make values, and of the chain; those written in indices too (the path of the text)."""
+    """Yield integers of shapes, of initializers, and of the chain; for those in index texts the path of the text."""
     for root in ("inputs", "state", "calls", "chain", "return"):
         for path, value in walk(data.get(root), (root,)):
             if {"values", "python"} & set(path):
@@ -164,16 +164,16 @@ def _numbers(data: Data) -> Iterator[tuple[Path, int]]:
                 yield from ((path, int(number)) for number in _DIGITS.findall(value))
 
 
-def _mapped(data: Data, what: str, change: Callable[[int], int]) -> Attempt:
-    """Every number of ``_numbers`` changed."""
+def _mapped(data: Data, change: str, convert: Callable[[int], int]) -> Attempt:
+    """Return the attempt in which ``convert`` has changed every number of ``_numbers``."""
     changed: Any = data
     for path in dict.fromkeys(path for path, _ in _numbers(data)):
-        value = at(data, path)
+        value = value_at(data, path)
         if isinstance(value, str):
-            changed = put(changed, path, _DIGITS.sub(lambda match: str(change(int(match[0]))), value))
-        elif change(value) != value:
-            changed = put(changed, path, change(value))
-    return Attempt(what, changed)
+            changed = with_value(changed, path, _DIGITS.sub(lambda match: str(convert(int(match[0]))), value))
+        elif convert(value) != value:
+            changed = with_value(changed, path, convert(value))
+    return Attempt(change, changed)
 
 
 # --- settings -------------------------------------------------------------------------------
@@ -183,25 +183,25 @@ _TABLES = ("config", "compile", "expect", "ignore", "tolerance")
 
 
 def settings(state: State) -> Iterator[Attempt]:
-    """Modes, flags and expectations at their defaults: all at once, then one by one."""
+    """Propose the defaults of modes, flags and expectations: all at once, then one by one."""
     data = state.data
     paths = [*_settings(data, state.signature.oracle)]
     if len(paths) > 1:
-        left: Any = data
+        reduced: Any = data
         for path in reversed(paths):
-            left = drop(left, path)
-        yield Attempt("default settings", left)
+            reduced = without(reduced, path)
+        yield Attempt("default settings", reduced)
     for path in paths:
-        yield Attempt(f"default {say(path)}", drop(data, path))
+        yield Attempt(f"default {path_text(path)}", without(data, path))
     grad = data.get("grad")
     if isinstance(grad, dict) or grad == "forward":
         yield Attempt("grad: backward", {**data, "grad": "backward"})
 
 
 def _settings(data: Data, oracle: str) -> Iterator[Path]:
-    row = row_of(oracle)
+    own_limits = {"timeout": "timeout", "memory": "memory"}
     for key in _PLAIN:
-        if key in data and not (row.limit and key == oracle):
+        if key in data and own_limits.get(key) != oracle:
             yield (key,)
     for key in _TABLES:
         table = data.get(key)
@@ -218,7 +218,7 @@ def _settings(data: Data, oracle: str) -> Iterator[Path]:
 
 
 def inputs(state: State) -> Iterator[Attempt]:
-    """Inputs that say less: without layout, gradient, dtype, device; shorter lists of values."""
+    """Propose simpler inputs: without layout, gradient, dtype, device; shorter lists of values."""
     data = state.data
     for root in ("inputs", "state"):
         for name, item in (data.get(root) or {}).items():
@@ -226,7 +226,7 @@ def inputs(state: State) -> Iterator[Attempt]:
             if not isinstance(item, dict):
                 continue
             if "shape" in item and len(item) > 1 and "values" not in item:
-                yield Attempt(f"plain ${name}", put(data, path, item["shape"]))
+                yield Attempt(f"plain ${name}", with_value(data, path, item["shape"]))
             for key in ("layout", "requires_grad", "device", "hidden", "dtype", "init", "tile"):
                 if key in item:
                     yield Attempt(f"${name} without {key}", _simplified(data, path, key))
@@ -234,50 +234,53 @@ def inputs(state: State) -> Iterator[Attempt]:
 
 
 def _simplified(data: Data, path: Path, key: str) -> Any:
-    left = {k: v for k, v in at(data, path).items() if k != key}
-    return put(data, path, left["shape"] if list(left) == ["shape"] else left)
+    remaining = {k: v for k, v in value_at(data, path).items() if k != key}
+    return with_value(data, path, remaining["shape"] if list(remaining) == ["shape"] else remaining)
 
 
 def _shorter(data: Data, path: Path, item: Mapping[str, Any]) -> Iterator[Attempt]:
-    """Literal values, lists of inputs and layouts with less in them."""
+    """Yield attempts with shorter literal values, lists of inputs and layouts."""
     for key in ("values", "list", "layout", "python"):
-        found = item.get(key)
-        if not isinstance(found, list) or not found:
+        entries = item.get(key)
+        if not isinstance(entries, list) or not entries:
             continue
-        for count in dict.fromkeys((len(found) // 2, len(found) - 1)):
+        for count in dict.fromkeys((len(entries) // 2, len(entries) - 1)):
             if count and key != "layout":
-                yield Attempt(f"{say(path)}: {count} of {len(found)} {key}", put(data, (*path, key), found[:count]))
-        if len(found) > 1:
-            for place in range(len(found)):
-                yield Attempt(f"{say(path)}: less {key}", drop(data, (*path, key, place)))
-        if found and all(isinstance(part, list) and len(part) > 1 for part in found):
-            for narrow in ([part[: len(part) // 2] for part in found], [part[:-1] for part in found]):
-                yield Attempt(f"{say(path)}: narrower {key}", put(data, (*path, key), narrow))
+                yield Attempt(
+                    f"{path_text(path)}: {count} of {len(entries)} {key}",
+                    with_value(data, (*path, key), entries[:count]),
+                )
+        if len(entries) > 1:
+            for place in range(len(entries)):
+                yield Attempt(f"{path_text(path)}: less {key}", without(data, (*path, key, place)))
+        if entries and all(isinstance(part, list) and len(part) > 1 for part in entries):
+            for narrow in ([part[: len(part) // 2] for part in entries], [part[:-1] for part in entries]):
+                yield Attempt(f"{path_text(path)}: narrower {key}", with_value(data, (*path, key), narrow))
 
 
 def values(state: State) -> Iterator[Attempt]:
-    """Values that can be seen at a glance: ones, zeros, 0 1 2 ..., for all inputs and then for each."""
+    """Propose values that are easy to read: ones, zeros, 0 1 2 ..., for all inputs and then for each."""
     data = state.data
-    made = [(path, item) for path, item in _makers(data)]
-    if len(made) > 1:
+    filled_tensors = [(path, item) for path, item in _makers(data)]
+    if len(filled_tensors) > 1:
         for init in ("ones", "zeros", {"arange": [0, 1]}):
             changed: Any = data
-            for path, item in made:
-                changed = put(changed, path, _filled(item, init))
+            for path, item in filled_tensors:
+                changed = with_value(changed, path, _filled(item, init))
             yield Attempt(f"all inputs {_name(init)}", changed)
-    for path, item in made:
+    for path, item in filled_tensors:
         for init in ("ones", "zeros", {"arange": [0, 1]}):
             if not isinstance(item, dict) or SIMPLE_INITS.index(_name(init)) < _rank(item):
-                yield Attempt(f"{say(path)}: {_name(init)}", put(data, path, _filled(item, init)))
+                yield Attempt(f"{path_text(path)}: {_name(init)}", with_value(data, path, _filled(item, init)))
         if isinstance(item, dict) and isinstance(item.get("init"), dict):
-            yield Attempt(f"{say(path)}: default values", _simplified(data, path, "init"))
+            yield Attempt(f"{path_text(path)}: default values", _simplified(data, path, "init"))
 
 
 def _makers(data: Data) -> Iterator[tuple[Path, Any]]:
-    """Tensors that are filled by a rule, and where."""
+    """Yield the tensors that an initializer fills, and their paths."""
     for path, _ in _shapes(data):
         path = path[:-1] if path[-1] == "shape" else path
-        item = at(data, path)
+        item = value_at(data, path)
         if not (isinstance(item, dict) and "values" in item):
             yield path, item
 
@@ -300,7 +303,7 @@ def _name(init: Any) -> str:
 
 
 def arguments(state: State) -> Iterator[Attempt]:
-    """Fewer and simpler arguments of steps: no keywords, no last positionals, integers 0 to 2, floats 1.0."""
+    """Propose fewer and simpler arguments of steps: no keywords, no last positionals, integers 0 to 2, floats 1.0."""
     data = state.data
     for path, value in walk(data.get("chain"), ("chain",)):
         key = path[-1]
@@ -312,17 +315,17 @@ def arguments(state: State) -> Iterator[Attempt]:
         ):
             for name in value:
                 if (name != "*" and "." in key) or key == "call":
-                    yield Attempt(f"{say(path)}: drop {name}", drop(data, (*path, name)))
+                    yield Attempt(f"{path_text(path)}: drop {name}", without(data, (*path, name)))
         elif isinstance(value, list) and len(value) > 1 and (key in ("*", "call") or "." in str(key)):
-            yield Attempt(f"{say(path)}: drop the last", put(data, path, value[:-1]))
+            yield Attempt(f"{path_text(path)}: drop the last", with_value(data, path, value[:-1]))
         if isinstance(key, str) and key in ("train", "id") and not isinstance(value, dict):
-            yield Attempt(f"{say(path)}: drop", drop(data, path))
+            yield Attempt(f"{path_text(path)}: drop", without(data, path))
     for path, value in _scalars(data):
         of_module = any(str(key).startswith("nn.") for key in path)
         for simple in _simpler(value):
             if simple == 0 and of_module:
                 continue  # layers of nothing
-            yield Attempt(f"{say(path)}: {value} -> {simple}", put(data, path, simple))
+            yield Attempt(f"{path_text(path)}: {value} -> {simple}", with_value(data, path, simple))
 
 
 def _is_special(value: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a pass is given, what it proposes, and how large a case is."""
+"""States and attempts, the input and output of a pass, and the size of a case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from runner.cases.model import Case
 from runner.cases.serialize import KERNELS, plain
 from runner.reduce.names import named
-from runner.reduce.remove_steps import Facts
+from runner.reduce.remove_steps import ValueInfos
 from runner.verdict.signature import FailureSignature
 
 SIMPLE_INITS = (
@@ -33,46 +33,46 @@ SIMPLE_INITS = (
 _BLOCK_KEYS = frozenset({"with", "if", "do", "else", "chain"})
 
 
-def _unknown(case: Case) -> Facts:
+def _unknown(case: Case) -> ValueInfos:
     return {}
 
 
 @dataclass(frozen=True)
 class State:
-    """A case that fails alike, in all the forms that passes want. ``measure`` finds out what the values of a named case are."""
+    """A case that fails alike, in all the forms that passes need. ``measure`` returns the values of a named case."""
 
     case: Case
     signature: FailureSignature
-    measure: Callable[[Case], Facts] = _unknown
+    measure: Callable[[Case], ValueInfos] = _unknown
     suspects: tuple[int, ...] = ()  # numbers of steps that the failure itself points to
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The case as plain data."""
+        """Return the case as plain data."""
         return plain(self.case)
 
     @cached_property
     def named(self) -> Case:
-        """The case with a name for every value."""
+        """Return the case with a name for every value."""
         return named(self.case)
 
     @cached_property
-    def facts(self) -> Facts:
-        """What its values are in eager, by their variables; asked for when first needed."""
+    def value_infos(self) -> ValueInfos:
+        """Return its values in eager, by their variables; measured when first needed."""
         return self.measure(self.named)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A change of a case and what the case would then be, as plain data."""
+    """A change of a case, in words, and the changed case as plain data."""
 
-    what: str
+    change: str
     data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, order=True)
 class Size:
-    """How large a case is: compared field by field, so that no smaller shape pays for one more operator.
+    """The size of a case, compared field by field, so that no smaller shape outweighs one more operator.
 
     ``elements`` counts those of inputs and state over all calls, ``arguments`` what stands in the chain besides operators.
     """
@@ -88,28 +88,29 @@ class Size:
     arguments: int
     values: int
 
-    def told(self) -> dict[str, int]:
-        """What people ask for."""
+    def summary(self) -> dict[str, int]:
+        """Return the sizes that people ask for."""
         return {"operators": self.operators, "elements": self.elements, "inputs": self.inputs}
 
 
 def size_of(data: Mapping[str, Any]) -> Size:
-    """The size of a case in plain data (see ``runner.cases.serialize.plain``)."""
+    """Return the size of a case in plain data (see ``runner.cases.serialize.plain``)."""
     calls = data.get("calls") or []
-    made = [data.get("inputs") or {}, data.get("state") or {}, *((call.get("inputs") or {}) for call in calls)]
-    tensors = [tensor for table in made for item in table.values() for tensor in _tensors(item)]
+    tables = [data.get("inputs") or {}, data.get("state") or {}, *((call.get("inputs") or {}) for call in calls)]
+    tensors = [tensor for table in tables for item in table.values() for tensor in _tensors(item)]
     chain = data.get("chain") or []
     operators, blocks = _counted(chain)
-    others = [item for key, item in data.items() if key not in _NO_SETTINGS]
+    setting_values = [item for key, item in data.items() if key not in _NO_SETTINGS]
     return Size(
         operators=operators,
         blocks=blocks,
         calls=len(calls),
-        inputs=sum(map(len, made)),
+        inputs=sum(map(len, tables)),
         outputs=_leaves(data.get("return")),
         elements=sum(math.prod(_shape(tensor)) for tensor in tensors),
         dimensions=sum(len(_shape(tensor)) for tensor in tensors),
-        settings=sum(map(_leaves, others)) + sum(_input_settings(item) for table in made for item in table.values()),
+        settings=sum(map(_leaves, setting_values))
+        + sum(_input_settings(item) for table in tables for item in table.values()),
         arguments=_weight(chain) + _weight(data.get("return")),
         values=sum(_values(tensor) for tensor in tensors),
     )
@@ -119,7 +120,7 @@ _NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls",
 
 
 def _counted(chain: Any) -> tuple[int, int]:
-    """Operators of a chain, its blocks and its functions; and how many blocks, contexts and functions there are."""
+    """Return how many operators a chain has with its blocks and functions, and how many blocks, contexts and functions."""
     operators = blocks = 0
     for step in chain or ():
         if isinstance(step, dict) and _BLOCK_KEYS & set(step):
@@ -173,7 +174,7 @@ def _nested(values: Any) -> list[int]:
 
 
 def _values(tensor: Any) -> int:
-    """How hard the values of an input are to see at a glance."""
+    """Return how hard the values of an input are to read."""
     if not isinstance(tensor, dict) or ("init" not in tensor and "values" not in tensor):
         return SIMPLE_INITS.index("normal")
     if "values" in tensor:
@@ -183,18 +184,18 @@ def _values(tensor: Any) -> int:
 
 
 def _input_settings(item: Any) -> int:
-    """What is said of an input besides its shape and its values."""
+    """Return the weight of an input's settings besides its shape and its values."""
     if not isinstance(item, dict):
         return 0
     inner = sum(map(_input_settings, item.get("list", ())))
-    said = {
+    attributes = {
         key: value for key, value in item.items() if key not in ("shape", "init", "values", "tile", "list", "python")
     }
-    return inner + sum(map(_weight, said.values())) + (_weight(item["python"]) if "python" in item else 0)
+    return inner + sum(map(_weight, attributes.values())) + (_weight(item["python"]) if "python" in item else 0)
 
 
 def _leaves(value: Any) -> int:
-    """How many values a nested one holds; an empty one counts as one."""
+    """Return how many values a nested one holds; an empty one counts as one."""
     if isinstance(value, dict):
         return max(1, sum(map(_leaves, value.values())))
     if isinstance(value, list):
@@ -203,7 +204,7 @@ def _leaves(value: Any) -> int:
 
 
 def _weight(value: Any) -> int:
-    """How much stands in a value: numbers count by their size, so that 1 is less than 7 and 7 less than 7.5."""
+    """Return the weight of a value. Numbers count by size: 1 is less than 7, and 7 is less than 7.5."""
     if isinstance(value, dict):
         return sum(1 + _weight(item) for key, item in value.items() if key != "out")
     if isinstance(value, list):

@@ -12,9 +12,9 @@ from runner.cases.expand import expand
 from runner.cases.model import Case, Suite, Variant
 from runner.cases.serialize import resolve_axes, text_of_plain
 from runner.cases.suites import Reader
-from runner.reduce.facts import Fact
-from runner.reduce.remove_steps import Facts, steps_of
+from runner.reduce.remove_steps import ValueInfos, steps_of
 from runner.reduce.state import State
+from runner.reduce.value_info import ValueInfo
 from runner.session.collect import load
 from runner.verdict.signature import FailureSignature
 
@@ -35,12 +35,12 @@ def case(folder: Path, keys: str) -> Case:
     return resolve_axes(variant(folder, keys))
 
 
-def tensor(*shape: int, **more: Any) -> Fact:
-    return Fact("tensor", shape, **{"dtype": "float32", "low": -1.0, "high": 1.0, **more})
+def tensor(*shape: int, **more: Any) -> ValueInfo:
+    return ValueInfo("tensor", shape, **{"dtype": "float32", "low": -1.0, "high": 1.0, **more})
 
 
-def state(folder: Path, keys: str, facts: Mapping[str, Fact] | None = None, **more: Any) -> State:
-    known: Facts = facts or {}
+def state(folder: Path, keys: str, value_infos: Mapping[str, ValueInfo] | None = None, **more: Any) -> State:
+    known: ValueInfos = value_infos or {}
     return State(case(folder, keys), SIGNATURE, lambda named: known, **more)
 
 

@@ -10,10 +10,10 @@ from fakes import case, operators, state, tensor, texts
 from runner.builder.source import build
 from runner.cases.serialize import plain
 from runner.reduce import passes, shrink
-from runner.reduce.facts import Fact, made_like, part
 from runner.reduce.names import named, unnamed
 from runner.reduce.remove_steps import remove_steps, tidy, with_first_names
 from runner.reduce.state import size_of
+from runner.reduce.value_info import ValueInfo, component, input_like
 
 MIXED = """
     inputs: {x: [4, 8], y: [4, 8]}
@@ -59,11 +59,17 @@ def test_a_name_given_twice_becomes_two(tmp_path: Path) -> None:
 
 
 ROW = "inputs: {x: [4, 8]}\nchain: [torch.sin, {torch.sum: {'*': [$_], dim: 1}}, torch.relu, torch.neg]"
-FACTS = {"x": tensor(4, 8), "v1": tensor(4, 8), "v2": tensor(4, low=0.5, high=9.2), "v3": tensor(4), "v4": tensor(4)}
+VALUE_INFOS = {
+    "x": tensor(4, 8),
+    "v1": tensor(4, 8),
+    "v2": tensor(4, low=0.5, high=9.2),
+    "v3": tensor(4),
+    "v4": tensor(4),
+}
 
 
 def test_what_is_cut_away_becomes_an_input_like_it(tmp_path: Path) -> None:
-    left = remove_steps(named(case(tmp_path, ROW)), {2}, FACTS)
+    left = remove_steps(named(case(tmp_path, ROW)), {2}, VALUE_INFOS)
     assert left is not None
     assert plain(unnamed(left)) == {
         "name": "a", "inputs": {"y": {"shape": [4], "init": {"uniform": [0, 10]}}}, "chain": ["torch.relu"],
@@ -71,10 +77,10 @@ def test_what_is_cut_away_becomes_an_input_like_it(tmp_path: Path) -> None:
 
 
 def test_a_bypass_takes_an_operand_of_that_shape_or_an_input(tmp_path: Path) -> None:
-    left = remove_steps(named(case(tmp_path, ROW)), {1, 2, 3}, FACTS, bypass=True)
+    left = remove_steps(named(case(tmp_path, ROW)), {1, 2, 3}, VALUE_INFOS, bypass=True)
     assert left is not None
     assert list(plain(left)["inputs"]) == ["x"] and operators(left) == ["torch.sum", "torch.relu", "torch.neg"]
-    other = remove_steps(named(case(tmp_path, ROW)), {0, 2, 3}, FACTS, bypass=True)
+    other = remove_steps(named(case(tmp_path, ROW)), {0, 2, 3}, VALUE_INFOS, bypass=True)
     assert other is not None and len(other.inputs) == 2  # nothing has the shape of the sum
 
 
@@ -88,8 +94,8 @@ def test_values_that_lost_their_users_are_returned(tmp_path: Path) -> None:
           - {torch.add: [$b, $c], out: d}
         return: [$d, $x]
         """
-    facts = dict.fromkeys("xabcd", tensor(4))
-    left = remove_steps(named(case(tmp_path, keys)), {0, 2}, facts)
+    value_infos = dict.fromkeys("xabcd", tensor(4))
+    left = remove_steps(named(case(tmp_path, keys)), {0, 2}, value_infos)
     assert left is not None
     assert plain(left)["return"] == ["$x", "$a", "$c"]
 
@@ -102,29 +108,29 @@ def test_a_part_of_a_named_tuple(tmp_path: Path) -> None:
             out: best
           - torch.neg: $best.values
         """
-    best = Fact("fields", fields={"values": tensor(4), "indices": tensor(4, dtype="int64")})
+    best = ValueInfo("fields", fields={"values": tensor(4), "indices": tensor(4, dtype="int64")})
     left = remove_steps(named(case(tmp_path, keys)), {1}, {"x": tensor(4, 3), "best": best})
     assert left is not None and plain(unnamed(left)) == {"name": "a", "inputs": {"y": [4]}, "chain": ["torch.neg"]}
-    assert part(best, (1, "T")) == (tensor(4, dtype="int64"), ("T",))
+    assert component(best, (1, "T")) == (tensor(4, dtype="int64"), ("T",))
 
 
 @pytest.mark.parametrize(
-    ("fact", "expected"),
+    ("info", "expected"),
     [
         (tensor(2, 3), [2, 3]),
         (tensor(2, dtype="int64", low=0, high=5), {"shape": [2], "dtype": "int64", "init": {"randint": [0, 6]}}),
         (tensor(2, dtype="bool", low=0, high=1), {"shape": [2], "dtype": "bool"}),
         (tensor(2, low=0.0, high=1.0), {"shape": [2], "init": "uniform"}),
         (tensor(2, requires_grad=True), {"shape": [2], "requires_grad": True}),
-        (Fact("python", value=3), {"python": 3}),
-        (Fact("list", items=(tensor(1), Fact("python", value=2.5))), {"list": [[1], {"python": 2.5}]}),
-        (Fact("other"), None),
-        (Fact("list", items=(Fact("other"),)), None),
+        (ValueInfo("python", value=3), {"python": 3}),
+        (ValueInfo("list", items=(tensor(1), ValueInfo("python", value=2.5))), {"list": [[1], {"python": 2.5}]}),
+        (ValueInfo("other"), None),
+        (ValueInfo("list", items=(ValueInfo("other"),)), None),
     ],
 )
-def test_inputs_like_values(tmp_path: Path, fact: Fact, expected: object) -> None:
+def test_inputs_like_values(tmp_path: Path, info: ValueInfo, expected: object) -> None:
     first = case(tmp_path, "inputs: {x: [1]}\nchain: [torch.sin]")
-    made = made_like(fact, "y", first.span, "float32", grad=True)
+    made = input_like(info, "y", first.span, "float32", grad=True)
     import dataclasses
 
     shown = None if made is None else plain(dataclasses.replace(first, inputs=(made,)))["inputs"]["y"]
@@ -132,7 +138,7 @@ def test_inputs_like_values(tmp_path: Path, fact: Fact, expected: object) -> Non
 
 
 def test_what_the_failure_points_to_is_tried_first(tmp_path: Path) -> None:
-    attempts = passes.chunks(state(tmp_path, ROW, FACTS, suspects=(1,)))
+    attempts = passes.chunks(state(tmp_path, ROW, VALUE_INFOS, suspects=(1,)))
     first = next(attempts)
     assert first.data["chain"] == [{"torch.sum": {"*": ["$_"], "dim": 1}}]
     assert next(attempts).data["chain"] == ["torch.sin", {"torch.sum": {"*": ["$_"], "dim": 1}}]
@@ -201,7 +207,7 @@ def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
         "name": "a", "inputs": {"x": {"shape": [4], "requires_grad": True}}, "chain": ["torch.relu"],
         "tolerance": {"rtol": 0.1, "reason": "it is so"},
     }  # fmt: skip
-    assert [a.what for a in attempts[1:4]] == [
+    assert [a.change for a in attempts[1:4]] == [
         "default train",
         "default grad",
         "default config.torch._inductor.config.epilogue_fusion",
@@ -272,9 +278,9 @@ def test_new_inputs_get_the_first_names_that_are_free(tmp_path: Path) -> None:
 
 
 def test_what_required_a_gradient_does_so_as_an_input(tmp_path: Path) -> None:
-    facts = {**FACTS, "v2": tensor(4, requires_grad=True)}
+    value_infos = {**VALUE_INFOS, "v2": tensor(4, requires_grad=True)}
     chain = named(case(tmp_path, ROW))
-    given = [remove_steps(chain, {2}, facts, grad=grad) for grad in (True, False)]
+    given = [remove_steps(chain, {2}, value_infos, grad=grad) for grad in (True, False)]
     assert [one is not None and one.inputs[0].requires_grad for one in given] == [True, False]
-    quiet = remove_steps(named(case(tmp_path, ROW + "\ngrad: off")), {2}, facts)
+    quiet = remove_steps(named(case(tmp_path, ROW + "\ngrad: off")), {2}, value_infos)
     assert quiet is not None and not quiet.inputs[0].requires_grad

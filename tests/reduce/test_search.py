@@ -13,7 +13,7 @@ from fakes import FakeJudge, operators, reader, state, tensor
 from runner.cases.model import Case
 from runner.cases.serialize import plain
 from runner.reduce.reducer import PASSES
-from runner.reduce.search import Found, Search
+from runner.reduce.search import Candidate, Search
 from runner.reduce.state import State, size_of
 
 # Twenty steps in a row; each value is called as the step's place says.
@@ -43,18 +43,18 @@ class Run:
         self, folder: Path, keys: str, fails: Callable[[Case], bool], seconds: float = 60.0, slots: int = 2
     ) -> None:
         self.judge = FakeJudge(fails, slots)
-        self.steps: list[Found] = []
-        facts = {f"v{n}": tensor(64, 64) for n in range(1, 30)} | {"x": tensor(64, 64)}
-        self.first = state(folder, keys, facts)
+        self.steps: list[Candidate] = []
+        value_infos = {f"v{n}": tensor(64, 64) for n in range(1, 30)} | {"x": tensor(64, 64)}
+        self.first = state(folder, keys, value_infos)
         self.last = self.first
         self.search = Search(self.judge, reader(folder), PASSES, self.accept, time.monotonic() + seconds)
         self.complete = self.search.run(self.first)
 
-    def accept(self, found: Found) -> State:
-        assert size_of(found.attempt.data) < size_of(self.last.data)
-        self.steps.append(found)
-        facts = {f"v{n}": tensor(2) for n in range(1, 30)} | {"x": tensor(2)}
-        self.last = State(found.variant.case, self.first.signature, lambda named: facts)
+    def accept(self, candidate: Candidate) -> State:
+        assert size_of(candidate.attempt.data) < size_of(self.last.data)
+        self.steps.append(candidate)
+        value_infos = {f"v{n}": tensor(2) for n in range(1, 30)} | {"x": tensor(2)}
+        self.last = State(candidate.variant.case, self.first.signature, lambda named: value_infos)
         return self.last
 
 
@@ -94,7 +94,7 @@ def test_the_first_that_holds_is_taken_whatever_comes_back_first(tmp_path: Path)
     ends = []
     for slots in (1, 2, 7):
         run = Run(tmp_path, LONG, has("torch.erf"), slots=slots)
-        ends.append([found.text for found in run.steps])
+        ends.append([candidate.text for candidate in run.steps])
     assert ends[0] == ends[1] == ends[2]
 
 
@@ -122,7 +122,7 @@ def test_the_deadline_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest
 def test_what_an_earlier_search_knew_is_not_tried_again(tmp_path: Path) -> None:
     first = Run(tmp_path, LONG, has("torch.erf"))
     again = Run(tmp_path, LONG, has("torch.erf"), seconds=-math.inf)
-    again.search.tried = dict(first.search.tried)
+    again.search.verdicts = dict(first.search.verdicts)
     again.search.deadline = time.monotonic() + 60
     assert again.search.run(again.first)
     assert again.search.runs == 0
