@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.benchmark.model import Compile, Copy, Moved, Row, Side, Spread
+from runner.benchmark.model import Compile, Copy, Row, Side, Spread, Traffic
 from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import LAUNCH
@@ -85,7 +85,7 @@ class Measurer:
         if reason:
             return dataclasses.replace(row, reason=reason)
         source = build(variant, limits=self._options.limits)
-        errors = [found for found in source.diagnostics if found.severity == "error"]
+        errors = [diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"]
         if errors:
             return dataclasses.replace(row, status="invalid", reason=f"{errors[0].span}: {errors[0].message}")
         folder = tempfile.mkdtemp(dir=self._folder)
@@ -113,26 +113,26 @@ class Measurer:
         if key not in self.copies:
             self.doing = f"a copy on {variant.device}"
             outcome = self._ask(self._job(planned, source, "copy", bytes=COPY_BYTES[kind]))
-            found = outcome.result
-            if outcome.ended != "result" or "seconds" not in found:
+            record = outcome.result
+            if outcome.ended != "result" or "seconds" not in record:
                 return None
             self.copies[key] = Copy(
-                environment.torch, variant.device, found["device"], found["threads"], found["bytes"], Spread(**found["seconds"])
+                environment.torch, variant.device, record["device"], record["threads"], record["bytes"], Spread(**record["seconds"])
             )  # fmt: skip
         return self.copies[key]
 
     def _of(self, planned: Planned) -> int:
         return planned.variant.threads or self._threads[planned.environment.key]
 
-    def _job(self, planned: Planned, source: Source, part: str, **more: Any) -> Job:
+    def _job(self, planned: Planned, source: Source, part: str, **arguments: Any) -> Job:
         options = self._options
         self._number += 1
-        made = job(planned, source, seed=options.seed, imports=options.imports, paths=options.paths,
+        base = job(planned, source, seed=options.seed, imports=options.imports, paths=options.paths,
                    suffix=f" bench {self._number}")  # fmt: skip
         return dataclasses.replace(
-            made,
+            base,
             task="bench",
-            arguments={"part": part, "repeat": options.repeat, **more},
+            arguments={"part": part, "repeat": options.repeat, **arguments},
             config={**USERS_FLAGS, **planned.variant.config},
             threads=self._of(planned),
             isolation="fork",
@@ -140,8 +140,8 @@ class Measurer:
             alone=True,
         )
 
-    def _ask(self, asked: Job) -> Outcome:
-        self._engine.submit(asked)
+    def _ask(self, request: Job) -> Outcome:
+        self._engine.submit(request)
         while True:
             for outcome in self._engine.wait(0.2):
                 return outcome
@@ -154,32 +154,32 @@ def read(row: Row, part: str, outcome: Outcome) -> Row:
         status = {"timeout": "timeout", "memory": "memory", "broken": "broken"}.get(outcome.ended, "crash")
         where = "" if status == "broken" else f", {PHASES.get(outcome.phase, outcome.phase)}"
         return dataclasses.replace(row, status=status, reason=f"{outcomes.describe(outcome)}{where} ({part})")
-    found = outcome.result
-    if error := found.get("error"):
+    record = outcome.result
+    if error := record.get("error"):
         status = "skip" if error["type"] == "Unavailable" else "invalid"
         return dataclasses.replace(row, status=status, reason=str(error["message"]))
-    if raised := found.get("raised"):
+    if raised := record.get("raised"):
         status, words = RAISED[raised["during"]]
         return dataclasses.replace(row, status=status, reason=f"{words} {raised['summary']}")
-    made = Compile(found["compile"]["seconds"], found["compile"]["caches"])
+    compilation = Compile(record["compile"]["seconds"], record["compile"]["caches"])
     if part == "cold":
-        moved = Moved(found["bytes"], found["bytes_source"])
-        return dataclasses.replace(row, cold=made, generated=found["generated"], moved=moved)
+        traffic = Traffic(record["bytes"], record["bytes_source"])
+        return dataclasses.replace(row, cold=compilation, generated=record["generated"], traffic=traffic)
     return dataclasses.replace(
         row,
         status="timed",
-        warm=made,
-        eager=_side(found["eager"]),
-        compiled=_side(found["compiled"]),
-        graphs=found["graphs"],
-        graph_breaks=found["graph_breaks"],
-        recompiles=found["recompiles"],
-        notes=tuple(found["notes"]),
+        warm=compilation,
+        eager=_side(record["eager"]),
+        compiled=_side(record["compiled"]),
+        graphs=record["graphs"],
+        graph_breaks=record["graph_breaks"],
+        recompiles=record["recompiles"],
+        notes=tuple(record["notes"]),
     )
 
 
-def _side(found: Mapping[str, Any]) -> Side:
-    return Side(Spread(**found["seconds"]), found["memory"], found["launches"])
+def _side(record: Mapping[str, Any]) -> Side:
+    return Side(Spread(**record["seconds"]), record["memory"], record["launches"])
 
 
 def _untimed(planned: Planned) -> str:
@@ -200,9 +200,9 @@ def default_threads(environment: Environment) -> int:
         UsageError: it does not say.
     """
     try:
-        done = subprocess.run(
+        answer = subprocess.run(
             [environment.python, "-c", _THREADS], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=120
         )
-        return int(done.stdout)
+        return int(answer.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise UsageError(f"{environment.python} does not say how many threads torch takes: {error}") from None

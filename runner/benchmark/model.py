@@ -74,7 +74,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Traffic:
     """Bytes that a compiled call moves. ``source`` is ``inductor``, or ``inputs+outputs`` for a lower bound."""
 
     bytes: int
@@ -97,7 +97,7 @@ class Row:
     eager: Side | None = None
     compiled: Side | None = None
     generated: int | None = None  # kernels that Inductor made
-    moved: Moved | None = None
+    traffic: Traffic | None = None
     copy: Copy | None = None  # of its device and threads
     graphs: int | None = None
     graph_breaks: int | None = None
@@ -128,9 +128,9 @@ class Row:
     @property
     def bandwidth(self) -> float | None:
         """Bytes a second that the compiled call moves."""
-        if self.moved is None or self.compiled is None:
+        if self.traffic is None or self.compiled is None:
             return None
-        return self.moved.bytes / self.compiled.seconds.median
+        return self.traffic.bytes / self.compiled.seconds.median
 
     @property
     def of_copy(self) -> float | None:
@@ -158,8 +158,8 @@ class Report:
     @property
     def speedup(self) -> float | None:
         """The geometric mean of the speed-ups, the mean that ratios have; None without any."""
-        found = [row.speedup for row in self.rows if row.speedup]
-        return math.exp(math.fsum(map(math.log, found)) / len(found)) if found else None
+        speedups = [row.speedup for row in self.rows if row.speedup]
+        return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
 
     def to_dict(self) -> dict[str, Any]:
         """As ``schema/bench.schema.json`` says."""
@@ -170,7 +170,7 @@ class Report:
             "repeat": self.repeat,
             "load": self.load,
             "interrupted": self.interrupted,
-            "copies": [_copy(one) for one in self.copies],
+            "copies": [_copy(copy) for copy in self.copies],
             "rows": [_row(row) for row in self.rows],
             "speedup": self.speedup,
         }
@@ -181,14 +181,14 @@ def _copy(copy: Copy) -> dict[str, Any]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    found = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "copy"}
+    fields = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name not in ("copy", "traffic")}
     return {
-        **found,
+        **fields,
         "cold": _plain(row.cold),
         "warm": _plain(row.warm),
         "eager": _side(row.eager),
         "compiled": _side(row.compiled),
-        "moved": _plain(row.moved),
+        "moved": _plain(row.traffic),
         "notes": [*row.notes],
         "speedup": row.speedup,
         "speedup_range": None if row.speedup_range is None else [*row.speedup_range],
@@ -198,7 +198,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _plain(value: Compile | Moved | None) -> dict[str, Any] | None:
+def _plain(value: Compile | Traffic | None) -> dict[str, Any] | None:
     return None if value is None else dataclasses.asdict(value)
 
 

@@ -20,19 +20,12 @@ from runner.diagnose.harness import Progress
 from runner.engine import scratch
 from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
-from runner.report.benchmark import page, picture, render
+from runner.report.benchmark import page, render, svg
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import plan
 from runner.session.settings import COUNT
 
-_EPILOG = """\
-One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
-for a wrong answer can be as fast as you like. See docs/bench.md for what each figure means.
-
-exit codes: 0 something was timed, 2 interrupted, 3 internal error, 4 bad arguments or files, 5 nothing could be timed
-"""
-
-PLOTS = {".svg": picture, ".html": page}
+PLOTS = {".svg": svg, ".html": page}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

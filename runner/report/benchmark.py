@@ -46,8 +46,8 @@ def _table(report: Report) -> str:
 
 def _cells(row: Row, several: bool) -> list[str]:
     name = f"{row.id} torch {row.torch}" if several else row.id
-    moved = row.moved
-    least = ">=" if moved and moved.source != "inductor" else ""
+    traffic = row.traffic
+    least = ">=" if traffic and traffic.source != "inductor" else ""
     return [
         "\n".join(wrap_id(in_line(name), _ID_WIDTH)),
         time(row.cold.seconds) if row.cold else _NONE,
@@ -58,7 +58,7 @@ def _cells(row: Row, several: bool) -> list[str]:
         _memory(row.eager),
         _memory(row.compiled),
         _kernels(row),
-        f"{least}{size(moved.bytes)}" if moved else _NONE,
+        f"{least}{size(traffic.bytes)}" if traffic else _NONE,
         f"{least}{significant(row.bandwidth / 1e9)}" if row.bandwidth is not None else _NONE,
         f"{least}{row.of_copy:.0%}" if row.of_copy is not None else _NONE,
     ]
@@ -66,21 +66,21 @@ def _cells(row: Row, several: bool) -> list[str]:
 
 def _kernels(row: Row) -> str:
     """Made by Inductor; and where the GPU's launches were seen, those in eager and those compiled."""
-    made = _NONE if row.generated is None else str(row.generated)
-    seen = [side.launches for side in (row.eager, row.compiled) if side is not None]
-    if all(count is None for count in seen):
-        return made
-    return f"{made} ({' to '.join(_NONE if count is None else str(count) for count in seen)})"
+    generated = _NONE if row.generated is None else str(row.generated)
+    launches = [side.launches for side in (row.eager, row.compiled) if side is not None]
+    if all(count is None for count in launches):
+        return generated
+    return f"{generated} ({' to '.join(_NONE if count is None else str(count) for count in launches)})"
 
 
 def _spread(side: Side | None) -> str:
     return _NONE if side is None else spread(side.seconds)
 
 
-def spread(found: Spread) -> str:
+def spread(times: Spread) -> str:
     """``1.23 ms ±4%``: the median, and half the interquartile range by it."""
-    half = found.range / 2 / found.median if found.median else 0.0
-    return f"{time(found.median)} ±{half:.0%}" if half < 10 else f"{time(found.median)} ±>999%"
+    half = times.range / 2 / times.median if times.median else 0.0
+    return f"{time(times.median)} ±{half:.0%}" if half < 10 else f"{time(times.median)} ±>999%"
 
 
 def _memory(side: Side | None) -> str:
@@ -90,14 +90,14 @@ def _memory(side: Side | None) -> str:
 def _untimed(rows: Sequence[Row]) -> str:
     """A line for each variant without times, and why."""
     lines = [
-        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}{_so_far(row)}"
+        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}{_cold_compile(row)}"
         for row in rows
         if row.status != "timed"
     ]
     return "\n".join(["not timed", *lines]) if lines else ""
 
 
-def _so_far(row: Row) -> str:
+def _cold_compile(row: Row) -> str:
     return f" (compiled cold in {time(row.cold.seconds)})" if row.cold else ""
 
 
@@ -118,7 +118,7 @@ def _legend(report: Report) -> str:
                      "cold, warm: the first call with an empty kernel cache and with a full one")  # fmt: skip
     if any(row.device == "cpu" for row in report.timed):
         lines.append("peak on the CPU: growth of the resident set in one call (ru_maxrss); under 1 MiB it is noise")
-    if any(row.moved and row.moved.source != "inductor" for row in report.timed):
+    if any(row.traffic and row.traffic.source != "inductor" for row in report.timed):
         lines.append(">= is a lower bound: inputs, parameters and outputs, each once, since Inductor counted nothing")
     return "\n".join(lines + (["not judged: runner run says whether the answers are right"] if report.timed else []))
 
@@ -172,18 +172,18 @@ def bars(report: Report) -> tuple[list[Bar], list[tuple[float, str]]]:
     most = max([1.25, *(1.2 * row.speedup for row in report.rows if row.speedup)])
     step = _step(most)
     scale = _WIDTH / (math.ceil(most / step) * step)
-    found = []
+    rows = []
     for number, row in enumerate(report.rows):
         label = in_line(f"{row.id} torch {row.torch}" if several else row.id)
         if row.speedup is None or row.speedup_range is None or row.eager is None or row.compiled is None:
-            found.append(Bar(number * _ROW, label, f"{row.status}: {one_line(row.reason, 120)}", "missing"))
+            rows.append(Bar(number * _ROW, label, f"{row.status}: {one_line(row.reason, 120)}", "missing"))
             continue
         low, high = (min(end * scale, _WIDTH) for end in row.speedup_range)  # else noise would set the scale
         kind = "unclear" if row.unclear else "faster" if row.speedup > 1 else "slower"
         text = f"{row.speedup:.2f} ({spread(row.eager.seconds)} to {spread(row.compiled.seconds)})"
-        found.append(Bar(number * _ROW, label, text, kind, row.speedup * scale, low, high))
+        rows.append(Bar(number * _ROW, label, text, kind, row.speedup * scale, low, high))
     ticks = [(number * step * scale, f"{number * step:g}") for number in range(math.ceil(most / step) + 1)]
-    return found, ticks
+    return rows, ticks
 
 
 def _step(most: float) -> float:
@@ -192,29 +192,29 @@ def _step(most: float) -> float:
     return next(power * factor for factor in (1, 2, 2.5, 5, 10) if most / (power * factor) <= _TICKS)
 
 
-def picture(report: Report) -> str:
+def svg(report: Report) -> str:
     """The bars as an SVG file."""
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _drawn(report, "timing.svg.j2")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _from_template(report, "benchmark.svg.j2")
 
 
 def page(report: Report) -> str:
     """The bars on an HTML page, over the table."""
-    return _drawn(report, "timing.html.j2")
+    return _from_template(report, "benchmark.html.j2")
 
 
-def _drawn(report: Report, name: str) -> str:
-    found, ticks = bars(report)
-    one = next((x for x, text in ticks if text == "1"), None)
+def _from_template(report: Report, name: str) -> str:
+    rows, ticks = bars(report)
+    parity = next((x for x, text in ticks if text == "1"), None)
     unit = ticks[1][0] / float(ticks[1][1])  # pixels of a speed-up of 1
     text = template(name, px=lambda value: f"{value:.1f}").render(
         report=report,
-        bars=found,
+        bars=rows,
         ticks=ticks,
-        one=one if one is not None else unit,
+        parity=parity if parity is not None else unit,
         width=_WIDTH,
-        height=len(found) * _ROW,
-        bar=_BAR,
-        label=_LABEL,
+        height=len(rows) * _ROW,
+        bar_height=_BAR,
+        label_height=_LABEL,
         table=render(report),
     )
     return visible(text)

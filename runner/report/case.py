@@ -12,55 +12,55 @@ from runner.quote import comment, decimal
 from runner.session.plan import TIMEOUT
 
 
-def describe(variant: Variant, others: Sequence[Variant] = ()) -> str:
+def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
     """Facts as comments, one line each, then the source, so that the whole is Python.
 
     Raises InputError for a value that has no place in Python text.
     """
     with placed(variant.case):
-        return _described(variant, others)
+        return _described(variant, siblings)
 
 
-def _described(variant: Variant, others: Sequence[Variant]) -> str:
+def _described(variant: Variant, siblings: Sequence[Variant]) -> str:
     case = variant.case
     source = build(variant)
-    facts = {
+    properties = {
         "id": variant.id,
         "declared": f"{shown_path(case.file)}:{case.span.line}",
         "tags": " ".join(map(str, case.tags)),
         "links": " ".join(map(str, case.links)),
-        "backend": _given(variant.backend),
+        "backend": _non_defaults(variant.backend),
         "params": ", ".join(f"{k}={v}" for k, v in variant.params.items()),
         "dtype, device": f"{variant.dtype}, {variant.device}",
         "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} autocast={variant.autocast} "
         f"threads={variant.threads or THREADS}",
-        "compile": _given(case.compile),
+        "compile": _non_defaults(case.compile),
         "config": ", ".join(f"{k}={v}" for k, v in case.config.items()),
-        "expect": _given(case.expect),
-        "requires": _given(case.requires),
-        "tolerance": _given(case.tolerance),
+        "expect": _non_defaults(case.expect),
+        "requires": _non_defaults(case.requires),
+        "tolerance": _non_defaults(case.tolerance),
         "ignore": "; ".join(f"{k}: {v}" for k, v in case.ignore.items()),
         "limits": f"{decimal(case.timeout or TIMEOUT)} s" + (f", {case.memory >> 20} MiB" if case.memory else ""),
     }
-    pairs = [(f"{name}:", value) for name, value in facts.items() if value]
+    pairs = [(f"{name}:", value) for name, value in properties.items() if value]
     pairs += [("known:", _ledger(entry)) for entry in case.known]
-    pairs += [("also:", other.id) for other in others[:20]]
-    pairs += [("", f"and {len(others) - 20} more")] if len(others) > 20 else []
+    pairs += [("also:", sibling.id) for sibling in siblings[:20]]
+    pairs += [("", f"and {len(siblings) - 20} more")] if len(siblings) > 20 else []
     return "\n".join([*(comment(f"{name:<15} {value}") for name, value in pairs), "", source.text.rstrip()])
 
 
-def _given(thing: object) -> str:
+def _non_defaults(settings: object) -> str:
     """The fields of a dataclass that differ from their defaults."""
-    told = []
-    for field in dataclasses.fields(thing):  # type: ignore[arg-type]
-        value = getattr(thing, field.name)
+    parts = []
+    for field in dataclasses.fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
         if value and value != field.default:
-            told.append(f"{field.name}={_given(value) if dataclasses.is_dataclass(value) else value}")
-    return ", ".join(told)
+            parts.append(f"{field.name}={_non_defaults(value) if dataclasses.is_dataclass(value) else value}")
+    return ", ".join(parts)
 
 
 def _ledger(entry: Known) -> str:
-    told = [f"torch {entry.torch}"] if entry.torch else []
-    told += [f"stage {entry.stage}"] if entry.stage else []
-    told += ["/".join(entry.oracle)] if entry.oracle else []
-    return ", ".join([*told, *(text for text in (entry.error, entry.issue or entry.reason) if text)])
+    parts = [f"torch {entry.torch}"] if entry.torch else []
+    parts += [f"stage {entry.stage}"] if entry.stage else []
+    parts += ["/".join(entry.oracle)] if entry.oracle else []
+    return ", ".join([*parts, *(text for text in (entry.error, entry.issue or entry.reason) if text)])

@@ -22,7 +22,7 @@ _ERROR = 6  # lines of an exception's message
 _WIDTH = 100  # of a detail or a setting
 
 
-def render(diagnosis: Diagnosis, words: str = "") -> str:
+def render(diagnosis: Diagnosis, target: str = "") -> str:
     """The text, without a newline at its end.
 
     Args:
@@ -35,8 +35,8 @@ def render(diagnosis: Diagnosis, words: str = "") -> str:
     lines += ["", "to blame", f"  {blame(diagnosis)}"]
     if diagnosis.ablations:
         lines += ["", "under one changed setting", *_table(diagnosis.ablations)]
-    words = words or shell_word(operand(diagnosis.id))
-    commands = [(f"runner {name} {words}", why) for name, why in serving(diagnosis, _COMMANDS)]
+    target = target or shell_word(operand(diagnosis.id))
+    commands = [(f"runner {name} {target}", why) for name, why in serving(diagnosis, _COMMANDS)]
     lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in commands)]
     return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
 
@@ -44,7 +44,7 @@ def render(diagnosis: Diagnosis, words: str = "") -> str:
 def serving(diagnosis: Diagnosis, commands: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Those of ``commands`` (name, purpose) that have something to say: of a plain launch none that is about a compiler."""
     launched = diagnosis.id.rpartition("@")[2] == LAUNCH
-    return [one for one in commands if not launched or one[0] in ("reduce", "repro")]
+    return [command for command in commands if not launched or command[0] in ("reduce", "repro")]
 
 
 def blame(diagnosis: Diagnosis) -> str:
@@ -53,8 +53,8 @@ def blame(diagnosis: Diagnosis) -> str:
     if culprit is None:
         stage = f"stage {diagnosis.stage}" if diagnosis.stage else "unknown"
         return f"{stage}; {note}" if note else stage
-    told = sentence(culprit)
-    return f"{told}; {note}" if note else told
+    text = sentence(culprit)
+    return f"{text}; {note}" if note else text
 
 
 def sentence(culprit: Culprit) -> str:
@@ -63,14 +63,14 @@ def sentence(culprit: Culprit) -> str:
         return f"backend {culprit.backend}"
     if culprit.number is None and culprit.name:
         return f"{culprit.backend}: it goes away with {culprit.name}"
-    told = f"{culprit.backend}, subsystem {culprit.subsystem}"
+    text = f"{culprit.backend}, subsystem {culprit.subsystem}"
     if culprit.number is None:
-        return told
-    told += f", the {ordinal(culprit.number + 1)} application"
+        return text
+    text += f", the {ordinal(culprit.number + 1)} application"
     if not culprit.name:
-        return told
+        return text
     operator = f" ({culprit.operator})" if culprit.operator else ""
-    return f"{told}: {one_line(culprit.name)}{operator}"
+    return f"{text}: {one_line(culprit.name)}{operator}"
 
 
 def ordinal(number: int) -> str:
@@ -82,17 +82,17 @@ def ordinal(number: int) -> str:
 def _nothing(diagnosis: Diagnosis) -> list[str]:
     """Of a variant without a failure of the compiler."""
     reason = f": {one_line(diagnosis.reason)}" if diagnosis.reason else ""
-    said = ["it passes: nothing to diagnose"] if diagnosis.verdict == "PASS" else [f"nothing to diagnose{reason}"]
-    return ["  " + line for line in [*said, *diagnosis.labels, *map(one_line, diagnosis.notes)]]
+    lines = ["it passes: nothing to diagnose"] if diagnosis.verdict == "PASS" else [f"nothing to diagnose{reason}"]
+    return ["  " + line for line in [*lines, *diagnosis.labels, *map(one_line, diagnosis.notes)]]
 
 
 def _failure(diagnosis: Diagnosis) -> list[str]:
     """The ladder and the finding that speaks, with its numbers."""
-    strip = " · ".join(f"{stage} {said}" for stage, said in diagnosis.stages.items())
-    facts = [("ladder", strip), ("stage", diagnosis.stage or ""), ("signature", str(diagnosis.signature))]
-    facts += [("labels", ", ".join(diagnosis.labels))] + [("note", note) for note in diagnosis.notes]
+    strip = " · ".join(f"{stage} {outcome}" for stage, outcome in diagnosis.stages.items())
+    properties = [("ladder", strip), ("stage", diagnosis.stage or ""), ("signature", str(diagnosis.signature))]
+    properties += [("labels", ", ".join(diagnosis.labels))] + [("note", note) for note in diagnosis.notes]
     lines = ["  " + one_line(diagnosis.reason, 600)] if diagnosis.reason else []
-    lines += [f"  {name:<9} {one_line(value, 400)}" for name, value in facts if value]
+    lines += [f"  {name:<9} {one_line(value, 400)}" for name, value in properties if value]
     if diagnosis.findings:
         lines += _finding(diagnosis.findings[0])
     if len(diagnosis.findings) > 1:
@@ -104,19 +104,19 @@ def _finding(finding: Finding) -> list[str]:
     lines = layout(finding.numbers)
     error = finding.error or {}
     if error.get("type"):
-        head, *more = head_lines(str(error.get("message") or ""), _ERROR) or [""]
-        lines += [one_line(f"raised {error['type']}: {head}", 400), *indent(more, 2)]
+        head, *continuation = head_lines(str(error.get("message") or ""), _ERROR) or [""]
+        lines += [one_line(f"raised {error['type']}: {head}", 400), *indent(continuation, 2)]
     return indent(lines, 4)
 
 
 def _table(ablations: Sequence[Ablation]) -> list[str]:
     """Name, outcome, setting; what it fails with instead, or why there is no answer, under it."""
-    name = max(len(one.name) for one in ablations)
+    name = max(len(ablation.name) for ablation in ablations)
     lines = []
-    for one in ablations:
+    for ablation in ablations:
         lines.append(
-            f"  {one.name:<{name}}  {one.outcome:<9}  {one_line(one.setting.replace(f', {_MODULE}', ', '), 2 * _WIDTH)}"
+            f"  {ablation.name:<{name}}  {ablation.outcome:<9}  {one_line(ablation.setting.replace(f', {_MODULE}', ', '), 2 * _WIDTH)}"
         )
-        if one.outcome in ("other", "no answer") and one.detail:
-            lines.append(" " * (name + 4) + one_line(one.detail, _WIDTH))
+        if ablation.outcome in ("other", "no answer") and ablation.detail:
+            lines.append(" " * (name + 4) + one_line(ablation.detail, _WIDTH))
     return lines

@@ -72,20 +72,20 @@ def location(place: Span, source: Source = source_line) -> list[str]:
 
 def ladder(stages: Mapping[str, str]) -> str:
     """``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
-    return one_line(" · ".join(f"{stage} {_words(said)}" for stage, said in in_order(stages).items()))
+    return one_line(" · ".join(f"{stage} {_oracles_text(outcome)}" for stage, outcome in in_order(stages).items()))
 
 
-def _words(value: Any) -> str:
+def _oracles_text(value: Any) -> str:
     return value if isinstance(value, str) else ", ".join(map(str, value))
 
 
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
     """The block: plain text without escape sequences and without a newline at its end."""
-    said = headline(event)
-    lines = [said, *location(span(event), source)]
-    lines += _facts(event)
+    title = headline(event)
+    lines = [title, *location(span(event), source)]
+    lines += _properties(event)
     for finding in event.findings[:_FINDINGS]:
-        lines += _finding(finding, event.stage, said)
+        lines += _finding(finding, event.stage, title)
     if len(event.findings) > _FINDINGS:
         lines.append(f"  and {plural(len(event.findings) - _FINDINGS, 'more finding')}")
     if event.signal:
@@ -100,7 +100,7 @@ def render_failure(event: VariantFinished, source: Source = source_line) -> str:
     return "\n".join(lines)
 
 
-def _facts(event: VariantFinished) -> list[str]:
+def _properties(event: VariantFinished) -> list[str]:
     """Oracle, stage and what else was counted, one aligned line each."""
     graphs = [
         plural(count, noun)
@@ -110,7 +110,7 @@ def _facts(event: VariantFinished) -> list[str]:
     kernels = "" if event.kernels is None else plural(event.kernels, "kernel")
     kernels += f", {event.vectorized} vectorized" if event.vectorized else ""
     kernels += f", {plural(event.replays, 'graph replay')}" if event.replays else ""
-    facts = (
+    properties = (
         ("oracle", ", ".join(event.oracles)),
         ("stage", event.stage or ""),
         ("ladder", ladder(event.stages)),
@@ -120,10 +120,10 @@ def _facts(event: VariantFinished) -> list[str]:
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )
-    return [f"  {name:<8} {one_line(value)}" for name, value in facts if value]
+    return [f"  {name:<8} {one_line(value)}" for name, value in properties if value]
 
 
-def _finding(finding: Finding, stage: str | None, said: str) -> list[str]:
+def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:
     title = finding.oracle
     if finding.path:
         title += f" at {finding.path}"
@@ -131,7 +131,7 @@ def _finding(finding: Finding, stage: str | None, said: str) -> list[str]:
         title += f" ({finding.stage})"
     # The headline often is this message; twice on one screen is noise.
     message = one_line(finding.message, 400)
-    if message and message not in said:
+    if message and message not in summary:
         title += f": {message}"
     return ["  " + one_line(title, 600), *indent(layout(finding.numbers), 6), *indent(_error(finding.error), 6)]
 
@@ -140,9 +140,9 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
     """``raised InductorError: message``, more of the message, and the exceptions that caused it."""
     if not error:
         return []
-    head, *more = head_lines(str(error.get("message") or ""), _ERROR) or [""]
+    head, *continuation = head_lines(str(error.get("message") or ""), _ERROR) or [""]
     kind = str(error.get("type") or "exception")
-    lines = [f"raised {kind}: {head}" if head else f"raised {kind}", *indent(more, 2)]
+    lines = [f"raised {kind}: {head}" if head else f"raised {kind}", *indent(continuation, 2)]
     causes = [str(name) for name in error.get("chain") or ()][1:]  # the first is the exception itself
     if causes:
         lines.append("caused by " + ", by ".join(causes))
@@ -160,10 +160,10 @@ def layout(numbers: Mapping[str, Any]) -> list[str]:
     ``rtol``; ``abs_error_max`` anywhere and eager's largest element, ``scale``; errors against float64, ``eager_error_max``, ``compiled_error_max``, ``eager_error_rmse``,
     ``compiled_error_rmse``; the ``multiplier`` that would pass; and what ``same`` says.
     """
-    left = {name: value for name, value in numbers.items() if value is not None}
+    remaining = {name: value for name, value in numbers.items() if value is not None}
 
     def take(name: str) -> Any:
-        return left.pop(name, None)
+        return remaining.pop(name, None)
 
     lines = [
         _mismatched(take("mismatched"), take("elements")),
@@ -176,7 +176,7 @@ def layout(numbers: Mapping[str, Any]) -> list[str]:
         _errors("RMSE", take("eager_error_rmse"), take("compiled_error_rmse")),
         _multiplier(take("multiplier")),
         _same(take("same")),
-        " · ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in left.items()),
+        " · ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in remaining.items()),
     ]
     return [one_line(line, 400) for line in lines if line]
 
@@ -191,11 +191,11 @@ def _mismatched(count: Any, total: Any) -> str:
 
 def _worst(index: Any, values: Mapping[str, Any]) -> str:
     present = {name: value for name, value in values.items() if value is not None}
-    digits = _apart(list(present.values()))
-    shown = " · ".join(f"{name} {value}" for name, value in zip(present, digits, strict=True))
+    digits = _distinct(list(present.values()))
+    text = " · ".join(f"{name} {value}" for name, value in zip(present, digits, strict=True))
     if not index:  # none, or [] for a tensor without dimensions
-        return shown
-    return f"worst at {number(index)}" + (f": {shown}" if shown else "")
+        return text
+    return f"worst at {number(index)}" + (f": {text}" if text else "")
 
 
 def _difference(absolute: Any, relative: Any, atol: Any, rtol: Any) -> str:
@@ -248,7 +248,7 @@ def number(value: Any) -> str:
     return str(value)
 
 
-def _apart(values: list[Any]) -> list[str]:
+def _distinct(values: list[Any]) -> list[str]:
     """The values as ``number`` writes them, but with all their digits where nine would make two of them look alike."""
     short = [number(value) for value in values]
     full = [repr(value) if isinstance(value, float) else text for value, text in zip(values, short, strict=True)]

@@ -49,9 +49,9 @@ class Bar:
     compiled_height: float
 
 
-def heat_map(picture: Mapping[str, Any]) -> HeatMap:
+def heat_map(record: Mapping[str, Any]) -> HeatMap:
     """The grid of a picture, in shades of its absolute error: equal steps of the exponent between smallest and largest."""
-    grid, shape = picture["grid"], list(picture["shape"])
+    grid, shape = record["grid"], list(record["shape"])
     errors = [[value_of(cell) for cell in row] for row in grid["absolute"]]
     finite = [error for row in errors for error in row if 0 < error < math.inf]
     low, high = (math.log10(min(finite)), math.log10(max(finite))) if finite else (0.0, 0.0)
@@ -62,10 +62,12 @@ def heat_map(picture: Mapping[str, Any]) -> HeatMap:
             if kind == 0 and error == 0:
                 continue
             shade = "misplaced" if kind == MISPLACED else f"h{_level(error, low, high)}" if error else "alike"
-            words = {ALIKE: "NaN or infinite on both sides", MISPLACED: "NaN or infinite on one side alone"}.get(kind)
-            said = [f"error {number(error)}, relative {number(grid['relative'][y][x])}"] if error else []
-            said = [*([words] if words else []), *said]
-            cells.append(Cell(x, y, shade, f"{_range(grid, shape, y, x)}: {'; '.join(said)}"))
+            nonfinite = {ALIKE: "NaN or infinite on both sides", MISPLACED: "NaN or infinite on one side alone"}.get(
+                kind
+            )
+            parts = [f"error {number(error)}, relative {number(grid['relative'][y][x])}"] if error else []
+            parts = [*([nonfinite] if nonfinite else []), *parts]
+            cells.append(Cell(x, y, shade, f"{_range(grid, shape, y, x)}: {'; '.join(parts)}"))
     used = {cell.shade for cell in cells}
     legend = [
         (f"h{level}", _span(level, low, high)) for level in range(1, LEVELS + 1) if finite and f"h{level}" in used
@@ -84,18 +86,19 @@ def bars(histogram: Mapping[str, Any]) -> list[Bar]:
     if exact["eager"] or exact["compiled"]:
         counts.append(("exact", exact["eager"], exact["compiled"]))
     rows = zip(histogram["decades"], histogram["eager"], histogram["compiled"], strict=True)
-    counts += [(f"1e{decade}", ours, theirs) for decade, ours, theirs in rows]
+    counts += [(f"1e{decade}", eager, compiled) for decade, eager, compiled in rows]
     if unscaled["eager"] or unscaled["compiled"]:
         counts.append(("of 0", unscaled["eager"], unscaled["compiled"]))
-    top = max((math.log1p(count) for _, *both in counts for count in both), default=0.0) or 1.0
+    top = max((math.log1p(count) for _, *sides in counts for count in sides), default=0.0) or 1.0
     return [
-        Bar(label, ours, theirs, math.log1p(ours) / top, math.log1p(theirs) / top) for label, ours, theirs in counts
+        Bar(label, eager, compiled, math.log1p(eager) / top, math.log1p(compiled) / top)
+        for label, eager, compiled in counts
     ]
 
 
-def value_of(shown: Any) -> float:
+def value_of(wire_value: Any) -> float:
     """A number as the worker sent it: infinities and NaN come as words."""
-    return float(shown)
+    return float(wire_value)
 
 
 def _level(error: float, low: float, high: float) -> int:
@@ -123,16 +126,16 @@ def _layout(grid: Mapping[str, Any], shape: Sequence[int]) -> str:
     """One sentence: what rows, columns and cells stand for."""
     width, rows, columns = grid["width"], grid["row_span"], grid["column_span"]
     if len(shape) > 2:
-        said = f"Rows are the first {len(shape) - 1} dimensions, flattened; columns are the last."
+        sentence = f"Rows are the first {len(shape) - 1} dimensions, flattened; columns are the last."
     elif len(shape) == 2:
-        said = "Rows and columns are the tensor's own."
+        sentence = "Rows and columns are the tensor's own."
     elif len(shape) == 1 and shape[0] > width:
-        said = f"The vector goes on from row to row, {width} elements in each."
+        sentence = f"The vector goes on from row to row, {width} elements in each."
     else:
-        said = "The tensor is one row."
+        sentence = "The tensor is one row."
     if rows * columns > 1:
-        said += f" A cell holds up to {rows} x {columns} elements and shows the largest error among them."
-    return said
+        sentence += f" A cell holds up to {rows} x {columns} elements and shows the largest error among them."
+    return sentence
 
 
 def _range(grid: Mapping[str, Any], shape: Sequence[int], y: int, x: int) -> str:

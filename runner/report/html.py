@@ -27,27 +27,27 @@ _COMMANDS = (
 """What to do next, and what comes of it."""
 
 
-def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
+def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> str:
     """The diagnosis as HTML.
 
     Args:
         picture: what ``runner.report.heatmap.take`` gave; None where it was not asked for.
     """
-    drawn = (picture or {}).get("picture")
+    numbers = (record or {}).get("picture")
     text = template("diagnosis.html.j2", number=number, line=one_line).render(
         diagnosis=diagnosis,
         title=in_line(diagnosis.id),
         reason=one_line(diagnosis.reason, 1000),
-        facts=_facts(diagnosis),
+        properties=_properties(diagnosis),
         steps=_steps(diagnosis),
         culprit=_culprit(diagnosis.culprit),
         findings=[_finding(finding) for finding in diagnosis.findings],
         ablations=diagnosis.ablations,
-        picture=drawn,
-        no_picture=one_line((picture or {}).get("reason") or ""),
-        map=heat_map(drawn) if drawn else None,
-        bars=bars(drawn["histogram"]) if drawn and drawn["histogram"] else [],
-        worst=_worst(drawn) if drawn else None,
+        heat_map=numbers,
+        no_heat_map=one_line((record or {}).get("reason") or ""),
+        grid=heat_map(numbers) if numbers else None,
+        bars=bars(numbers["histogram"]) if numbers and numbers["histogram"] else [],
+        worst=_worst(numbers) if numbers else None,
         commands=[
             (f"runner {name} {shell_word(operand(diagnosis.id))}", why) for name, why in serving(diagnosis, _COMMANDS)
         ],
@@ -55,8 +55,8 @@ def page(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> str:
     return visible(text)  # names that nothing above has cleaned may hold half a character
 
 
-def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    facts = (
+def _properties(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    properties = (
         ("verdict", diagnosis.verdict),
         ("torch", diagnosis.torch),
         ("signature", str(diagnosis.signature or "")),
@@ -64,29 +64,29 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         *(("note", note) for note in diagnosis.notes),
         ("time", duration(diagnosis.seconds) if diagnosis.seconds else ""),
     )
-    return [(name, one_line(value, 1000)) for name, value in facts if value]
+    return [(name, one_line(value, 1000)) for name, value in properties if value]
 
 
 def _steps(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     """The ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
     steps = []
-    for stage, told in diagnosis.stages.items():
-        said = told if isinstance(told, str) else ", ".join(told)
-        kind = "ok" if said == "ok" else "guilty" if stage == diagnosis.stage else "bad"
-        steps.append((stage, one_line(said), kind))
+    for stage, outcome in diagnosis.stages.items():
+        text = outcome if isinstance(outcome, str) else ", ".join(outcome)
+        kind = "ok" if text == "ok" else "guilty" if stage == diagnosis.stage else "bad"
+        steps.append((stage, one_line(text), kind))
     return steps
 
 
 def _culprit(culprit: Culprit | None) -> list[tuple[str, str]]:
     if culprit is None:
         return []
-    facts = (
+    properties = (
         ("backend", culprit.backend),
         ("subsystem", culprit.subsystem or ""),
         ("application", "" if culprit.number is None else f"the {ordinal(culprit.number + 1)}"),
         ("operator or pass", culprit.name or ""),
     )
-    return [(name, one_line(value)) for name, value in facts if value]
+    return [(name, one_line(value)) for name, value in properties if value]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _worst(picture: Mapping[str, Any]) -> dict[str, Any]:
+def _worst(record: Mapping[str, Any]) -> dict[str, Any]:
     """The table of the worst elements: its columns and rows of text."""
-    rows: Sequence[Mapping[str, Any]] = picture["worst"]
+    rows: Sequence[Mapping[str, Any]] = record["worst"]
     columns = [name for name in ("index", "eager", "compiled", "float64", "absolute", "relative") if any(name in r for r in rows)]  # fmt: skip
     return {"columns": columns, "rows": [[number(row.get(name, "")) for name in columns] for row in rows]}

@@ -60,8 +60,8 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
     diagnosis, variant = report.diagnosis, report.variant
     filters = {
         "line": lambda text: markdown_text(one_line(redact(str(text)), 600)),
-        "cell": lambda value: markdown_text(_short(value)),
-        "code": lambda value: markdown_cell(_short(value)),
+        "cell": lambda value: markdown_text(_table_text(value)),
+        "code": lambda value: markdown_cell(_table_text(value)),
         "address": markdown_address,
         "fence": markdown_fence,
     }
@@ -70,11 +70,11 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
         sentences=sentences(report),
         variant=variant,
         diagnosis=diagnosis,
-        source=_shown(report),
+        source=_runnable_source(report),
         script=code,
         yaml=material.yaml.rstrip(),
         steps=material.steps,
-        ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), _said(outcome)) for stage, outcome in diagnosis.stages.items()],
+        ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), _outcome_text(outcome)) for stage, outcome in diagnosis.stages.items()],
         logs=logs(report),
         versions=report.versions,
         environment=redact(clean(material.environment)).rstrip(),
@@ -84,22 +84,22 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
     )  # fmt: skip
 
 
-def _shown(report: ReportInput) -> str:
+def _runnable_source(report: ReportInput) -> str:
     """Model and inputs as one reads them: without the docstring at their head, and with the call that goes wrong."""
     text = re.sub(r'\A""".*?"""\n+', "", report.source, flags=re.DOTALL).rstrip()
     variant = report.variant
-    given = {
+    arguments = {
         "backend": variant.backend.backend,
         "dynamic": variant.dynamic if variant.dynamic is not None else variant.backend.dynamic,
         "fullgraph": variant.case.compile.fullgraph or variant.backend.fullgraph or None,
         "mode": variant.case.compile.mode or variant.backend.mode,
     }
-    words = ", ".join(f"{name}={literal(value)}" for name, value in given.items() if value is not None)
+    argument_text = ", ".join(f"{name}={literal(value)}" for name, value in arguments.items() if value is not None)
     flags = {**pinned(variant.device), **variant.config}
     lines = [f"import {torch_flag(name.partition('config.')[0] + 'config')}" for name in flags if "config." in name]
     lines = [*dict.fromkeys(lines), *(f"{torch_flag(name)} = {literal(value)}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]
-    return "\n".join([text, "", "", *lines, f"print(torch.compile(model, {words})(*make_inputs()))"])
+    return "\n".join([text, "", "", *lines, f"print(torch.compile(model, {argument_text})(*make_inputs()))"])
 
 
 def script_of(variant: Variant) -> str:
@@ -113,7 +113,7 @@ def title(report: ReportInput, quote: Callable[[str], str] = str) -> str:
     symptom = _WHAT.get(signature.oracle, f"fails ({quote(signature.oracle)})") if signature else "fails"
     error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
     stage = f"[{quote(signature.stage)}] " if signature and signature.stage else ""
-    return f"{stage}{_named(report.variant, 4, quote)}: torch.compile {symptom}{error}"
+    return f"{stage}{_operators(report.variant, 4, quote)}: torch.compile {symptom}{error}"
 
 
 def sentences(report: ReportInput) -> str:
@@ -125,7 +125,9 @@ def sentences(report: ReportInput) -> str:
     message = markdown_text(one_line(redact(finding.message), 400).rstrip(".")) if finding else ""
     call = markdown_code(f"torch.compile(model, backend={literal(variant.backend.backend)})")
     where = f"in {markdown_text(variant.dtype)} on the {markdown_text(variant.device.upper())}{place}"
-    first = f"{call} {markdown_text(symptom)} for a model of {_named(variant, 8, markdown_code)} {where}: {message}."
+    first = (
+        f"{call} {markdown_text(symptom)} for a model of {_operators(variant, 8, markdown_code)} {where}: {message}."
+    )
     return f"{first} {_blame(diagnosis)}"
 
 
@@ -151,7 +153,7 @@ def _blame(diagnosis: Diagnosis) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else "What is to blame could not be told."
 
 
-def _named(variant: Variant, count: int, quote: Callable[[str], str] = str) -> str:
+def _operators(variant: Variant, count: int, quote: Callable[[str], str] = str) -> str:
     """The operators of a variant, each once, in order."""
     names = list(dict.fromkeys(step.operator for step in all_steps(variant.case.chain))) or [variant.case.name]
     ending = f" and {len(names) - count} more" if len(names) > count else ""
@@ -175,10 +177,10 @@ def logs(report: ReportInput) -> str:
     return "\n\n".join(cap(redact(clean(block)), _LOG) for block in blocks)
 
 
-def _said(outcome: object) -> str:
+def _outcome_text(outcome: object) -> str:
     return outcome if isinstance(outcome, str) else ", ".join(map(str, outcome))  # type: ignore[call-overload]
 
 
-def _short(value: object) -> str:
+def _table_text(value: object) -> str:
     """Text for a table."""
     return one_line(redact(value if isinstance(value, str) else number(value)), 300)

@@ -16,12 +16,12 @@ def render_ledger(entries: Sequence[Entry], judged: bool) -> str:
     """The whole report. Without a run (``judged`` is false) there are no states."""
     from tabulate import tabulate
 
-    shown = sorted(entries, key=lambda e: STATES.index(e.state)) if judged else entries
+    ordered = sorted(entries, key=lambda e: STATES.index(e.state)) if judged else entries
     headers = ["where", "case", "torch", "stage", "oracles", "error", "issue or reason", "review"]
-    rows = [([entry.state] if judged else []) + _row(entry) for entry in shown]
+    rows = [([entry.state] if judged else []) + _row(entry) for entry in ordered]
     parts = [tabulate(rows, headers=(["state"] if judged else []) + headers, tablefmt="simple", disable_numparse=True)]
-    remarks = [f"{e.known.span}: {e.state}: {e.detail}" for e in shown if e.state in RED_STATES]
-    remarks += [f"{e.known.span}: was to be looked at again by {e.known.review}" for e in shown if e.due]
+    remarks = [f"{e.known.span}: {e.state}: {e.detail}" for e in ordered if e.state in RED_STATES]
+    remarks += [f"{e.known.span}: was to be looked at again by {e.known.review}" for e in ordered if e.due]
     if remarks:
         parts.append("\n".join(map(in_line, remarks)))
     parts.append(_totals(entries, judged))

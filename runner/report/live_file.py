@@ -63,6 +63,6 @@ class LiveFile:
 
     def failed(self, why: str) -> None:
         """Remember the problem, and tell it unless the last attempt had it too."""
-        before, self.problem = self.problem, f"{self.path} could not be written: {why}"
-        if self.problem != before:  # set first: on_problem may send an event that comes back here
+        earlier, self.problem = self.problem, f"{self.path} could not be written: {why}"
+        if self.problem != earlier:  # set first: on_problem may send an event that comes back here
             self._on_problem(self.problem)

@@ -74,9 +74,9 @@ def _blame(event: VariantFinished) -> str:
     if event.verdict not in ("FAIL", "ERROR", "XFAIL"):
         return "cached" if event.cached else ""
     stage = event.stage if event.stage and event.stage != event.backend else ""
-    more = "+" if len(event.oracles) > 1 else ""
+    plus = "+" if len(event.oracles) > 1 else ""
     cached = "cached" if event.cached else ""
-    return " ".join(part for part in (stage, "".join(event.oracles[:1]) + more, cached) if part)
+    return " ".join(part for part in (stage, "".join(event.oracles[:1]) + plus, cached) if part)
 
 
 def render_table(
@@ -106,12 +106,12 @@ def render_table(
             text = _draw(grid.columns, section, width, paint)
             parts.append(f"{in_line(section.suite)}\n{text}" if titled else text)
     if shortened:
-        left = sum(len(section.rows) for section in grid.sections)
-        first = f" (the first {left:,} of them)" if left == limit else ""
-        said = f"{rows - left:,} of {rows:,} rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN{first}"
-        if not left:
-            said = f"the table is left out: none of its {rows:,} rows holds anything but PASS, SKIP and NOT-RUN"
-        parts.append(f"{said}; {hint}" if hint else said)
+        rows_shown = sum(len(section.rows) for section in grid.sections)
+        first = f" (the first {rows_shown:,} of them)" if rows_shown == limit else ""
+        remark = f"{rows - rows_shown:,} of {rows:,} rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN{first}"
+        if not rows_shown:
+            remark = f"the table is left out: none of its {rows:,} rows holds anything but PASS, SKIP and NOT-RUN"
+        parts.append(f"{remark}; {hint}" if hint else remark)
     return "\n\n".join(parts)
 
 
@@ -158,9 +158,9 @@ def wrap_id(text: str, width: int) -> list[str]:
     Nothing is left out: the lines without their indentation, joined, are the id again.
     """
     lines: list[str] = []
-    left = ""
-    while len(left) + len(text) > width:
-        room = max(width - len(left), 1)
+    indent = ""
+    while len(indent) + len(text) > width:
+        room = max(width - len(indent), 1)
         cut = max(
             text.rfind("::", 0, room) + 2 if "::" in text[:room] else 0,
             text.rfind("/", 0, room) + 1,
@@ -168,6 +168,6 @@ def wrap_id(text: str, width: int) -> list[str]:
             text.rfind("[", 0, room + 1),
         )
         cut = cut if 0 < cut <= room else room
-        lines.append(left + text[:cut])
-        text, left = text[cut:], "  "
-    return [*lines, left + text] if text or not lines else lines
+        lines.append(indent + text[:cut])
+        text, indent = text[cut:], "  "
+    return [*lines, indent + text] if text or not lines else lines

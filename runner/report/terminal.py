@@ -40,7 +40,7 @@ _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAI
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 _OWN = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """Our own colours, which alone a terminal is to obey."""
-_SHOWN = 8  # running variants in the status line
+_STATUS_ROWS = 8  # running variants in the status line
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
 _BLOCKS = 500  # failures in full
 _SLOW = 60.0  # seconds between two remarks in a log that something is still running
@@ -96,7 +96,7 @@ class Reporter:
         self._warnings = 0
         self._several = False
         self._status: Live | None = None
-        self._said: dict[str, float] = {}  # running variant to when to speak of it again
+        self._next_remark: dict[str, float] = {}  # running variant to when to speak of it again
         self._closed = False
         self._broken = False
         self.problem = ""  # why what was printed is not whole; a reader that went away is none
@@ -162,11 +162,11 @@ class Reporter:
                 self._give_up(error)
             return
         now_running = {f"{id_} {remark}".rstrip(): time for id_, time, remark in running}
-        self._said = {title: self._said.get(title, self._slow) for title in now_running}
+        self._next_remark = {title: self._next_remark.get(title, self._slow) for title in now_running}
         for title, time in now_running.items():
-            if time >= self._said[title]:
-                self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._said[title]:.0f}s] {in_line(title)}")
-                self._said[title] = (time // self._slow + 1) * self._slow
+            if time >= self._next_remark[title]:
+                self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._next_remark[title]:.0f}s] {in_line(title)}")
+                self._next_remark[title] = (time // self._slow + 1) * self._slow
 
     def close(self) -> None:
         """Take the status line away. Safe to call twice, and without a RunFinished."""
@@ -189,14 +189,14 @@ class Reporter:
                 order[planned.id, planned.torch] = len(order)
         red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
         red.sort(key=lambda result: order.get((result.id, result.torch), len(order)))
-        shown = red if self._whole else red[:_BLOCKS]
-        for result in shown:
+        blocks = red if self._whole else red[:_BLOCKS]
+        for result in blocks:
             torch = f" torch {result.torch}" if self._several else ""
             title = in_line(f"{result.verdict} {result.id}{torch}")
             self._line(f"\n{self._paint(title, 'red')}\n{render_failure(result)}")
-        if len(red) > len(shown):
-            more = f"and {len(red) - len(shown):,} more, which the reports hold"
-            self._line("\n" + more + (f"; {hint}" if hint else ""))
+        if len(red) > len(blocks):
+            remark = f"and {len(red) - len(blocks):,} more, which the reports hold"
+            self._line("\n" + remark + (f"; {hint}" if hint else ""))
         self._line("\n" + self._summary(event))
         if self.reports:
             self._line("reports: " + in_line(", ".join(self.reports)))
@@ -278,17 +278,17 @@ class Reporter:
         """The status: a bar, the count, and the variants that have run longest."""
         from rich.text import Text
 
-        done, total = len(self._finished), max(self._planned, len(self._finished), 1)
-        filled = 24 * done // total
+        count, total = len(self._finished), max(self._planned, len(self._finished), 1)
+        filled = 24 * count // total
         red = self._red
-        lines = [("━" * filled, "red" if red else "green"), ("━" * (24 - filled), "dim"), (f" ({done}/{total})", "")]
+        lines = [("━" * filled, "red" if red else "green"), ("━" * (24 - filled), "dim"), (f" ({count}/{total})", "")]
         if red:
             lines.append((f" {red} red", "red"))
-        shown = sorted(running, key=lambda entry: -entry[1])
-        for id_, time, remark in shown[:_SHOWN]:
+        longest = sorted(running, key=lambda entry: -entry[1])
+        for id_, time, remark in longest[:_STATUS_ROWS]:
             lines.append((f"\n  [{duration(time):>7}] {in_line(f'{id_} {remark}'.rstrip())}", ""))
-        if len(shown) > _SHOWN:
-            lines.append((f"\n  and {len(shown) - _SHOWN} more", "dim"))
+        if len(longest) > _STATUS_ROWS:
+            lines.append((f"\n  and {len(longest) - _STATUS_ROWS} more", "dim"))
         # One line a variant: a wrapped status flickers.
         return Text.assemble(*lines, no_wrap=True, overflow="ellipsis")
 

@@ -117,13 +117,13 @@ class Result:
     """What became of one planted bug."""
 
     planted: Planted
-    found: VariantFinished
+    finished: VariantFinished
     twin: VariantFinished
 
     @property
     def caught(self) -> bool:
         """Reported as a failure, under a right word, at the right stage."""
-        event = self.found
+        event = self.finished
         right = bool(set(event.oracles) & set(self.planted.oracles)) and event.stage == self.planted.stage
         return event.verdict in ("FAIL", "ERROR") and right
 
@@ -143,17 +143,17 @@ def variants(bugs: Sequence[Planted] = BUGS) -> list[Variant]:
     suite = reader.spec_as_suite(SPEC)
     assert not reader.problems, reader.problems
     plain = {v.case.name: v for v in expand([suite])}
-    made: dict[str, Variant] = {}
+    by_id: dict[str, Variant] = {}
     for bug in bugs:
         base = plain[bug.case]
-        hasty = replace(base, case=replace(base.case, timeout=TIMEOUT)) if "timeout" in bug.oracles else base
+        limited = replace(base, case=replace(base.case, timeout=TIMEOUT)) if "timeout" in bug.oracles else base
         for variant, backend in (
-            (hasty, Backend(bug.bug, bug.backend, config=bug.config)),
+            (limited, Backend(bug.bug, bug.backend, config=bug.config)),
             (base, Backend(bug.twin, bug.twin)),
         ):
             id_ = f"selftest::{bug.case}@{backend.name}"
-            made.setdefault(id_, replace(variant, id=id_, backend=backend, where="selftest"))
-    return list(made.values())
+            by_id.setdefault(id_, replace(variant, id=id_, backend=backend, where="selftest"))
+    return list(by_id.values())
 
 
 def judge(events: Sequence[Event], bugs: Sequence[Planted] = BUGS) -> list[Result]:
@@ -170,13 +170,13 @@ def table(results: Sequence[Result]) -> str:
         (
             r.planted.bug,
             "caught" if r.caught else "MISSED",
-            ", ".join(r.found.oracles) or r.found.verdict,
-            r.found.stage or "-",
+            ", ".join(r.finished.oracles) or r.finished.verdict,
+            r.finished.stage or "-",
             " or ".join(r.planted.oracles) + " at " + r.planted.stage if not r.caught else "",
             "quiet" if r.quiet else f"{r.twin.verdict}: {r.twin.reason}",
         )
         for r in results
     ]
-    drawn = tabulate(rows, headers=["planted bug", "", "oracle", "stage", "expected", "twin without it"])
+    text = tabulate(rows, headers=["planted bug", "", "oracle", "stage", "expected", "twin without it"])
     caught, quiet = sum(r.caught for r in results), sum(r.quiet for r in results)
-    return f"{drawn}\n\nmutation score: {caught} of {len(results)} caught; {quiet} of {len(results)} twins quiet"
+    return f"{text}\n\nmutation score: {caught} of {len(results)} caught; {quiet} of {len(results)} twins quiet"

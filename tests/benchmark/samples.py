@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.benchmark.model import Compile, Copy, Moved, Report, Row, Side, Spread
+from runner.benchmark.model import Compile, Copy, Report, Row, Side, Spread, Traffic
 
 CACHES = {"graph_hits": 0, "graph_misses": 1, "autograd_hits": 0, "autograd_misses": 1}
 COPY = Copy("2.13.0", "cpu", "A processor", 2, 512 << 20, Spread(0.05, 0.049, 0.051, 0.048, 10))
@@ -25,7 +25,7 @@ def row(name: str = "relu", eager: float = 2e-3, compiled: float = 1e-3, half: f
         "eager": side(eager, half),
         "compiled": side(compiled, half),
         "generated": 3,
-        "moved": Moved(1 << 20, "inductor"),
+        "traffic": Traffic(1 << 20, "inductor"),
         "copy": COPY,
         "graphs": 1,
         "graph_breaks": 0,

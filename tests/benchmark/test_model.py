@@ -43,7 +43,7 @@ def test_bandwidth_is_held_against_the_copy() -> None:
     assert COPY.bandwidth == pytest.approx((512 << 20) / 0.05)
     assert made.bandwidth == pytest.approx((1 << 20) / 1e-3)
     assert made.of_copy == pytest.approx(((1 << 20) / 1e-3) / ((512 << 20) / 0.05))
-    assert row(copy=None).of_copy is None and row(moved=None).bandwidth is None
+    assert row(copy=None).of_copy is None and row(traffic=None).bandwidth is None
 
 
 def test_the_schema_is_draft_07_and_knows_every_status() -> None:

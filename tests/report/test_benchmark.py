@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from runner.benchmark.model import Moved
-from runner.report.benchmark import bars, page, picture, render, significant, size, time
+from runner.benchmark.model import Traffic
+from runner.report.benchmark import bars, page, render, significant, size, svg, time
 from tests.benchmark.samples import missing, report, row, side
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -43,7 +43,12 @@ def test_a_row_has_its_figures() -> None:
 
 def test_doubts_are_marked() -> None:
     unclear = row(
-        "close", eager=1.01e-3, compiled=1e-3, half=0.1, moved=Moved(1 << 20, "inputs+outputs"), notes=("it writes",)
+        "close",
+        eager=1.01e-3,
+        compiled=1e-3,
+        half=0.1,
+        traffic=Traffic(1 << 20, "inputs+outputs"),
+        notes=("it writes",),
     )
     text = render(report(unclear, missing("timeout", "no answer after 5 s", cold=unclear.cold)))
     assert "~1.01" in text and ">=1 MiB" in text and "is a lower bound" in text
@@ -83,7 +88,7 @@ def test_noise_does_not_set_the_scale() -> None:
 
 @pytest.mark.parametrize("rows", [[row("<b>&", 3e-3), missing("crash", "x < y & \x00")], [missing()], []])
 def test_the_picture_is_xml_without_scripts(rows: list[object]) -> None:
-    text = picture(report(*rows))  # type: ignore[arg-type]
+    text = svg(report(*rows))  # type: ignore[arg-type]
     root = ElementTree.fromstring(text.encode())
     assert root.tag == f"{SVG}svg" and not root.findall(f".//{SVG}script")
     assert len([one for one in root.iter(f"{SVG}rect") if one.get("class") in ("faster", "slower", "unclear")]) == sum(
