@@ -25,6 +25,13 @@ from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import plan
 from runner.session.settings import COUNT
 
+_EPILOG = """\
+One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
+for a wrong answer can be as fast as you like. See docs/bench.md for what each figure means.
+
+exit codes: 0 something was timed, 2 interrupted, 3 internal error, 4 bad arguments or files, 5 nothing could be timed
+"""
+
 PLOTS = {".svg": svg, ".html": page}
 
 

@@ -16,6 +16,7 @@ from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, shows
+from runner.worker.oracles import row_of
 
 _INDUCTOR = "torch._inductor.config."
 _DEVICES = ("cpu", "cuda")
@@ -64,7 +65,8 @@ def changes(variant: Variant, signature: FailureSignature, source: str) -> list[
 
 def _of_inductor(variant: Variant, signature: FailureSignature, source: str, config: Mapping[str, Any]) -> list[Change]:
     """Return the changes of Inductor's own switches."""
-    numeric, executes = signature.oracle in NUMERIC, signature.oracle not in COMPILING
+    row = row_of(signature.oracle)
+    numeric, executes = row.numeric or row.random, not row.compiling
     switches = []
     if numeric:
         switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))

@@ -12,7 +12,8 @@ from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.verdict import outcomes
 from runner.verdict.signature import FailureSignature, signature_of
-from runner.verdict.stages import GROUPS, LADDER
+from runner.verdict.stages import LADDER
+from runner.worker.oracles import row_of
 
 SECONDS = 60.0
 """One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""

@@ -90,9 +90,12 @@ class ReportInput:
 
     @property
     def about_values(self) -> bool:
-        """Return whether the report is about elements of tensors."""
+        """Return whether the report is about elements of tensors.
+
+        A ``mutation`` may be a lost write instead, which has no ``elements``.
+        """
         finding = self.main_finding
-        return finding is not None and finding.oracle in ABOUT_VALUES and "elements" in finding.numbers
+        return finding is not None and finding.oracle in NUMERIC and "elements" in finding.numbers
 
     @property
     def about_rounding(self) -> bool:
@@ -159,7 +162,7 @@ def worse_than_eager(report: ReportInput) -> Check:
     finding = report.main_finding
     if finding is None or not report.about_values:
         return Check(rule, True, "the failure is not about values")
-    if finding.oracle in ("nonfinite", "sign-of-zero") or not report.about_rounding:
+    if not row_of(finding.oracle).measured or not report.about_rounding:
         return Check(rule, True, "NaN, infinities, signs and integers are compared exactly")
     numbers = finding.numbers
     eager_error, compiled_error = (
@@ -272,10 +275,6 @@ def script_alone(report: ReportInput) -> Check:
     return Check(rule, alike, fact, advice)
 
 
-_RAISED = frozenset({"compile-error", "runtime-error", "memory", "graph-break", "recompile"})
-"""Oracles that the script calls ``error`` where something was raised: when it was raised it does not tell."""
-
-
 def _script_shows(finding: Finding, code: int, output: str) -> bool:
     """Return whether the script's end is this finding. A script prints ``PROBLEM: oracle: words``."""
     oracle, error = finding.oracle, str((finding.error or {}).get("type", ""))
@@ -287,7 +286,7 @@ def _script_shows(finding: Finding, code: int, output: str) -> bool:
         return False
     if error and re.search(rf"\b{re.escape(error)}\b", output) is None:
         return False
-    expected = "error" if error and oracle in _RAISED else oracle
+    expected = "error" if error and row_of(oracle).raised else oracle
     return f"\nPROBLEM: {expected}: " in f"\n{output}"
 
 

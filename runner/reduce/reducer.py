@@ -195,7 +195,7 @@ class _Reduction:
 
     def _original(self) -> Case:
         """Return the variant as a case of its own beside its Python, without what says nothing about the failure."""
-        case = replace(pinned(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
+        case = replace(resolve_axes(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
         if case.module is not None:
             copy = self.folder / Path(case.module.file).name
             if copy.resolve() != Path(case.module.file).resolve():

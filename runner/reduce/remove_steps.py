@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from runner.builder.scope import python_name
-from runner.cases.model import Call, Case, Input, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.chain_nodes import Items, Node, Ref, Step, Table, Value, With
+from runner.cases.model import Call, Case, Input
 from runner.cases.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
 from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute, substitute_nodes
 from runner.reduce.value_info import ValueInfo, component, input_like, references

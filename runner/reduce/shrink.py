@@ -199,9 +199,9 @@ def settings(state: State) -> Iterator[Attempt]:
 
 
 def _settings(data: Data, oracle: str) -> Iterator[Path]:
-    own_limits = {"timeout": "timeout", "memory": "memory"}
+    row = row_of(oracle)
     for key in _PLAIN:
-        if key in data and own_limits.get(key) != oracle:
+        if key in data and not (row.limit and key == oracle):
             yield (key,)
     for key in _TABLES:
         table = data.get(key)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.cases.model import Input, Items, Literal, Ref, Table, Value
+from runner.cases.chain_nodes import Items, Literal, Ref, Table, Value
+from runner.cases.model import Input
 from runner.diagnostics import Span
 
 

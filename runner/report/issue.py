@@ -95,7 +95,7 @@ def _runnable_source(report: ReportInput) -> str:
         "mode": variant.case.compile.mode or variant.backend.mode,
     }
     argument_text = ", ".join(f"{name}={literal(value)}" for name, value in arguments.items() if value is not None)
-    flags = {**pinned(variant.device), **variant.config}
+    flags = {**precision_flags(variant.device), **variant.config}
     lines = [f"import {torch_flag(name.partition('config.')[0] + 'config')}" for name in flags if "config." in name]
     lines = [*dict.fromkeys(lines), *(f"{torch_flag(name)} = {literal(value)}" for name, value in flags.items())]
     lines += ["model = make_model()", "print(model(*make_inputs()))"]
@@ -110,17 +110,21 @@ def script_of(variant: Variant) -> str:
 def title(report: ReportInput, quote: Callable[[str], str] = str) -> str:
     """``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
     signature = report.diagnosis.signature
-    symptom = _WHAT.get(signature.oracle, f"fails ({quote(signature.oracle)})") if signature else "fails"
+    symptom = _symptom(signature.oracle, quote) if signature else "fails"
     error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
     stage = f"[{quote(signature.stage)}] " if signature and signature.stage else ""
     return f"{stage}{_operators(report.variant, 4, quote)}: torch.compile {symptom}{error}"
+
+
+def _symptom(oracle: str, quote: Callable[[str], str] = str) -> str:
+    return row_of(oracle).symptom or f"fails ({quote(oracle)})"
 
 
 def sentences(report: ReportInput) -> str:
     """What happened, in two sentences made of the diagnosis' facts."""
     diagnosis, variant, finding = report.diagnosis, report.variant, report.main_finding
     signature = diagnosis.signature
-    symptom = _WHAT.get(signature.oracle, f"fails ({signature.oracle})") if signature else "fails"
+    symptom = _symptom(signature.oracle) if signature else "fails"
     place = f" at {markdown_code(finding.path)}" if finding and finding.path else ""
     message = markdown_text(one_line(redact(finding.message), 400).rstrip(".")) if finding else ""
     call = markdown_code(f"torch.compile(model, backend={literal(variant.backend.backend)})")

@@ -88,4 +88,4 @@ def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **chang
         "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
     }  # fmt: skip
     more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
-    return Material(ReportInput(**{**values, **changes}), yaml_of(variant), "PyTorch version: 2.13.0+cpu\n", **more)
+    return Material(ReportInput(**{**values, **changes}), case_text(variant), "PyTorch version: 2.13.0+cpu\n", **more)
