@@ -36,18 +36,18 @@ _THREADS = "import torch; print(torch.get_num_threads())"
 
 
 class Engine(Protocol):
-    """What is asked of an engine."""
+    """The engine that a measurer needs."""
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Outcomes, once there are some or the time is over."""
+        """Return outcomes, once there are some or the time is over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How everything is measured."""
+    """The settings of all measurements."""
 
     repeat: int = 10
     seed: int = 0
@@ -78,7 +78,7 @@ class Measurer:
         """What is measured at the moment, in words."""
 
     def row(self, planned: Planned) -> Row:
-        """Time one variant. Whatever keeps it from being timed is the row's reason."""
+        """Time one variant. If it cannot be timed, the row's reason says why."""
         variant, environment = planned.variant, planned.environment
         row = Row(variant.id, environment.torch, variant.backend.name, variant.device, "skip")
         reason = skip_reason(planned) or _untimed(planned)
@@ -106,7 +106,7 @@ class Measurer:
         return row
 
     def _copy(self, planned: Planned, source: Source) -> Copy | None:
-        """The copy of this device, measured once; None where that failed."""
+        """Return the copy of this device, measured once; None where that failed."""
         variant, environment = planned.variant, planned.environment
         kind = variant.device.partition(":")[0]
         key = environment.key, variant.device, self._of(planned)
@@ -149,7 +149,7 @@ class Measurer:
 
 
 def read(row: Row, part: str, outcome: Outcome) -> Row:
-    """The row with what a job said; ``timed`` once the warm part is in it."""
+    """Return the row with a job's record; its status is ``timed`` once the warm part is in it."""
     if outcome.ended != "result":
         status = {"timeout": "timeout", "memory": "memory", "broken": "broken"}.get(outcome.ended, "crash")
         where = "" if status == "broken" else f", {PHASES.get(outcome.phase, outcome.phase)}"
@@ -183,7 +183,7 @@ def _side(record: Mapping[str, Any]) -> Side:
 
 
 def _untimed(planned: Planned) -> str:
-    """Why a variant that can run cannot be timed; empty if it can."""
+    """Return why a variant that can run cannot be timed; empty if it can."""
     variant = planned.variant
     kind = variant.device.partition(":")[0]
     if kind not in COPY_BYTES:
@@ -194,7 +194,9 @@ def _untimed(planned: Planned) -> str:
 
 
 def default_threads(environment: Environment) -> int:
-    """How many intra-op threads torch takes by itself under a Python; a worker cannot tell, for it forks from one that has one.
+    """Return how many intra-op threads torch takes by default under a Python.
+
+    A worker cannot tell, since it forks from a process that has one thread.
 
     Raises:
         UsageError: it does not say.

@@ -32,13 +32,13 @@ class Spread:
 
     @property
     def range(self) -> float:
-        """The interquartile range, in seconds."""
+        """Return the interquartile range, in seconds."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a large copy says of a device's memory. ``bytes`` are those read and those written."""
+    """The timing of a large copy, which measures a device's memory. ``bytes`` are those read and those written."""
 
     torch: str
     device: str
@@ -49,7 +49,7 @@ class Copy:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """Return bytes a second."""
         return self.bytes / self.seconds.median
 
 
@@ -106,14 +106,14 @@ class Row:
 
     @property
     def speedup(self) -> float | None:
-        """Median eager time by median compiled time."""
+        """Return median eager time by median compiled time."""
         if self.eager is None or self.compiled is None:
             return None
         return self.eager.seconds.median / self.compiled.seconds.median
 
     @property
     def speedup_range(self) -> tuple[float, float] | None:
-        """From the least to the most that the quartiles of both sides allow."""
+        """Return the least and the greatest speed-up that the quartiles of both sides allow."""
         if self.eager is None or self.compiled is None:
             return None
         eager, compiled = self.eager.seconds, self.compiled.seconds
@@ -121,20 +121,20 @@ class Row:
 
     @property
     def unclear(self) -> bool:
-        """Whether the quartiles of both sides overlap, so that either may be the faster one."""
+        """Return whether the quartiles of both sides overlap, so that either may be the faster one."""
         ends = self.speedup_range
         return ends is not None and ends[0] <= 1 <= ends[1]
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes a second that the compiled call moves."""
+        """Return the bytes a second that the compiled call moves."""
         if self.traffic is None or self.compiled is None:
             return None
         return self.traffic.bytes / self.compiled.seconds.median
 
     @property
     def of_copy(self) -> float | None:
-        """That bandwidth by the copy's. Beyond 1 where caches serve what a large copy must fetch."""
+        """Return that bandwidth by the copy's. It exceeds 1 where caches serve what a large copy must fetch."""
         return None if self.bandwidth is None or self.copy is None else self.bandwidth / self.copy.bandwidth
 
 
@@ -152,17 +152,17 @@ class Report:
 
     @property
     def timed(self) -> list[Row]:
-        """The rows with times."""
+        """Return the rows with times."""
         return [row for row in self.rows if row.status == "timed"]
 
     @property
     def speedup(self) -> float | None:
-        """The geometric mean of the speed-ups, the mean that ratios have; None without any."""
+        """Return the geometric mean of the speed-ups, the mean for ratios; None without any."""
         speedups = [row.speedup for row in self.rows if row.speedup]
         return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``schema/bench.schema.json`` says."""
+        """Return it as ``schema/bench.schema.json`` describes."""
         return {
             "schema": VERSION,
             "runner": self.version,

@@ -24,7 +24,7 @@ _TICKS = 6
 
 
 def render(report: Report) -> str:
-    """The table, why variants are missing from it, and what the figures stand for."""
+    """Return the table, why variants are missing from it, and what the figures mean."""
     parts = [_table(report), _untimed(report.rows), _notes(report.rows), _legend(report)]
     return clean("\n\n".join(part for part in parts if part))
 
@@ -65,7 +65,7 @@ def _cells(row: Row, several: bool) -> list[str]:
 
 
 def _kernels(row: Row) -> str:
-    """Made by Inductor; and where the GPU's launches were seen, those in eager and those compiled."""
+    """Return how many kernels Inductor generated, and where known how many the GPU launched in eager and compiled."""
     generated = _NONE if row.generated is None else str(row.generated)
     launches = [side.launches for side in (row.eager, row.compiled) if side is not None]
     if all(count is None for count in launches):
@@ -78,7 +78,7 @@ def _spread(side: Side | None) -> str:
 
 
 def spread(times: Spread) -> str:
-    """``1.23 ms ±4%``: the median, and half the interquartile range by it."""
+    """Return ``1.23 ms ±4%``: the median, and half the interquartile range as a share of it."""
     half = times.range / 2 / times.median if times.median else 0.0
     return f"{time(times.median)} ±{half:.0%}" if half < 10 else f"{time(times.median)} ±>999%"
 
@@ -88,7 +88,7 @@ def _memory(side: Side | None) -> str:
 
 
 def _untimed(rows: Sequence[Row]) -> str:
-    """A line for each variant without times, and why."""
+    """Return a line for each variant without times, and why."""
     lines = [
         f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}{_cold_compile(row)}"
         for row in rows
@@ -130,7 +130,7 @@ def _about(copy: Copy) -> str:
 
 
 def time(seconds: float) -> str:
-    """``853 ns``, ``12.3 µs``, ``4.56 ms``, ``7.89 s``: three digits."""
+    """Return seconds with three digits and a unit: ``853 ns``, ``12.3 µs``, ``4.56 ms``, ``7.89 s``."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 0.9995:
             return f"{significant(seconds * factor)} {unit}"
@@ -138,7 +138,7 @@ def time(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """``12.3 MiB``."""
+    """Return bytes with three digits and a binary unit: ``12.3 MiB``."""
     value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(value) >= 999.5 and len(units) > 1:
         value, units = value / 1024, units[1:]
@@ -146,7 +146,7 @@ def size(count: int) -> str:
 
 
 def significant(value: float) -> str:
-    """Three digits, without an exponent: ``0.0123``, ``1.23``, ``12.3``, ``1234``."""
+    """Return three digits without an exponent: ``0.0123``, ``1.23``, ``12.3``, ``1234``."""
     if not value or not math.isfinite(value):
         return f"{value:g}"
     places = 2 - math.floor(math.log10(abs(float(f"{value:.2e}"))))
@@ -167,7 +167,7 @@ class Bar:
 
 
 def bars(report: Report) -> tuple[list[Bar], list[tuple[float, str]]]:
-    """The bars, and the ticks of their axis (pixel and text), on a scale from 0 that begins at the left edge."""
+    """Return the bars, and the ticks of their axis (pixel and text). The scale begins with 0 at the left edge."""
     several = len({row.torch for row in report.rows}) > 1
     most = max([1.25, *(1.2 * row.speedup for row in report.rows if row.speedup)])
     step = _step(most)
@@ -187,18 +187,18 @@ def bars(report: Report) -> tuple[list[Bar], list[tuple[float, str]]]:
 
 
 def _step(most: float) -> float:
-    """A round number that goes into ``most`` at most ``_TICKS`` times."""
+    """Return a round number that goes into ``most`` at most ``_TICKS`` times."""
     power = 10.0 ** math.floor(math.log10(most / _TICKS))
     return next(power * factor for factor in (1, 2, 2.5, 5, 10) if most / (power * factor) <= _TICKS)
 
 
 def svg(report: Report) -> str:
-    """The bars as an SVG file."""
+    """Return the bars as an SVG file."""
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + _from_template(report, "benchmark.svg.j2")
 
 
 def page(report: Report) -> str:
-    """The bars on an HTML page, over the table."""
+    """Return an HTML page with the bars over the table."""
     return _from_template(report, "benchmark.html.j2")
 
 

@@ -1,4 +1,4 @@
-"""A case resolved, for ``runner show``: what was chosen, what is expected, and the source that runs."""
+"""A resolved case, for ``runner show``: its axes, its expectations, and the source that runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runner.session.plan import TIMEOUT
 
 
 def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
-    """Facts as comments, one line each, then the source, so that the whole is Python.
+    """Return the case's properties as comments, one a line, then the source, so that the whole is Python.
 
     Raises InputError for a value that has no place in Python text.
     """
@@ -50,7 +50,7 @@ def _described(variant: Variant, siblings: Sequence[Variant]) -> str:
 
 
 def _non_defaults(settings: object) -> str:
-    """The fields of a dataclass that differ from their defaults."""
+    """Return the fields of a dataclass that differ from their defaults."""
     parts = []
     for field in dataclasses.fields(settings):  # type: ignore[arg-type]
         value = getattr(settings, field.name)

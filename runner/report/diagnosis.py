@@ -23,7 +23,7 @@ _WIDTH = 100  # of a detail or a setting
 
 
 def render(diagnosis: Diagnosis, target: str = "") -> str:
-    """The text, without a newline at its end.
+    """Return the text, without a newline at its end.
 
     Args:
         words: what a further command about the variant must be told, as words of a shell; its id if empty.
@@ -42,13 +42,13 @@ def render(diagnosis: Diagnosis, target: str = "") -> str:
 
 
 def serving(diagnosis: Diagnosis, commands: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Those of ``commands`` (name, purpose) that have something to say: of a plain launch none that is about a compiler."""
+    """Return the ``commands`` (name, purpose) that apply. For a plain launch those about a compiler are left out."""
     launched = diagnosis.id.rpartition("@")[2] == LAUNCH
     return [command for command in commands if not launched or command[0] in ("reduce", "repro")]
 
 
 def blame(diagnosis: Diagnosis) -> str:
-    """What is to blame, in one sentence."""
+    """Return what is to blame, in one sentence."""
     culprit, note = diagnosis.culprit, one_line(diagnosis.bisect_note)
     if culprit is None:
         stage = f"stage {diagnosis.stage}" if diagnosis.stage else "unknown"
@@ -58,7 +58,7 @@ def blame(diagnosis: Diagnosis) -> str:
 
 
 def sentence(culprit: Culprit) -> str:
-    """``inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)``."""
+    """Return a culprit as ``inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)``."""
     if culprit.subsystem is None:
         return f"backend {culprit.backend}"
     if culprit.number is None and culprit.name:
@@ -74,20 +74,20 @@ def sentence(culprit: Culprit) -> str:
 
 
 def ordinal(number: int) -> str:
-    """``1st``, ``2nd``, ``11th``."""
+    """Return ``1st``, ``2nd``, ``11th``."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
 def _nothing(diagnosis: Diagnosis) -> list[str]:
-    """Of a variant without a failure of the compiler."""
+    """Return the lines of a variant without a failure of the compiler."""
     reason = f": {one_line(diagnosis.reason)}" if diagnosis.reason else ""
     lines = ["it passes: nothing to diagnose"] if diagnosis.verdict == "PASS" else [f"nothing to diagnose{reason}"]
     return ["  " + line for line in [*lines, *diagnosis.labels, *map(one_line, diagnosis.notes)]]
 
 
 def _failure(diagnosis: Diagnosis) -> list[str]:
-    """The ladder and the finding that speaks, with its numbers."""
+    """Return the ladder and the first finding, with its numbers."""
     strip = " · ".join(f"{stage} {outcome}" for stage, outcome in diagnosis.stages.items())
     properties = [("ladder", strip), ("stage", diagnosis.stage or ""), ("signature", str(diagnosis.signature))]
     properties += [("labels", ", ".join(diagnosis.labels))] + [("note", note) for note in diagnosis.notes]
@@ -110,7 +110,9 @@ def _finding(finding: Finding) -> list[str]:
 
 
 def _table(ablations: Sequence[Ablation]) -> list[str]:
-    """Name, outcome, setting; what it fails with instead, or why there is no answer, under it."""
+    """Return the lines of the ablations: name, outcome, setting. A detail line follows another failure and a missing
+    answer.
+    """
     name = max(len(ablation.name) for ablation in ablations)
     lines = []
     for ablation in ablations:

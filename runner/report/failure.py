@@ -1,4 +1,4 @@
-"""The one renderer of a failure: the terminal and JUnit print what stands here, word for word.
+"""The one renderer of a failure: the terminal and JUnit print its text, word for word.
 
 A block answers, in this order: what is wrong, where it is written, which stage is to blame, the numbers,
 what was raised or killed, what was printed last, and the one line that shows it again.
@@ -25,7 +25,7 @@ _ERROR = 12
 
 
 def headline(event: VariantFinished, limit: int = MESSAGE_LIMIT) -> str:
-    """The failure in one line of at most ``limit`` characters; never empty."""
+    """Return the failure in one line of at most ``limit`` characters; never empty."""
     text = event.reason
     if not text and event.findings:
         first = event.findings[0]
@@ -41,7 +41,7 @@ def headline(event: VariantFinished, limit: int = MESSAGE_LIMIT) -> str:
 
 
 def span(event: VariantFinished) -> Span:
-    """Where to look: the first finding that knows its line, what an INVALID verdict is about, else the case."""
+    """Return the place to look at: the line of the first finding that has one, the cause of INVALID, else the case."""
     for place in (*(finding.place for finding in event.findings), event.place):
         if place:
             # From the right, because a Windows path has a colon of its own.
@@ -52,7 +52,7 @@ def span(event: VariantFinished) -> Span:
 
 
 def location(place: Span, source: Source = source_line) -> list[str]:
-    """`` --> file:line:column``, the source line and a caret under it.
+    """Return `` --> file:line:column``, the source line and a caret under it.
 
     The blank before the arrow's path is what mikepenz/action-junit-report looks for.
     """
@@ -71,7 +71,7 @@ def location(place: Span, source: Source = source_line) -> list[str]:
 
 
 def ladder(stages: Mapping[str, str]) -> str:
-    """``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
+    """Return ``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
     return one_line(" · ".join(f"{stage} {_oracles_text(outcome)}" for stage, outcome in in_order(stages).items()))
 
 
@@ -80,7 +80,7 @@ def _oracles_text(value: Any) -> str:
 
 
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
-    """The block: plain text without escape sequences and without a newline at its end."""
+    """Return the block as plain text, without escape sequences and without a newline at its end."""
     title = headline(event)
     lines = [title, *location(span(event), source)]
     lines += _properties(event)
@@ -101,7 +101,7 @@ def render_failure(event: VariantFinished, source: Source = source_line) -> str:
 
 
 def _properties(event: VariantFinished) -> list[str]:
-    """Oracle, stage and what else was counted, one aligned line each."""
+    """Return oracle, stage and the counts, one aligned line each."""
     graphs = [
         plural(count, noun)
         for count, noun in ((event.graphs, "graph"), (event.graph_breaks, "break"), (event.recompiles, "recompile"))
@@ -137,7 +137,7 @@ def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:
 
 
 def _error(error: Mapping[str, Any] | None) -> list[str]:
-    """``raised InductorError: message``, more of the message, and the exceptions that caused it."""
+    """Return ``raised InductorError: message``, the rest of the message, and the exceptions that caused it."""
     if not error:
         return []
     head, *continuation = head_lines(str(error.get("message") or ""), _ERROR) or [""]
@@ -153,7 +153,7 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
 
 
 def layout(numbers: Mapping[str, Any]) -> list[str]:
-    """A finding's numbers as sentences; what has no sentence here follows as ``name value``.
+    """Return a finding's numbers as sentences; numbers without a sentence here follow as ``name value``.
 
     The names are those of the worker's comparison: ``mismatched`` of ``elements``; at ``worst_index`` the values
     ``eager``, ``compiled`` and ``reference`` (float64); ``abs_error`` and ``rel_error`` there, with ``atol`` and
@@ -238,7 +238,7 @@ def _same(verdict: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """A value for people: floats to nine digits, which tell any two float32 apart; lists in brackets."""
+    """Return a value for people: floats with nine digits, which tell any two float32 apart; lists in brackets."""
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, Mapping):
@@ -249,7 +249,7 @@ def number(value: Any) -> str:
 
 
 def _distinct(values: list[Any]) -> list[str]:
-    """The values as ``number`` writes them, but with all their digits where nine would make two of them look alike."""
+    """Return the values as ``number`` writes them, with all digits where nine would make two of them look alike."""
     short = [number(value) for value in values]
     full = [repr(value) if isinstance(value, float) else text for value, text in zip(values, short, strict=True)]
     return short if len(set(short)) == len(set(full)) else full

@@ -18,7 +18,7 @@ ALIKE, MISPLACED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A square of the heat map: its place, its shade (``h1`` to ``h7``, ``alike``, ``misplaced``), and what it says."""
+    """A square of the heat map: its place, its shade (``h1`` to ``h7``, ``alike``, ``misplaced``), and its text."""
 
     x: int
     y: int
@@ -50,7 +50,10 @@ class Bar:
 
 
 def heat_map(record: Mapping[str, Any]) -> HeatMap:
-    """The grid of a picture, in shades of its absolute error: equal steps of the exponent between smallest and largest."""
+    """Return the heat map of a record in shades of its absolute error.
+
+    The shades are equal steps of the exponent between the smallest and the largest error.
+    """
     grid, shape = record["grid"], list(record["shape"])
     errors = [[value_of(cell) for cell in row] for row in grid["absolute"]]
     finite = [error for row in errors for error in row if 0 < error < math.inf]
@@ -79,8 +82,10 @@ def heat_map(record: Mapping[str, Any]) -> HeatMap:
 
 
 def bars(histogram: Mapping[str, Any]) -> list[Bar]:
-    """The histogram of a picture: exact, each decade, not to be scaled; heights on the scale of a logarithm, so that one
-    element of a million shows."""
+    """Return the histogram of a record: exact, each decade, and errors of values that are 0.
+
+    Heights are logarithmic, so that one element of a million shows.
+    """
     counts: list[tuple[str, int, int]] = []
     exact, unscaled = histogram["exact"], histogram["unscaled"]
     if exact["eager"] or exact["compiled"]:
@@ -97,7 +102,7 @@ def bars(histogram: Mapping[str, Any]) -> list[Bar]:
 
 
 def value_of(wire_value: Any) -> float:
-    """A number as the worker sent it: infinities and NaN come as words."""
+    """Return a number of the record, in which infinities and NaN are words."""
     return float(wire_value)
 
 
@@ -110,12 +115,12 @@ def _level(error: float, low: float, high: float) -> int:
 
 
 def _size(columns: int, rows: int) -> float:
-    """So that a small map can be seen and a large one fits on a page."""
+    """Return pixels of a cell's side, so that a small map can be seen and a large one fits on a page."""
     return min(24.0, 640 / max(columns, rows, 1))
 
 
 def _span(level: int, low: float, high: float) -> str:
-    """The errors of one shade, in words."""
+    """Return the errors of one shade, in words."""
     if high == low:
         return f"{10**high:.2g}"
     step = (high - low) / LEVELS
@@ -123,7 +128,7 @@ def _span(level: int, low: float, high: float) -> str:
 
 
 def _layout(grid: Mapping[str, Any], shape: Sequence[int]) -> str:
-    """One sentence: what rows, columns and cells stand for."""
+    """Return one sentence on what rows, columns and cells mean."""
     width, rows, columns = grid["width"], grid["row_span"], grid["column_span"]
     if len(shape) > 2:
         sentence = f"Rows are the first {len(shape) - 1} dimensions, flattened; columns are the last."
@@ -139,7 +144,7 @@ def _layout(grid: Mapping[str, Any], shape: Sequence[int]) -> str:
 
 
 def _range(grid: Mapping[str, Any], shape: Sequence[int], y: int, x: int) -> str:
-    """The indices that a cell covers, such as ``[0, 3, 8:16]``; a range that spans several dimensions by its ends."""
+    """Return the indices that a cell covers, such as ``[0, 3, 8:16]``; a range over several dimensions by its ends."""
     width, elements = grid["width"], math.prod(shape)
     rows = -(-elements // width)
     first_row, last_row = y * grid["row_span"], min((y + 1) * grid["row_span"], rows) - 1
@@ -155,7 +160,7 @@ def _range(grid: Mapping[str, Any], shape: Sequence[int], y: int, x: int) -> str
 
 
 def unravel(flat: int, shape: Sequence[int]) -> list[int]:
-    """The index of the element at place ``flat`` of a tensor in row-major order."""
+    """Return the index of the element at place ``flat`` of a tensor in row-major order."""
     index = []
     for size in reversed(shape):
         index.append(flat % size)

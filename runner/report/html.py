@@ -28,10 +28,10 @@ _COMMANDS = (
 
 
 def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> str:
-    """The diagnosis as HTML.
+    """Return the diagnosis as HTML.
 
     Args:
-        picture: what ``runner.report.heatmap.take`` gave; None where it was not asked for.
+        record: of ``runner.diagnose.heatmap.run_heat_map``; None where it was not asked for.
     """
     numbers = (record or {}).get("picture")
     text = template("diagnosis.html.j2", number=number, line=one_line).render(
@@ -68,7 +68,7 @@ def _properties(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 def _steps(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
-    """The ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
+    """Return the ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
     steps = []
     for stage, outcome in diagnosis.stages.items():
         text = outcome if isinstance(outcome, str) else ", ".join(outcome)
@@ -104,7 +104,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _worst(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of the worst elements: its columns and rows of text."""
+    """Return the table of the worst elements: its columns and rows of text."""
     rows: Sequence[Mapping[str, Any]] = record["worst"]
     columns = [name for name in ("index", "eager", "compiled", "float64", "absolute", "relative") if any(name in r for r in rows)]  # fmt: skip
     return {"columns": columns, "rows": [[number(row.get(name, "")) for name in columns] for row in rows]}

@@ -1,4 +1,4 @@
-"""A bug report about torch.compile, in the form of upstream's template: what the facts say, in Markdown."""
+"""A bug report about torch.compile, in the form of upstream's template: the diagnosis and its input, in Markdown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a report is made of, besides its checks."""
+    """The content of a report, besides its checks."""
 
     report: ReportInput
     yaml: str
@@ -48,7 +48,7 @@ class Material:
 
 
 def write(material: Material) -> tuple[str, list[Check]]:
-    """The report and the rules, one by one. What the report may not hold is looked for in the report itself."""
+    """Return the report and the result of each rule. Private names are looked for in a draft of the report."""
     code = script_of(material.report.variant).rstrip()
     draft = _render(material, check(material.report), code)
     checks = check(replace(material.report, text=draft))
@@ -85,7 +85,7 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
 
 
 def _runnable_source(report: ReportInput) -> str:
-    """Model and inputs as one reads them: without the docstring at their head, and with the call that goes wrong."""
+    """Return model and inputs without the docstring at their head, and with the call that goes wrong."""
     text = re.sub(r'\A""".*?"""\n+', "", report.source, flags=re.DOTALL).rstrip()
     variant = report.variant
     arguments = {
@@ -103,12 +103,12 @@ def _runnable_source(report: ReportInput) -> str:
 
 
 def script_of(variant: Variant) -> str:
-    """What ``runner repro`` prints, without the name of the file that it comes from."""
+    """Return the output of ``runner repro``, without the name of the file that it comes from."""
     return re.sub(r'\nWritten from [^\n]*\n(?=""")', "", script(variant), count=1)
 
 
 def title(report: ReportInput, quote: Callable[[str], str] = str) -> str:
-    """``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
+    """Return ``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
     signature = report.diagnosis.signature
     symptom = _symptom(signature.oracle, quote) if signature else "fails"
     error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
@@ -121,7 +121,7 @@ def _symptom(oracle: str, quote: Callable[[str], str] = str) -> str:
 
 
 def sentences(report: ReportInput) -> str:
-    """What happened, in two sentences made of the diagnosis' facts."""
+    """Return what happened, in two sentences."""
     diagnosis, variant, finding = report.diagnosis, report.variant, report.main_finding
     signature = diagnosis.signature
     symptom = _symptom(signature.oracle) if signature else "fails"
@@ -136,7 +136,7 @@ def sentences(report: ReportInput) -> str:
 
 
 def _blame(diagnosis: Diagnosis) -> str:
-    """The second sentence: the stage, the bisector's answer, and what makes it go away."""
+    """Return the second sentence: the stage, the bisector's answer, and what makes the failure go away."""
     parts = []
     if diagnosis.stage:
         parts.append(f"it first shows at the stage {markdown_code(diagnosis.stage)}")
@@ -158,14 +158,14 @@ def _blame(diagnosis: Diagnosis) -> str:
 
 
 def _operators(variant: Variant, count: int, quote: Callable[[str], str] = str) -> str:
-    """The operators of a variant, each once, in order."""
+    """Return the operators of a variant, each once, in order."""
     names = list(dict.fromkeys(step.operator for step in all_steps(variant.case.chain))) or [variant.case.name]
     ending = f" and {len(names) - count} more" if len(names) > count else ""
     return ", ".join(map(quote, names[:count])) + ending
 
 
 def logs(report: ReportInput) -> str:
-    """What was found and raised, with numbers and traces, and what the script printed."""
+    """Return findings and exceptions with numbers and traces, and the output of the script."""
     blocks = []
     for finding in ranked(report.diagnosis.findings)[:4]:
         place = f" at {finding.path}" if finding.path else ""
@@ -186,5 +186,5 @@ def _outcome_text(outcome: object) -> str:
 
 
 def _table_text(value: object) -> str:
-    """Text for a table."""
+    """Return text for a table."""
     return one_line(redact(value if isinstance(value, str) else number(value)), 300)

@@ -13,7 +13,7 @@ _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d
 
 
 def render_ledger(entries: Sequence[Entry], judged: bool) -> str:
-    """The whole report. Without a run (``judged`` is false) there are no states."""
+    """Return the whole report. Without a run (``judged`` is false) there are no states."""
     from tabulate import tabulate
 
     ordered = sorted(entries, key=lambda e: STATES.index(e.state)) if judged else entries

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from runner.files import replace_file
 
-_EVERY = 0.3  # seconds between two writes, at least
+_EVERY = 0.3  # least seconds between two writes
 _SHARE = 10  # and at least so many times as long as the last write took
 _RATE = (
     512 << 10
@@ -16,11 +16,11 @@ _RATE = (
 
 
 class LiveFile:
-    """Keeps ``path`` at what ``content`` returns: its pieces, one after the other.
+    """Keeps the content of ``path`` equal to the pieces that ``content`` returns.
 
-    Each write goes to a second file in the same folder that then takes the first one's place, so a reader sees the old
-    text or the new one. Writing takes at most a tenth of the time, and 512 KiB a second. A failure is told once to ``on_problem``, the file
-    stays as it was, and later writes try again.
+    Each write goes to a second file in the same folder, which then replaces the first. A reader so sees the old text or
+    the new one. Writing takes at most a tenth of the time, and 512 KiB a second. After a failure the file stays as it
+    was, ``on_problem`` gets the reason once, and later writes try again.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class LiveFile:
         self._next = float("-inf")
 
     def touch(self) -> None:
-        """The content has changed."""
+        """Note that the content has changed."""
         self._dirty = True
 
     def write(self, *, now: bool = False) -> None:
-        """Bring the file up to date, if it is time or ``now`` says so. Never raises for a file's sake."""
+        """Bring the file up to date, if it is time or ``now`` is set. A file that cannot be written raises nothing."""
         start = self._clock()
         if not now and (not self._dirty or start < self._next):
             return
@@ -62,7 +62,7 @@ class LiveFile:
             self._dirty, self.problem = False, None
 
     def failed(self, why: str) -> None:
-        """Remember the problem, and tell it unless the last attempt had it too."""
+        """Remember the problem, and report it unless the last attempt had the same one."""
         earlier, self.problem = self.problem, f"{self.path} could not be written: {why}"
         if self.problem != earlier:  # set first: on_problem may send an event that comes back here
             self._on_problem(self.problem)

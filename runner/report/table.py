@@ -30,14 +30,14 @@ class Section:
 
 @dataclass
 class Grid:
-    """What a table shows, before anybody draws it. Rows and columns are in plan order."""
+    """The content of a table, before it is drawn. Rows and columns are in plan order."""
 
     columns: list[str]
     sections: list[Section]
 
 
 def several_environments(events: Iterable[Event]) -> bool:
-    """Whether torch versions must be named to tell two results apart."""
+    """Return whether the table must name torch versions to tell two results apart."""
     versions: set[str] = set()
     for event in events:
         if isinstance(event, RunStarted):
@@ -48,7 +48,7 @@ def several_environments(events: Iterable[Event]) -> bool:
 
 
 def build_grid(events: Iterable[Event]) -> Grid:
-    """The grid of a run. A variant that several suites share stands under each of them."""
+    """Return the grid of a run. A variant that several suites share is in the section of each."""
     events = list(events)
     several = several_environments(events)
     columns: dict[str, None] = {}
@@ -70,7 +70,7 @@ def build_grid(events: Iterable[Event]) -> Grid:
 
 
 def _blame(event: VariantFinished) -> str:
-    """``inductor value``: the stage where there is one below the column's own backend, and the first oracle."""
+    """Return ``inductor value``: the stage, if it lies below the column's own backend, and the first oracle."""
     if event.verdict not in ("FAIL", "ERROR", "XFAIL"):
         return "cached" if event.cached else ""
     stage = event.stage if event.stage and event.stage != event.backend else ""
@@ -82,7 +82,7 @@ def _blame(event: VariantFinished) -> str:
 def render_table(
     events: Iterable[Event], width: int = 120, paint: Paint | None = None, limit: int | None = None, hint: str = ""
 ) -> str:
-    """The table as text, empty when nothing was planned.
+    """Return the table as text, empty when nothing was planned.
 
     ``width`` is how wide it should be: longer ids go on in the next line, because a truncated id cannot be pasted.
     Beyond ``limit`` rows only those are drawn that hold something other than PASS, SKIP and NOT-RUN, the first
@@ -116,7 +116,7 @@ def render_table(
 
 
 def _shorten(grid: Grid, limit: int) -> None:
-    """Leave out the rows in which there is nothing to see, and those beyond the limit."""
+    """Leave out the rows that hold only PASS, SKIP and NOT-RUN, and those beyond the limit."""
     for section in grid.sections:
         loud = {row: None for (row, _), (verdict, _) in section.cells.items() if verdict not in _QUIET}
         section.rows = {row: None for row in itertools.islice((row for row in section.rows if row in loud), limit)}
@@ -124,7 +124,7 @@ def _shorten(grid: Grid, limit: int) -> None:
 
 
 def _columns(columns: Iterable[str], section: Section) -> list[str]:
-    """The columns of a section: a backend that only other suites ask for is none of them."""
+    """Return the columns of a section, without backends that only other suites ask for."""
     present = {column for row, column in section.cells if row in section.rows}
     return [column for column in columns if column in present]
 
@@ -153,7 +153,8 @@ def _draw(columns: list[str], section: Section, width: int, paint: Paint | None)
 
 
 def wrap_id(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` characters, broken after ``::``, ``/``, ``,`` or before ``[`` if possible.
+    """Break ``text`` into lines of at most ``width`` characters, after ``::``, ``/``, ``,`` or before ``[`` if
+    possible.
 
     Nothing is left out: the lines without their indentation, joined, are the id again.
     """

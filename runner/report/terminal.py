@@ -47,14 +47,14 @@ _SLOW = 60.0  # seconds between two remarks in a log that something is still run
 
 
 def colour_of(verdict: str) -> str:
-    """``red``, ``green`` or ``yellow``: yellow is what did not run, or failed as it should."""
+    """Return ``red``, ``green`` or ``yellow``. Yellow is a variant that did not run, or failed as expected."""
     if verdict in RED:
         return "red"
     return "green" if verdict == "PASS" else "yellow" if verdict in (*GREEN, NOT_RUN) else "red"
 
 
 def modes(stream: TextIO, environ: Mapping[str, str]) -> tuple[bool, bool]:
-    """(colour, live status) for this stream. NO_COLOR or TERM=dumb is plain; FORCE_COLOR colours a pipe too."""
+    """Return (colour, live status) for this stream. NO_COLOR or TERM=dumb is plain; FORCE_COLOR colours a pipe too."""
     try:
         tty = stream.isatty()
     except (AttributeError, ValueError):  # not a real file, or closed
@@ -105,7 +105,7 @@ class Reporter:
     # --- events ----------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Print what this event is worth. Never raises because of the stream."""
+        """Print the line of this event, if it has one. Never raises because of the stream."""
         if isinstance(event, RunStarted):
             self._started = event
             self._events.append(event)
@@ -132,7 +132,7 @@ class Reporter:
             self._end(event)
 
     def replay(self, event: Event) -> None:
-        """Take in an event of an earlier part of the run, which was printed then."""
+        """Take in an event of an earlier part of the run, which was printed at that time."""
         self._muted = True
         self.handle(event)
         self._muted = False
@@ -143,7 +143,7 @@ class Reporter:
         return f"runner {event.version}{torch}, run {event.run} on {event.host}"
 
     def _result(self, event: VariantFinished) -> str:
-        """``PASS [  1.23s] id``: a fixed shape, so that people can grep for it."""
+        """Return ``PASS [  1.23s] id``: a fixed shape, so that people can grep for it."""
         verdict = self._paint(f"{in_line(event.verdict):>7}", colour_of(event.verdict))
         torch = f" torch {event.torch}" if self._several else ""
         total = max(self._planned, len(self._finished))
@@ -204,7 +204,7 @@ class Reporter:
             self._line("run folder: " + in_line(self._started.folder))
 
     def _summary(self, event: RunFinished) -> str:
-        """``3 passed, 1 failed, 1 xfail in 12.3s``."""
+        """Return ``3 passed, 1 failed, 1 xfail in 12.3s``."""
         counts: dict[str, int] = {}
         for result in self._finished:
             counts[result.verdict] = counts.get(result.verdict, 0) + 1
@@ -229,7 +229,7 @@ class Reporter:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self._colour else text
 
     def _line(self, text: str) -> None:
-        """One or more lines. A reader that went away (``| head``) or a full disk must not end the run."""
+        """Print one or more lines. A reader that went away (``| head``) or a full disk must not end the run."""
         if self._broken or self._muted:
             return
         try:
@@ -275,7 +275,7 @@ class Reporter:
         self._status.update(self._now(running), refresh=True)
 
     def _now(self, running: list[tuple[str, float, str]]) -> Text:
-        """The status: a bar, the count, and the variants that have run longest."""
+        """Return the status: a bar, the count, and the variants that have run longest."""
         from rich.text import Text
 
         count, total = len(self._finished), max(self._planned, len(self._finished), 1)

@@ -20,7 +20,7 @@ _OWN = "runner.worker.planted:"
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A bug: the case it is planted into, the backend that has it, and how it must be reported.
+    """A planted bug: its case, the backend that has it, and how it must be reported.
 
     ``oracles`` are the words that would be right, one of them is enough. ``twin`` is the backend without the bug.
     """
@@ -114,7 +114,7 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one planted bug."""
+    """The results of one planted bug: ``finished`` with the bug, ``twin`` without it."""
 
     planted: Planted
     finished: VariantFinished
@@ -122,19 +122,19 @@ class Result:
 
     @property
     def caught(self) -> bool:
-        """Reported as a failure, under a right word, at the right stage."""
+        """Return whether it is reported as a failure by a right oracle at the right stage."""
         event = self.finished
         right = bool(set(event.oracles) & set(self.planted.oracles)) and event.stage == self.planted.stage
         return event.verdict in ("FAIL", "ERROR") and right
 
     @property
     def quiet(self) -> bool:
-        """The twin without the bug passes."""
+        """Return whether the twin without the bug passes."""
         return self.twin.verdict == "PASS"
 
 
 def variants(bugs: Sequence[Planted] = BUGS) -> list[Variant]:
-    """The variants to run: each planted bug, and each twin once."""
+    """Return the variants to run: each planted bug, and each twin once."""
     from dataclasses import replace
 
     from runner.cases.expand import expand
@@ -157,13 +157,17 @@ def variants(bugs: Sequence[Planted] = BUGS) -> list[Variant]:
 
 
 def judge(events: Sequence[Event], bugs: Sequence[Planted] = BUGS) -> list[Result]:
-    """The planted bugs with what the run found. Raises KeyError when a variant did not finish."""
+    """Return the planted bugs with their results.
+
+    Raises:
+        KeyError: a variant did not finish.
+    """
     finished = {e.id: e for e in events if isinstance(e, VariantFinished)}
     return [Result(b, finished[f"selftest::{b.case}@{b.bug}"], finished[f"selftest::{b.case}@{b.twin}"]) for b in bugs]
 
 
 def table(results: Sequence[Result]) -> str:
-    """One row a bug and the mutation score."""
+    """Return one row a bug, and the mutation score."""
     from tabulate import tabulate
 
     rows = [

@@ -7,6 +7,6 @@ class SetOfSizes(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     """Adds the number of different sizes to a sine."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The same shape as ``x``."""
+        """Return a tensor of the same shape as ``x``."""
         sizes = {x.dim(), x.shape[0], x.shape[1]}
         return x.sin() + len(sizes)
