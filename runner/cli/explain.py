@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_launches(variant, "explain")
     progress = Progress()
     with Lab.of(settings_of(arguments), variant, slots=1) as lab:
-        asked = f"compiling {variant.id}"
-        record = result_of(lab.ask([lab.job("explain")], lambda: progress.say(asked))[0])
+        progress_text = f"compiling {variant.id}"
+        record = result_of(lab.ask([lab.job("explain")], lambda: progress.say(progress_text))[0])
         progress.end()
         about = {"id": variant.id, "torch": lab.environment.build, "backend": variant.backend.backend}
         document = {**about, **placed(record, lab.source)}
@@ -83,13 +83,13 @@ def placed(record: Mapping[str, Any], source: Source) -> dict[str, Any]:
             return [place(item) for item in value]
         if not isinstance(value, dict):
             return value
-        found = {key: place(item) for key, item in value.items() if key != "line"}
+        placed_value = {key: place(item) for key, item in value.items() if key != "line"}
         if "line" in value:
             line = value["line"]
             span = source.place(line)
             known = isinstance(line, int) and 0 < line <= len(text)
-            found |= {"at": str(span) if span else None, "code": text[line - 1].strip() if known else None}
-        return found
+            placed_value |= {"at": str(span) if span else None, "code": text[line - 1].strip() if known else None}
+        return placed_value
 
     return {key: place(value) for key, value in record.items()}
 
@@ -105,9 +105,9 @@ def _summary(document: Mapping[str, Any]) -> str:
     counts = [
         plural(len(document["graphs"]), "graph"),
         plural(len(document["graph_breaks"]), "graph break"),
-        plural(sum(one["compiled"] for one in document["recompiles"]), "recompile"),
+        plural(sum(entry["compiled"] for entry in document["recompiles"]), "recompile"),
     ]
-    seconds = sum(one["seconds"] or 0 for one in document["compilations"])
+    seconds = sum(entry["seconds"] or 0 for entry in document["compilations"])
     return (
         f"{document['id']} under torch {document['torch']}\n"
         f"{', '.join(counts)} in {plural(len(document['calls']), 'call')}; compiled for {duration(seconds)}"
@@ -118,17 +118,17 @@ def _not_compiled(document: Mapping[str, Any]) -> str:
     """Frames that ran eagerly without an error, which is easily overlooked."""
     lines = []
     for hit in document["limits"]:
-        calls = [str(one["call"]) for one in document["calls"] if hit["frame"] in one["eager"]]
-        which = f"call{'s' if len(calls) > 1 else ''} {', '.join(calls)}" if calls else f"call {hit['call']}"
+        calls = [str(call["call"]) for call in document["calls"] if hit["frame"] in call["eager"]]
+        place = f"call{'s' if len(calls) > 1 else ''} {', '.join(calls)}" if calls else f"call {hit['call']}"
         lines += [
-            f"NOT COMPILED: {hit['frame']} ran eagerly in {which}, past {hit['limit']} = {hit['value']}",
+            f"NOT COMPILED: {hit['frame']} ran eagerly in {place}, past {hit['limit']} = {hit['value']}",
             f"  last reason: {one_line(hit['reason'])}",
         ]
-    for one in document["compilations"] if document["raised"] is None else ():
-        if one["failed"]:
+    for entry in document["compilations"] if document["raised"] is None else ():
+        if entry["failed"]:
             lines += [
-                f"NOT COMPILED: {one['frame']} was given up in call {one['call']} and ran eagerly",
-                f"  reason: {telling(one['failed'])}",
+                f"NOT COMPILED: {entry['frame']} was given up in call {entry['call']} and ran eagerly",
+                f"  reason: {telling(entry['failed'])}",
             ]
     return "\n".join(lines)
 
@@ -144,14 +144,14 @@ def _raised(document: Mapping[str, Any]) -> str:
 def _calls(document: Mapping[str, Any]) -> str:
     rows = [
         [
-            one["call"],
-            _list(one["graphs_run"]),
-            _list(one["compiled"]),
-            _list(one["recompiled"]),
-            one["graph_breaks"],
-            _list(one["eager"]),
+            call["call"],
+            _list(call["graphs_run"]),
+            _list(call["compiled"]),
+            _list(call["recompiled"]),
+            call["graph_breaks"],
+            _list(call["eager"]),
         ]
-        for one in document["calls"]
+        for call in document["calls"]
     ]
     return _table(rows, ["call", "graphs run", "compiled", "recompiled", "breaks", "ran eagerly"])
 
@@ -168,16 +168,26 @@ def _graphs(document: Mapping[str, Any]) -> str:
 
 def _breaks(document: Mapping[str, Any]) -> str:
     rows = [
-        [one["call"], one["compile_id"], one["at"] or "-", one_line(one["code"] or "-", 60), telling(one["reason"])]
-        for one in document["graph_breaks"]
+        [
+            graph_break["call"],
+            graph_break["compile_id"],
+            graph_break["at"] or "-",
+            one_line(graph_break["code"] or "-", 60),
+            telling(graph_break["reason"]),
+        ]
+        for graph_break in document["graph_breaks"]
     ]
     return _table(rows, ["call", "compile", "graph break at", "statement", "reason"])
 
 
 def _recompiles(document: Mapping[str, Any]) -> str:
     rows = [
-        [one["call"], one["compile_id"], "\n".join(one_line(reason, _WIDTH) for reason in one["reasons"][:3]) or "-"]
-        for one in document["recompiles"]
+        [
+            recompile["call"],
+            recompile["compile_id"],
+            "\n".join(one_line(reason, _WIDTH) for reason in recompile["reasons"][:3]) or "-",
+        ]
+        for recompile in document["recompiles"]
     ]
     return _table(rows, ["call", "recompile", "reason (against each older compilation)"])
 
@@ -185,33 +195,33 @@ def _recompiles(document: Mapping[str, Any]) -> str:
 def _guards(document: Mapping[str, Any]) -> str:
     """Guards by compilation; of a frame that was compiled again those that differ from the compilation before."""
     parts = []
-    before: dict[str, list[str]] = {}
+    previous: dict[str, list[str]] = {}
     for compile_id, guards in document["guards"].items():
         frame = compile_id.partition("/")[0]
-        told = guards
+        novel = guards
         title = f"{plural(len(guards), 'guard')} of {compile_id or '-'}"
-        if frame in before:
-            told = [guard for guard in guards if guard not in before[frame]]
-            title += ", those of the compilation before but for" if told else ", those of the compilation before"
-        before[frame] = guards
-        parts.append("\n".join([title, *(f"  {one_line(guard, _GUARD_WIDTH)}" for guard in told)]))
+        if frame in previous:
+            novel = [guard for guard in guards if guard not in previous[frame]]
+            title += ", those of the compilation before but for" if novel else ", those of the compilation before"
+        previous[frame] = guards
+        parts.append("\n".join([title, *(f"  {one_line(guard, _GUARD_WIDTH)}" for guard in novel)]))
     return "\n".join(parts)
 
 
 def _first_call(document: Mapping[str, Any]) -> str:
-    told = document["first_call"]
+    explanation = document["first_call"]
     title = "torch._dynamo.explain, of the first call alone"
-    if told["raised"]:
-        return f"{title}: {told['raised']['type']}: {one_line(told['raised']['message'])}"
+    if explanation["raised"]:
+        return f"{title}: {explanation['raised']['type']}: {one_line(explanation['raised']['message'])}"
     lines = [
-        f"{title}: {plural(told['graphs'], 'graph')}, {plural(len(told['graph_breaks']), 'graph break')}, "
-        f"{plural(told['operators'], 'operator')}, {plural(told['guards'], 'guard')}"
+        f"{title}: {plural(explanation['graphs'], 'graph')}, {plural(len(explanation['graph_breaks']), 'graph break')}, "
+        f"{plural(explanation['operators'], 'operator')}, {plural(explanation['guards'], 'guard')}"
     ]
-    seen = {(one["at"], one["reason"]) for one in document["graph_breaks"]}
+    reported = {(graph_break["at"], graph_break["reason"]) for graph_break in document["graph_breaks"]}
     lines += [
-        f"  break at {one['at'] or '-'}: {one['code'] or '-'}: {telling(one['reason'])}"
-        for one in told["graph_breaks"]
-        if (one["at"], one["reason"]) not in seen and document["raised"]
+        f"  break at {graph_break['at'] or '-'}: {graph_break['code'] or '-'}: {telling(graph_break['reason'])}"
+        for graph_break in explanation["graph_breaks"]
+        if (graph_break["at"], graph_break["reason"]) not in reported and document["raised"]
     ]
     return "\n".join(lines)
 

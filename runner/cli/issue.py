@@ -162,7 +162,7 @@ def _gather(
     arguments: argparse.Namespace, lab: Lab, environments: Sequence[Environment], yaml: str, progress: Progress
 ) -> Material:
     """Everything that needs torch."""
-    from runner.cli.diagnose import diagnose
+    from runner.diagnose.procedure import diagnose
 
     progress.say("looking for what is to blame")
     diagnosis = diagnose(lab, bisect=True, tick=lambda: progress.say("looking for what is to blame"))
