@@ -55,7 +55,10 @@ def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
             sweep(Path(base), prefix)
         while True:
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except FileNotFoundError:  # another process's sweep met it before its lock
+                continue
             with contextlib.suppress(OSError):  # a file system without locks: no sweep removes anything there either
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if path.is_dir():  # a sweep may have come between

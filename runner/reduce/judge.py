@@ -12,12 +12,12 @@ from runner.cases.model import KERNEL_BACKENDS, Case, Variant
 from runner.diagnose.harness import Lab
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
-from runner.reduce.cut import Facts
-from runner.reduce.facts import Fact
+from runner.reduce.remove_steps import ValueInfos
+from runner.reduce.value_info import ValueInfo
 from runner.session.scheduler import Scheduler, Steps, with_reference
 from runner.verdict import explained, outcomes
 from runner.verdict.policy import ranked
-from runner.verdict.signature import Signature, signature_of
+from runner.verdict.signature import FailureSignature, signature_of
 from runner.verdict.stages import LADDER, STAGES, locate, stage_of
 from runner.worker.oracles import row_of
 
@@ -40,12 +40,12 @@ def relative_error(finding: Finding) -> float:
     return error / scale if isinstance(scale, int | float) and scale > 1 else float(error)
 
 
-def alike(finding: Finding | None, wanted: Signature, error: float) -> bool:
+def alike(finding: Finding | None, expected: FailureSignature, error: float) -> bool:
     """Whether a finding has the signature, its stage aside, and is no fainter than it may be. ``error`` is the first finding's."""
     if finding is None:
         return False
-    found = signature_of(finding)
-    if (found.oracle, found.error, found.pattern) != (wanted.oracle, wanted.error, wanted.pattern):
+    signature = signature_of(finding)
+    if signature.kind != expected.kind:
         return False
     return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
 
@@ -57,7 +57,7 @@ _MEASURE = "measure"
 class LabJudge:
     """Tries candidates in a lab, as many at once as it has slots."""
 
-    def __init__(self, lab: Lab, signature: Signature, error: float = 0.0, timeout: float | None = None) -> None:
+    def __init__(self, lab: Lab, signature: FailureSignature, error: float = 0.0, timeout: float | None = None) -> None:
         """Start nothing yet.
 
         Args:
@@ -88,7 +88,7 @@ class LabJudge:
         self._scheduler.cancel()
         self._verdicts.clear()
 
-    def measure(self, case: Case) -> Facts:
+    def measure(self, case: Case) -> ValueInfos:
         """What the values of a named case are in eager; nothing where that cannot be had. Candidates go on meanwhile."""
         variant = replace(self.lab.variant, case=case, params={name: values[0] for name, values in case.params.items()})
         variant = replace(variant, dtype=case.dtypes[0], device=case.devices[0], grad=case.grad[0], train=case.train[0],
@@ -98,10 +98,10 @@ class LabJudge:
             _MEASURE,
             self._values(self.lab.job("shapes", variant=variant, source=build(variant, limits=self.lab.limits))),
         )
-        facts = self._wait(0.0)
-        while facts is None:
-            facts = self._wait(0.2)
-        return facts
+        values = self._wait(0.0)
+        while values is None:
+            values = self._wait(0.2)
+        return values
 
     def confirm(self, variant: Variant, source: Source) -> bool:
         """Whether a case fails alike in a process of its own, under the variant's own backend."""
@@ -150,21 +150,21 @@ class LabJudge:
                 return False  # a policy explains it, so it is no failure
         return True
 
-    def _values(self, job: Job) -> Steps[Facts]:
+    def _values(self, job: Job) -> Steps[ValueInfos]:
         (outcome,) = yield [job]
         values = outcome.result.get("values") if outcome.ended == "result" else None
-        return {name: Fact.of(data) for name, data in (values or {}).items()}
+        return {name: ValueInfo.of(data) for name, data in (values or {}).items()}
 
-    def _wait(self, timeout: float) -> Facts | None:
+    def _wait(self, timeout: float) -> ValueInfos | None:
         """Let jobs run; what was measured, if that has ended."""
         self._scheduler.wait(timeout)
-        facts: Facts | None = None
+        values: ValueInfos | None = None
         for name, result in self._scheduler.results():
             if name == _MEASURE:
-                facts = result
+                values = result
             else:
                 self._verdicts.append((int(name), result))
-        return facts
+        return values
 
 
 def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:

@@ -39,9 +39,6 @@ class FailureSignature:
         return ": ".join(filter(None, (place, self.error, self.pattern)))
 
 
-Signature = FailureSignature  # the former name, for modules that still import it
-
-
 def signature_of(finding: Finding) -> FailureSignature:
     """Return the signature of a finding that knows its stage."""
     oracle, error, pattern = mark_of(finding.oracle, finding.error)

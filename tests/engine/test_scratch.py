@@ -19,8 +19,9 @@ HOLDER = "from runner.engine import scratch; print(scratch.make(), flush=True); 
 
 
 @pytest.fixture(autouse=True)
-def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def base(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A temporary folder with a short path: a long one is not used."""
+    tmp_path_factory.getbasetemp()  # pytest's own, before the temporary folder is another one
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         monkeypatch.setattr(scratch, "_locks", {})
@@ -52,6 +53,22 @@ def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:
     mine = scratch.make()  # sweeps first
     assert [*base.iterdir()] == [mine]
     scratch.remove(mine)
+
+
+def test_a_sweep_between_the_making_of_a_folder_and_its_lock(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, swept = tempfile.mkdtemp, []
+
+    def swept_at_once(prefix: str, dir: str) -> str:  # noqa: A002 (tempfile's word)
+        path = make(prefix=prefix, dir=dir)
+        if not swept:
+            swept.append(path)
+            scratch.sweep(base)  # as by another process that starts now
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept_at_once)
+    path = scratch.make()
+    assert swept and [*base.iterdir()] == [path] and str(path) not in swept
+    scratch.remove(path)
 
 
 def test_folders_of_another_prefix(base: Path) -> None:
