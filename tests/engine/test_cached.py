@@ -230,7 +230,7 @@ def test_isolation_that_shares_less_will_do_and_never_more(tmp_path: Path) -> No
 def test_a_stored_pass_is_not_believed_once_the_worker_s_code_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in fingerprint.disturbing(os.environ):
+    for name in fingerprint.disturbing_variables(os.environ):
         monkeypatch.delenv(name)
     copied = tmp_path / "worker"
     shutil.copytree(fingerprint.WORKER.parent, copied)

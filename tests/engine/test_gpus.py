@@ -32,19 +32,19 @@ def test_the_least_taken_is_chosen_and_the_first_of_equals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slots", "gpus", "expected"),
+    ("slots", "count", "expected"),
     [(1, 1, 1.0), (4, 4, 1.0), (3, 8, 1.0), (4, 2, 0.5), (5, 2, 1 / 3), (16, 1, 1 / 16), (2, 0, 1.0)],
 )
-def test_shares(slots: int, gpus: int, expected: float) -> None:
-    assert gpus.memory_share(slots, gpus) == expected
+def test_shares(slots: int, count: int, expected: float) -> None:
+    assert gpus.memory_share(slots, count) == expected
 
 
-@pytest.mark.parametrize(("slots", "gpus"), [(1, 1), (3, 4), (4, 4), (7, 3), (16, 2)])
-def test_no_gpu_is_given_to_more_jobs_than_the_share_allows(slots: int, gpus: int) -> None:
-    names = gpus.visible_gpus(None, gpus)
+@pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 4), (4, 4), (7, 3), (16, 2)])
+def test_no_gpu_is_given_to_more_jobs_than_the_share_allows(slots: int, count: int) -> None:
+    names = gpus.visible_gpus(None, count)
     held: list[str] = []
     for step in range(300):
         if len(held) == slots:
             del held[step * 7 % slots]
         held.append(gpus.choose_gpu(names, held))
-        assert max(Counter(held).values()) * gpus.memory_share(slots, gpus) <= 1 + 1e-9
+        assert max(Counter(held).values()) * gpus.memory_share(slots, count) <= 1 + 1e-9
