@@ -154,10 +154,10 @@ def _load(point: EntryPoint) -> Callable[[Path], Handler]:
             sys.path.append(here)
             stack.callback(sys.path.remove, here)
         import_module(point.module)
-        made: Any = point.load()
-    if not callable(made):
+        constructor: Any = point.load()
+    if not callable(constructor):
         raise TypeError(f"{point.value} cannot be called")
-    return made  # type: ignore[no-any-return]
+    return constructor  # type: ignore[no-any-return]
 
 
 def _installed_words() -> str:
@@ -173,7 +173,7 @@ class Reports:
         """``chosen`` are the reporters of other packages."""
         self.reporter = reporter
         self._problems: list[str] = []
-        self.files: list[FileHandler] = [PluginFile(one, self._problems.append) for one in chosen]
+        self.files: list[FileHandler] = [PluginFile(choice, self._problems.append) for choice in chosen]
 
     @classmethod
     def open(
