@@ -54,7 +54,7 @@ def test_the_page_has_all_that_is_tested() -> None:
 @pytest.fixture(scope="module")
 def judged(folder: Path) -> Result:
     """The run with the oracle, under the planted difference and without it."""
-    return run_in(folder, *ORACLE, "-j", 1)
+    return run_in(folder, *ORACLE, "-j", 1, "--no-confirm")
 
 
 def test_an_oracle_fires_on_a_planted_difference_and_is_quiet_without(judged: Result) -> None:
