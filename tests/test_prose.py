@@ -21,7 +21,7 @@ METAPHORS = ("opinion", "doubt", "kin", "ward", "rehearsal", "rehearsed", "lent"
 
 _NOT_PROSE = re.compile(r"^```.*?^```$|<!-- generated.*?<!-- end -->|^\|.*?$|^#.*?$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )")
-_END = re.compile(r"(?<=[.!?])[*)]*\s+(?=[^a-z\s])")
+_END = re.compile(r"(?<=[.!?])[*)]*\s+(?=[^a-z\s]|torch\b|runner\b)")
 
 
 def prose(text: str) -> str:
