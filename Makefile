@@ -4,9 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SOURCES := pyproject.toml constraints.txt
-# Unit tests that start no worker, without the files that need torch. Tests that take long have the marker slow.
+# Unit tests that start no worker, without the files that need torch or take long. Single tests that take long have the marker slow.
 QUICK := $(addprefix tests/,cases builder session verdict record ledger diagnose reduce report cli) $(wildcard tests/test_*.py)
-TORCH := $(addprefix tests/,builder/test_runs.py cli/test_minify.py diagnose/test_repro.py session/test_plan.py)
+LEFT_OUT := $(addprefix tests/,builder/test_runs.py cli/test_minify.py diagnose/test_repro.py session/test_plan.py test_hostile_files.py)
 
 .PHONY: run test quick lint clean
 
@@ -16,8 +16,8 @@ run: $(VENV)/installed  ## set up, then run the suites: a table, and JUnit XML i
 test: $(VENV)/installed-test  ## set up, then pass the tests
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder tests
 
-quick: $(VENV)/installed-test  ## the unit tests that compile nothing, in under a minute on two cores
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow" $(QUICK) $(addprefix --ignore=,$(TORCH))
+quick: $(VENV)/installed-test  ## the unit tests that compile nothing, in about a minute on two cores
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow" $(QUICK) $(addprefix --ignore=,$(LEFT_OUT))
 
 lint: $(VENV)/installed-test  ## style and types
 	$(BIN)/ruff check .
