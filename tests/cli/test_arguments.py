@@ -6,8 +6,9 @@ import argparse
 
 import pytest
 
-from runner.cli.arguments import COUNT, JOBS, integer, seconds
+from runner.cli.arguments import integer, seconds
 from runner.cli.main import build_parser
+from runner.session.settings import COUNT, JOBS
 
 BEYOND = ["\u00b2", "\u0663", "1_000", "1e3", "", " ", "0x10", "9" * 5000, "-" + "9" * 5000, "1.0"]
 
