@@ -186,11 +186,10 @@ def _blank(text: str) -> str:
 @cache
 def _modules() -> frozenset[str]:
     """What a program may import: what the script's template and the shipped Python files do, and what the builder writes."""
-    template = (ROOT / "runner" / "templates" / "repro.py.j2").read_text(encoding="utf-8")
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "specs").rglob("*.py")]
-    trees = [
-        ast.parse(text) for text in (re.sub(r"(?s)\{[%#].*?[%#]\}", "", template), *texts)
-    ]  # without tags it is Python
+    for path in (ROOT / "runner" / "templates").glob("repro*.py.j2"):  # without its tags it is Python
+        texts.append(re.sub(r"(?s)\{[%#].*?[%#]\}", "", path.read_text(encoding="utf-8")))
+    trees = [ast.parse(text) for text in texts]
     return frozenset(
         {"torch", "numpy", "triton", "os", "importlib", "sys", "random", "__future__"}
         | {name for tree in trees for name in _imports(tree)}

@@ -108,7 +108,7 @@ del FORMS["words"]["cases"][0]["return_"]
 
 WRITERS = {"show": describe, "repro": script}
 """What is shown ends with the source that runs."""
-TEMPLATE = Path(runner.templates.__file__).parent / "repro.py.j2"
+TEMPLATES = sorted(Path(runner.templates.__file__).parent.glob("repro*.py.j2"))
 STATEMENTS = [kind.__name__ for kind in ast.stmt.__subclasses__()]
 OWN = {
     f"Attribute.attr {name}"
@@ -211,7 +211,11 @@ def baseline(form: str) -> dict[str, list[Any]]:
         own = dataclasses.replace(variant.backend, backend="package:no name.no name")
         shapes["repro"] += [shape(script(v)) for v in (wordy, dataclasses.replace(wordy, backend=own))]
     elements = [[e.tag for e in ElementTree.fromstring(junit.render([finished(v)])).iter()] for v in variants]
-    template = re.sub(r"\{\{.*?\}\}", "None", re.sub(r"(?s)\{[%#].*?[%#]\}", "", TEMPLATE.read_text(encoding="utf-8")))
+    template = re.sub(
+        r"\{\{.*?\}\}",
+        "None",
+        re.sub(r"(?s)\{[%#].*?[%#]\}", "", "".join(path.read_text(encoding="utf-8") for path in TEMPLATES)),
+    )
     words = shape(template).words.union(*(s.words for listed in shapes.values() for s in listed))
     anything = Shape(Counter(dict.fromkeys(STATEMENTS, 999)), words | OWN, 999)
     return {**shapes, "any": [anything], "markdown": [outline(report_of(v)) for v in variants], "junit": elements}

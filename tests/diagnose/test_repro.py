@@ -417,7 +417,7 @@ def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def test_the_template_uses_each_feature(tmp_path: Path) -> None:
-    template = (REPOSITORY / "runner" / "templates" / "repro.py.j2").read_text()
+    template = "".join(path.read_text() for path in (REPOSITORY / "runner" / "templates").glob("repro*.py.j2"))
     chosen = variant(tmp_path, PLANTED["value"][0], CLEAN)
     made = job(Planned(chosen, Environment("", "", "", "", "")), build(chosen))
     names = {name for tag in re.findall(r"\{[%{].*?[%}]\}", template) for name in re.findall(r"\w+", tag)}
