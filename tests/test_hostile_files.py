@@ -211,11 +211,13 @@ def baseline(form: str) -> dict[str, list[Any]]:
         own = dataclasses.replace(variant.backend, backend="package:no name.no name")
         shapes["repro"] += [shape(script(v)) for v in (wordy, dataclasses.replace(wordy, backend=own))]
     elements = [[e.tag for e in ElementTree.fromstring(junit.render([finished(v)])).iter()] for v in variants]
-    template = re.sub(
-        r"\{\{.*?\}\}",
-        "None",
-        re.sub(r"(?s)\{[%#].*?[%#]\}", "", "".join(path.read_text(encoding="utf-8") for path in TEMPLATES)),
-    )
+    template = "".join(path.read_text(encoding="utf-8") for path in TEMPLATES)
+    for pattern, instead in (
+        (r"(?s)\{[%#].*?[%#]\}", ""),
+        (r"\{\{.*?\}\}", "None"),
+        (r"\n\s*\n", "\n"),
+    ):  # now it is Python
+        template = re.sub(pattern, instead, template)
     words = shape(template).words.union(*(s.words for listed in shapes.values() for s in listed))
     anything = Shape(Counter(dict.fromkeys(STATEMENTS, 999)), words | OWN, 999)
     return {**shapes, "any": [anything], "markdown": [outline(report_of(v)) for v in variants], "junit": elements}
