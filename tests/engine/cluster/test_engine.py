@@ -399,7 +399,7 @@ class TestOnItsOwn:
 
 
 SCRIPT = """
-import sys
+import signal, sys
 from engine_jobs import job
 from runner.engine.cluster import engine as cluster_engine
 from runner.engine.cluster.actor import Report
@@ -413,6 +413,7 @@ try:
             print(engine._folder, flush=True)
 except KeyboardInterrupt:
     engine.close()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and "ray" not in sys.modules  # Ray would handle SIGTERM
     print("closed", flush=True)
 """
 
