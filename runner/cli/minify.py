@@ -15,7 +15,7 @@ from runner.cli.variants import first_variant
 from runner.diagnose.harness import Lab, Progress, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnostics import shown_path
-from runner.engine.messages import Outcome
+from runner.engine.messages import Isolation, Outcome
 from runner.exit_codes import UsageError
 from runner.quote import operand, shell_word, shell_words
 from runner.record.events import VariantFinished
@@ -173,7 +173,7 @@ class _Minifier:
         console.output(f"runner reduce {shell_word(operand(self.lab.variant.id))} shrinks the case instead")
         return exit_codes.FAILED
 
-    def _ask(self, step: str, attempt: Attempt, isolation: str = "fork", **more: Any) -> Outcome:
+    def _ask(self, step: str, attempt: Attempt, isolation: Isolation = "fork", **more: Any) -> Outcome:
         given = {"step": step, "folder": str(self.folder), "after": attempt.after, "level": attempt.level,
                  "tolerance": attempt.tolerance, "alias": self.alias, "signal": self.failure.signal, **more}  # fmt: skip
         cutting = step == "cut"

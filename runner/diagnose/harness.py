@@ -16,7 +16,7 @@ from runner.cases.limits import Limits
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Variant
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Isolation, Job, Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import Finding, VariantFinished
 from runner.session.context import RunContext
@@ -139,7 +139,7 @@ class Lab:
         variant: Variant | None = None,
         source: Source | None = None,
         timeout: float | None = None,
-        isolation: str = "fork",
+        isolation: Isolation = "fork",
         **changes: Any,
     ) -> Job:
         """A job about the variant (or another); ``changes`` are those of ``plan.job``: backend, config, float64."""

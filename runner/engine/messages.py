@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
 """The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
 
-ISOLATION = ("fork", "fresh", "living")
+Ended = Literal["result", "signal", "timeout", "memory", "no-result", "broken"]
+"""How a job ended: ``result`` with the worker's record, ``broken`` when the harness itself failed, else how its process died."""
+
+Isolation = Literal["fork", "fresh", "living"]
 """Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from
 a process that has imported torch and nothing more. ``living``: in a process that stays alive and takes the next job."""
+
+ISOLATION: tuple[Isolation, ...] = get_args(Isolation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Job:
     memory: int | None = None
     task: str = "judge"  # or another of ``runner/worker/job.py``'s TASKS
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of a task other than "judge"
-    isolation: str = "fork"  # one of ISOLATION
+    isolation: Isolation = "fork"
     alone: bool = False  # nothing else may run on this machine meanwhile
     variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
@@ -60,12 +65,11 @@ class Job:
 class Outcome:
     """How a job ended.
 
-    ``ended`` is ``result`` (then ``result`` holds the worker's record), ``signal``, ``timeout``, ``memory``, ``no-result`` or
-    ``broken`` (the harness itself failed; ``detail`` says how). ``phase`` is the last one begun.
+    ``detail`` says how the harness failed, if it did. ``phase`` is the last one begun.
     """
 
     job: Job
-    ended: str
+    ended: Ended
     seconds: float
     phase: str = "load"
     result: Mapping[str, Any] = field(default_factory=dict)

@@ -10,12 +10,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from runner.engine import process_tree
 from runner.engine.interpreters import tail
 from runner.engine.memory import Meter
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Ended, Job, Outcome
 
 GRACE = 0.5
 """Seconds between the request for a stack and the kill, at a timeout."""
@@ -60,7 +60,7 @@ class RunningJob:
     detail: str = ""
     _meter: Meter | None = None
     _spoke: float = math.inf  # when its outcome came
-    _cause: str = ""  # "timeout" or "memory", once control has decided to end it
+    _cause: Literal["", "timeout", "memory"] = ""  # once control has decided to end it
     _kill_at: float = math.inf
     _killed: float = math.inf
 
@@ -150,9 +150,10 @@ class RunningJob:
         """Return the outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
         exit_status = os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
-        ended, detail = self._cause, self.detail
-        if ended:
-            pass
+        ended: Ended
+        detail = self.detail
+        if self._cause:
+            ended = self._cause
         elif self.outcome is not None:
             ended = "result"
         elif self.broken is not None:

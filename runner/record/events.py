@@ -10,14 +10,17 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from runner.record.event_schema import Unfit, event_checks
 
-GREEN = ("PASS", "XFAIL", "SKIP")
+Word = Literal["PASS", "XFAIL", "SKIP", "FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID", "NOT-RUN"]
+"""The words of verdicts."""
+
+GREEN: tuple[Word, ...] = ("PASS", "XFAIL", "SKIP")
 """Verdicts that leave the exit code at 0. NOT-RUN is neither green nor red: a run that stops early says so itself."""
 
-RED = ("FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID")
+RED: tuple[Word, ...] = ("FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID")
 """Verdicts that make the exit code 1: a wrong answer, no answer, or an answer that proves nothing."""
 
 
@@ -121,7 +124,7 @@ class VariantFinished:
     label: str
     file: str
     line: int
-    verdict: str
+    verdict: Word
     seconds: float
     column: int = 1
     number: int = 0

@@ -6,9 +6,10 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from runner.cases.limits import Limits
+from runner.engine.messages import ISOLATION, Isolation
 from runner.exit_codes import UsageError
 from runner.session.shards import Shard
 
@@ -157,11 +158,11 @@ class RunSettings:
         "take results from earlier --cached runs where nothing has changed, and say so",
         kind="switch",
     )
-    isolation: str = _setting(
+    isolation: Literal["auto"] | Isolation = _setting(
         "auto", "--isolation",
         "a process forked from a warm one for each variant; from a cold one; or processes that live on "
         "(auto: fork on the CPU, living on accelerators)",
-        kind="choice", choices=("auto", "fork", "fresh", "living"),
+        kind="choice", choices=("auto", *ISOLATION),
     )  # fmt: skip
     kernel_cache: str = _setting(
         "shared", "--kernel-cache", "compiled kernels are kept for later runs, or for this run alone",

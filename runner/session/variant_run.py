@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.diagnostics import shown_path
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Isolation, Job, Outcome
 from runner.quote import operand, shell_words
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
@@ -105,16 +105,16 @@ class _Attempt:
 
     # --- jobs ---
 
-    def _isolation(self) -> str:
+    def _isolation(self) -> Isolation:
         if self.context.settings.isolation != "auto":
             return self.context.settings.isolation
         return "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
 
-    def _fresh(self) -> str:
+    def _fresh(self) -> Isolation:
         """Return the isolation that shares nothing. On accelerators the parent of a fork has only imported torch."""
         return "fresh" if self.planned.variant.device in ("cpu", "meta") else "fork"
 
-    def _job(self, purpose: str, isolation: str, alone: bool = False, **changes: Any) -> Job:
+    def _job(self, purpose: str, isolation: Isolation, alone: bool = False, **changes: Any) -> Job:
         context, settings = self.context, self.context.settings
         wanted = job(
             self.planned, self.source, imports=settings.imports, paths=context.paths, suffix=f" {purpose}",
@@ -209,7 +209,7 @@ class _Attempt:
         self.labels.append(retries.ORDER_DEPENDENT)
         self.notes.append(retries.order_note(shared, alone))
 
-    def _locate(self, isolation: str) -> Steps[None]:
+    def _locate(self, isolation: Isolation) -> Steps[None]:
         """Run the stages below, and once under each policy that may explain the findings."""
         variant = self.planned.variant
         backend = variant.backend.backend

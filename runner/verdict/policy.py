@@ -11,7 +11,7 @@ from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
 from runner.diagnostics import Span
-from runner.record.events import Finding
+from runner.record.events import Finding, Word
 from runner.verdict.stages import contains
 from runner.worker.oracles import CRASHES, GATES, gate_of
 
@@ -29,7 +29,7 @@ _SEARCHED = 16_384
 class Verdict:
     """A word, one line why, and if an entry of the ledger was used, its issue or reason and its place."""
 
-    word: str
+    word: Word
     reason: str = ""
     known: str | None = None
     entry: Span | None = None
@@ -53,7 +53,7 @@ def decide(
         answer = answering(entries, findings)
         if answer is not None:
             return _used(answer, "XFAIL", answer.reason or answer.issue or "")
-        word = "ERROR" if is_crash(first) else "FAIL"
+        word: Word = "ERROR" if is_crash(first) else "FAIL"
         if entries:
             return _used(entries[0], word, f"{headline(first)}; the ledger expects {_signature(entries[0])}")
         return Verdict(word, headline(first))
@@ -119,7 +119,7 @@ def explains(entry: Known, finding: Finding) -> bool:
     return matches_anywhere(entry.error, text[:_SEARCHED])
 
 
-def _used(entry: Known, word: str, reason: str) -> Verdict:
+def _used(entry: Known, word: Word, reason: str) -> Verdict:
     return Verdict(word, reason, entry.issue or entry.reason, entry.span)
 
 

@@ -58,7 +58,7 @@ def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:
 def test_a_sweep_between_the_making_of_a_folder_and_its_lock(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, swept = tempfile.mkdtemp, []
 
-    def swept_at_once(prefix: str, dir: str) -> str:  # noqa: A002 (tempfile's word)
+    def swept_at_once(prefix: str, dir: str) -> str:
         path = make(prefix=prefix, dir=dir)
         if not swept:
             swept.append(path)

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from runner.engine.cluster.actor import Report
-from runner.engine.messages import PHASES, Job, Outcome
+from runner.engine.messages import PHASES, Ended, Job, Outcome
 
 FRUITLESS = 6
 """How many losses in a row, without a finished job between them, exclude a node."""
@@ -32,7 +32,7 @@ class Task:
     seconds: float = 0.0
     phase: str = PHASES[0]
 
-    def outcome(self, ended: str, detail: str, host: str = "") -> Outcome:
+    def outcome(self, ended: Ended, detail: str, host: str = "") -> Outcome:
         """Return the outcome of a job that no node will report."""
         return Outcome(self.job, ended, self.seconds, self.phase, detail=detail, host=host, lost=self.losses)
 

@@ -13,7 +13,6 @@ The server lives as long as control holds the other end of its connection, and t
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import importlib
@@ -29,7 +28,7 @@ import traceback
 from typing import Any
 
 from runner.worker.server.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, run_child
-from runner.worker.server.warm_up import LEVELS, ThreadsLeft, warm_up
+from runner.worker.server.warm_up import ThreadsLeft, warm_up
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,11 +40,9 @@ def main(argv: list[str] | None = None) -> int:
     Raises:
         OSError: control's socket cannot be reached.
     """
-    parser = argparse.ArgumentParser(prog="runner-worker", description="started by runner; not for people")
-    parser.add_argument("--socket", required=True, help="control's Unix socket")
-    parser.add_argument("--token", required=True, help="shows control whose messages these are")
-    parser.add_argument("--warm", choices=LEVELS, default="none", help="what to load first")
-    options = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv  # pairs that control writes, and nobody else
+    options = {"--warm": "none", **dict(zip(words[::2], words[1::2], strict=True))}
+    address, token, warm = options["--socket"], options["--token"], options["--warm"]
 
     signal.signal(signal.SIGTERM, _end_own_group)
     die_with_parent(signal.SIGTERM)  # not SIGKILL: a compiler started by the warm-up must go too
@@ -53,18 +50,18 @@ def main(argv: list[str] | None = None) -> int:
     adopt_orphans()
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(options.socket)
+    connection.connect(address)
     gc.disable()  # imports make little garbage, and looking for it takes a quarter of their time
     try:
-        hello = describe(options.warm)
+        hello = describe(warm)
     except ThreadsLeft as error:
         print(f"starting again, to import and no more: {error}", file=sys.stderr, flush=True)
-        words = [sys.executable, sys.argv[0], "--socket", options.socket, "--token", options.token, "--warm", "import"]
+        words = [sys.executable, sys.argv[0], "--socket", address, "--token", token, "--warm", "import"]
         os.execv(sys.executable, words)  # the only way to be rid of them
     hello.update(pid=os.getpid(), python=platform.python_version(), executable=sys.executable)
-    server = Server(connection, options.socket, options.token)
+    server = Server(connection, address, token)
     try:
-        server.send({"hello": hello, "token": options.token})
+        server.send({"hello": hello, "token": token})
         if "error" in hello:
             return 1
         gc.collect()
