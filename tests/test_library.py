@@ -25,6 +25,7 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_run_yields_its_events_in_order(spec: Path) -> None:
     settings = runner.RunSettings(backend=("eager",), confirm=False, jobs=1)
     plan = runner.plan(runner.collect([spec], settings), settings)
@@ -114,6 +115,7 @@ def test_contradictions_are_refused(spec: Path) -> None:
         runner.plan(runner.collect([spec]), runner.RunSettings(durations="latest"))
 
 
+@pytest.mark.slow
 def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)

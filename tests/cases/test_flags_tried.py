@@ -13,6 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+@pytest.mark.slow
 def test_a_flag_that_does_more_than_compile_is_caught(tmp_path: Path) -> None:
     """``cprofile`` starts gprof2dot and dot from PATH, and writes a file of a known name."""
     refused = "torch._dynamo.config.cprofile"

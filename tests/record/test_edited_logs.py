@@ -121,6 +121,7 @@ def test_commands_work_on_the_logs_as_they_are(folder: Folder) -> None:
         assert main(words) == code, words
 
 
+@pytest.mark.slow
 def test_edited_logs(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     rng = random.Random(3)
     codes: dict[str, set[int]] = {}
