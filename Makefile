@@ -17,7 +17,7 @@ run: $(VENV)/installed  ## set up, then run the suites: a table, and JUnit XML i
 test: $(VENV)/installed-test  ## set up, then pass the tests
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder tests
 
-quick: $(VENV)/installed-test  ## the unit tests that compile nothing, in about a minute on two cores
+quick: $(VENV)/installed-test  ## the unit tests that compile nothing, in under a minute on two idle cores
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow" $(QUICK) $(addprefix --ignore=,$(LEFT_OUT))
 
 lint: $(VENV)/installed-test  ## style and types
