@@ -446,7 +446,8 @@ def test_nothing_is_left_of_a_run_that_is_ended(fake: dict[str, str], how: signa
 def cluster(fake: dict[str, str]) -> Iterator[RayCluster]:
     """A head of one CPU, and a node with two CPUs and, so it says, two GPUs."""
     folder = Path(tempfile.mkdtemp(prefix="rr-", dir="/tmp"))
-    with RayCluster(folder, "1", "2/2") as made:
+    with RayCluster(folder, "1", "2/2") as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_engine, "SLOW", 60.0)  # on a busy machine an actor takes longer to start than 10 s
         yield made
     shutil.rmtree(folder, ignore_errors=True)
 
