@@ -13,7 +13,7 @@ from runner.exit_codes import UsageError
 CONTROL_HALF = [
     path
     for path in sorted((Path(__file__).parent.parent / "runner").rglob("*.py"))
-    if path.parent.name != "worker" and path.name not in ("console.py", "build_set.py")
+    if "worker" not in path.parts and path.name not in ("console.py", "build_set.py")
 ]
 
 
