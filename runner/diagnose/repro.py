@@ -18,7 +18,7 @@ from runner.builder.source import Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
 from runner.cases.python_names import is_name
 from runner.engine.messages import Job
-from runner.quote import decimal, integer, literal, torch_flag, torch_name
+from runner.quote import QuoteError, decimal, integer, literal, torch_flag, torch_name
 from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of
 from runner.templates import template
 from runner.verdict.explained import EMULATE_CASTS, low_precision
@@ -87,12 +87,15 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
     backward = made.grad["mode"] == "backward"
     own = case.module is not None
     epsilon = low_precision(text, made.dtype)
+    cotangent = made.grad["cotangent"]
+    if cotangent not in ("seeded", "ones", "sum"):
+        raise QuoteError("a cotangent is seeded, ones or sum")
     values = backward or bool(case.calls) or not made.expect["raises"]  # else eager raises, and nothing is compared
     wide = not exact and not made.autocast and not _tears(case, text)
     return {
         "values": values,
         "backward": backward,
-        "cotangent": str(made.grad["cotangent"]),
+        "cotangent": cotangent,
         "exact": exact,
         "tolerance": not exact and bool(made.tolerance["by_dtype"]),
         "float64": values and wide,
