@@ -71,7 +71,8 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
         if option.kind == "switch":
             keywords["action"] = "store_true"
         elif option.kind == "yes-no":
-            keywords |= {"action": argparse.BooleanOptionalAction, "default": default}
+            add_yes_no(parser, name, keywords["help"])
+            continue
         elif option.kind == "list":
             keywords |= {"action": "append", "default": [], "metavar": option.metavar}
         elif option.kind == "choice":
@@ -80,6 +81,14 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
             readers = {"number": integer(option.least, option.most), "seconds": seconds, "shard": shard, "text": str}
             keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
         parser.add_argument(*option.flags.split(), **keywords)
+
+
+def add_yes_no(parser: argparse._ActionsContainer, name: str, help: str) -> None:
+    """Add ``--name`` and ``--no-name``, of which the first is the default."""
+    # Suppressed, or Python 3.11 writes the default into the help once more.
+    action = argparse.BooleanOptionalAction
+    parser.add_argument(f"--{name}", action=action, default=argparse.SUPPRESS, help=help)
+    parser.set_defaults(**{name: True})
 
 
 def settings_of(arguments: argparse.Namespace) -> RunSettings:

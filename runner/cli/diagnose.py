@@ -11,7 +11,7 @@ from pathlib import Path
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cli import outputs
-from runner.cli.arguments import add_variant, settings_of
+from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Lab, Progress
@@ -37,8 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_variant(parser)
     parser.add_argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram")
     parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
-    parser.add_argument("--bisect", action=argparse.BooleanOptionalAction, default=True,
-                        help="run CompilerBisector, which takes up to a minute (default: yes)")  # fmt: skip
+    add_yes_no(parser, "bisect", "run CompilerBisector, which takes up to a minute (default: yes)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
 from runner.cli import outputs
-from runner.cli.arguments import add_variant, seconds, settings_of
+from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
@@ -47,9 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_variant(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of printing it")
-    parser.add_argument(
-        "--reduce", action=argparse.BooleanOptionalAction, default=True, help="reduce first (default: yes)"
-    )
+    add_yes_no(parser, "reduce", "reduce first (default: yes)")
     parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)")
     parser.add_argument("--similar", nargs="*", metavar="PATH",
                         help="first look for the same operators and signature in these files' ledgers; here, if none is named")  # fmt: skip

@@ -41,3 +41,9 @@ def test_whether_jobs_were_given_is_known() -> None:
     given, default = (parser.parse_args(["run", "a", *words]) for words in (["-j", "3"], []))
     assert (settings_of(given).jobs, settings_of(given).slots()) == (3, 3)
     assert settings_of(default).jobs is None and settings_of(default).slots() >= 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_help_says_a_default_twice(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert "(default: True)" not in " ".join(capsys.readouterr().out.split())
