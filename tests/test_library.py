@@ -129,3 +129,8 @@ def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_package_imports_little() -> None:
     code = "import sys, runner; print(sorted(n for n in sys.modules if n.startswith('runner.')))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_misspelt_device_is_no_green_run(spec: Path) -> None:
+    with pytest.raises(UsageError, match="torch has no such device; did you mean 'cuda'"):
+        runner.collect([spec], runner.RunSettings(device=("cuad",)))

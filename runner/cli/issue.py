@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner import console, exit_codes
-from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
@@ -137,7 +136,7 @@ def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entr
     if arguments.similar is None:
         return None
     paths = arguments.similar or [str(Path(variant.case.file).parent)]
-    return [*similar.entries(paths, Limits.from_environment().with_overrides(arguments.limit))]
+    return [*similar.entries(paths, settings_of(arguments).limits())]
 
 
 # --- gathering --------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_paths
-from runner.cli.variants import limits_of, load_variants, refuse
+from runner.cli.arguments import add_paths, settings_of
+from runner.cli.variants import load_variants, refuse
 from runner.exit_codes import UsageError
 from runner.ledger.review import RED_STATES, Run, read_run, review
 from runner.ledger.update import plan_changes, rewrite
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _update(arguments: argparse.Namespace, loaded: Loaded, past: Run) -> bool:
     """Rewrite the entries and print the diff; whether something is left to do by hand."""
     plan = plan_changes(review(loaded.variants, past), loaded.variants, past, arguments.add)
-    console.output(rewrite(plan, limits_of(arguments), arguments.dry_run), end="")
+    console.output(rewrite(plan, settings_of(arguments).limits(), arguments.dry_run), end="")
     for note in plan.notes:
         console.message(f"runner: {note}")
     return bool(plan.notes)

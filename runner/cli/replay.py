@@ -13,6 +13,7 @@ from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.session.environments import find_environments, worker_paths
 from runner.session.plan import TIMEOUT
+from runner.session.scheduler import drive, with_reference
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -49,11 +50,6 @@ def _ask(arguments: argparse.Namespace, file: Path) -> Outcome:
     job = Job(key="replay", id=file.name, environment=environment.key, name="replay", source="", backend={},
               imports=tuple(arguments.imports), paths=worker_paths(settings_of(arguments)), timeout=TIMEOUT, task="replay",
               arguments={"file": str(file)}, cacheable=False)  # fmt: skip
-    engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
-    try:
-        engine.submit(job)
-        while True:
-            for outcome in engine.wait(0.2):
-                return outcome
-    finally:
-        engine.close()
+    with LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"}) as engine:
+        (outcome,) = drive(engine, with_reference([job]))
+    return outcome

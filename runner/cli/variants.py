@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from runner import console, exit_codes
-from runner.cases.limits import Limits
-from runner.cases.model import DEVICES, Variant
+from runner.cases.model import Variant
 from runner.cases.select import SelectError, parse_selection
 from runner.cases.suites import PathError
 from runner.cli import outputs
-from runner.diagnostics import Diagnostic, InputError, nearest
+from runner.cli.arguments import settings_of
+from runner.diagnostics import Diagnostic, InputError
 from runner.exit_codes import UsageError
 from runner.session.collect import Loaded, load
 from runner.text import in_line, plural
-
-
-def limits_of(arguments: argparse.Namespace) -> Limits:
-    """Return the limits of the environment with those of ``--limit``. Raise UsageError for one that is none."""
-    try:
-        return Limits.from_environment(os.environ).with_overrides(arguments.limit)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
@@ -37,26 +27,17 @@ def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Lo
     Raises:
         UsageError: a path, device, limit or output that cannot be.
     """
-    limits = limits_of(arguments)
-    for device in getattr(arguments, "device", ()):
-        match = re.fullmatch(r"(\w+)(:[0-9]{1,2})?", device, re.ASCII)
-        if match is None:
-            raise UsageError(f"--device {device!r}: expected a device as torch names it, such as cpu, cuda or cuda:1")
-        # A typo must not turn every variant into a green SKIP; what an imported module adds is not known here.
-        if match[1] not in DEVICES and not getattr(arguments, "imports", ()):
-            raise UsageError(
-                f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
-            )
+    settings = settings_of(arguments)
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
         loaded = load(
             paths,
-            backends=getattr(arguments, "backend", ()),
-            devices=getattr(arguments, "device", ()),
-            allow_python=arguments.allow_python,
-            limits=limits,
+            backends=settings.backend,
+            devices=settings.device,
+            allow_python=settings.allow_python,
+            limits=settings.limits(),
             everything=everything,
-            any_device=bool(getattr(arguments, "imports", ())),
+            any_device=bool(settings.imports),
         )
     except PathError as error:
         raise UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None

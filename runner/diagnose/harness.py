@@ -22,7 +22,7 @@ from runner.record.events import Finding, VariantFinished
 from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import Environment, Planned, job, skip_reason, warmth
-from runner.session.scheduler import Scheduler, Steps, with_reference
+from runner.session.scheduler import Steps, drive, with_reference
 from runner.session.settings import RunSettings
 from runner.session.variant_run import run_variant
 from runner.text import in_line
@@ -160,14 +160,7 @@ class Lab:
 
     def run(self, steps: Steps[T], tick: Callable[[], None] | None = None) -> T:
         """Drive a generator of jobs to its result. ``tick`` is called several times a second."""
-        scheduler: Scheduler[T] = Scheduler(self.engine)
-        scheduler.start(self.variant.id, steps)
-        while len(scheduler):
-            scheduler.wait(0.2)
-            if tick is not None:
-                tick()
-        ((_, result),) = scheduler.results()
-        return result
+        return drive(self.engine, steps, tick)
 
     def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
         """Run jobs and wait for all; return their outcomes in the same order."""

@@ -13,7 +13,7 @@ from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
 from runner.cases.expand import expand
 from runner.cases.limits import Limits
-from runner.cases.model import Backend, Kernel, PythonModule, Suite, Variant
+from runner.cases.model import DEVICES, Backend, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
 from runner.cases.select import Predicate
 from runner.cases.suites import PathError, Reader, discover
@@ -58,6 +58,15 @@ def load(
     for name in backends:
         if reason := name_fault(name):
             raise UsageError(f"--backend {name!r}: {reason}")
+    for device in devices:
+        match = re.fullmatch(r"(\w+)(:[0-9]{1,2})?", device, re.ASCII)
+        if match is None:
+            raise UsageError(f"--device {device!r}: expected a device as torch names it, such as cpu, cuda or cuda:1")
+        # A typo must not turn every variant into a green SKIP; what an imported module adds is not known here.
+        if match[1] not in DEVICES and not any_device:
+            raise UsageError(
+                f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
+            )
     limits = limits or Limits()
     reader = Reader(limits, any_device=any_device)
     files, nodes = _split(paths)

@@ -52,6 +52,18 @@ def with_reference(jobs: Sequence[Job], account: Callable[[Outcome], None] = _ig
     return outcomes
 
 
+def drive(engine: Engine, steps: Steps[T], tick: Callable[[], None] | None = None) -> T:
+    """Run one generator of jobs to its result. ``tick`` is called several times a second."""
+    scheduler: Scheduler[T] = Scheduler(engine)
+    scheduler.start("", steps)
+    while len(scheduler):
+        scheduler.wait(0.2)
+        if tick is not None:
+            tick()
+    ((_, result),) = scheduler.results()
+    return result
+
+
 @dataclass(slots=True)
 class _Thread(Generic[T]):
     """A generator between two of its steps: the jobs that it waits for, and the outcomes that are there already."""

@@ -6,12 +6,14 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from runner.cases.limits import Limits
 from runner.engine.messages import ISOLATION, Isolation
 from runner.exit_codes import UsageError
-from runner.session.shards import Shard
+
+if TYPE_CHECKING:  # shards know plans, and so all that a plan is made of; a command that only helps needs none of it
+    from runner.session.shards import Shard
 
 JOBS = 1024
 """Processes at once, at most."""

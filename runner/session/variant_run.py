@@ -47,8 +47,8 @@ def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
     ):
         attempt = _Attempt(planned, context)
         verdict = yield from attempt.run()
-        if verdict.word in RED and attempt.main is not None and attempt.main.cached:
-            attempt = _Attempt(planned, context, bypass_cache=True)  # what is red is never an old result
+        if attempt.is_stale(verdict):
+            attempt = _Attempt(planned, context, bypass_cache=True)
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
         events.append(attempt.event(verdict))
@@ -97,10 +97,10 @@ class _Attempt:
         unconfirmed = (
             self.context.settings.confirm and self.shared is None and retries.wants_confirmation(verdict.word, main)
         )
-        return (yield from self._confirm(verdict, main)) if unconfirmed and not self._is_stale(verdict) else verdict
+        return (yield from self._confirm(verdict, main)) if unconfirmed and not self.is_stale(verdict) else verdict
 
-    def _is_stale(self, verdict: Verdict) -> bool:
-        """Whether a stored result is red, which a new attempt will settle."""
+    def is_stale(self, verdict: Verdict) -> bool:
+        """Return whether the verdict is red by a stored result: only a new attempt may say so."""
         return verdict.word in RED and self.main is not None and bool(self.main.cached)
 
     # --- jobs ---

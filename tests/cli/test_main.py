@@ -47,3 +47,8 @@ def test_whether_jobs_were_given_is_known() -> None:
 def test_no_help_says_a_default_twice(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
     assert "(default: True)" not in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_needs_nothing_that_plans_or_writes_cases() -> None:
+    code = "import sys, runner.cli.main; print([n for n in sys.modules if n.startswith(('runner.builder', 'runner.session.plan'))])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
