@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from fuzz_payloads import CANARY, MARK
-from fuzz_process import MEMORY, SECONDS, Outcome
+from fuzz_process import CHANGES, MEMORY, SECONDS, Outcome
 from fuzz_yaml import ROOT
 
 CODES = {
@@ -132,19 +132,7 @@ def _streams(command: str, outcome: Outcome) -> Iterator[Problem]:
 def _acts(command: str, outcome: Outcome) -> Iterator[Problem]:
     for act in dict.fromkeys(outcome.acts):
         kind = act.split(" ")[0]
-        changes = kind == "open" or kind.startswith(
-            (
-                "os.mkdir",
-                "os.rename",
-                "os.remove",
-                "os.rmdir",
-                "os.symlink",
-                "os.link",
-                "os.ch",
-                "os.truncate",
-                "shutil.",
-            )
-        )
+        changes = kind == "open" or kind in CHANGES
         if command == "write" and changes and "zq_written" in act:
             continue
         if not changes or command in (*READING, "write") or not _OWN_FILES.search(act):

@@ -47,19 +47,10 @@ _PROGRAMS = {
     "pty.spawn",
     "os.startfile",
 }
-_CHANGES = {
-    "os.mkdir",
-    "os.rename",
-    "os.remove",
-    "os.rmdir",
-    "os.symlink",
-    "os.link",
-    "os.chmod",
-    "os.chown",
-    "os.truncate",
-    "shutil.rmtree",
-    "os.kill",
-}
+CHANGES = frozenset({
+    "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link", "os.chmod", "os.chown", "os.truncate", "shutil.rmtree",
+})  # fmt: skip
+"""Audit events of changes to files."""
 _FOREIGN = ("antigravity", "this", "webbrowser", "torch", "ctypes", MARK)
 
 
@@ -214,9 +205,11 @@ def watched(action: Callable[[], int], acts: int, plant: Callable[[], None] | No
 
 def _hook(report: Callable[[str], None]) -> Callable[[str, tuple[Any, ...]], None]:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _CHANGES and isinstance(arguments[0], int):
+        if event in CHANGES and isinstance(arguments[0], int):
             return  # a descriptor is of a file that was opened, and reported then
-        if event in _PROGRAMS | _CHANGES or event.startswith(("socket.connect", "socket.bind", "webbrowser.")):
+        if event in _PROGRAMS | CHANGES | {"os.kill"} or event.startswith(
+            ("socket.connect", "socket.bind", "webbrowser.")
+        ):
             report(f"{event} {arguments!r}")
         elif event == "open":
             flags = arguments[2] if isinstance(arguments[2], int) else 0
