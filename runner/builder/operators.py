@@ -152,14 +152,6 @@ def constants() -> frozenset[str]:
 
 
 @cache
-def dtypes() -> frozenset[str]:
-    """Return names that can stand in ``dtypes:`` and ``dtype:``, without ``torch.``."""
-    non_dtypes = {"channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "legacy_contiguous_format", "e",
-              "inf", "nan", "pi", "jagged", "strided"}  # fmt: skip
-    return frozenset(n for n in constants() if n not in non_dtypes and not n.startswith("sparse_"))
-
-
-@cache
 def attributes() -> frozenset[str]:
     """Return attributes of tensors that are no methods: shape, T, dtype, ..."""
     return frozenset(inventory()["attributes"])
@@ -264,18 +256,6 @@ def _dispatched(name: str, member: str) -> Operator | Refusal:
     return Operator(name, "function", f"torch.ops.{name}")
 
 
-def _python(name: str, member: str) -> Operator | Refusal:
-    return _listed(name, member, [*BINARY, *UNARY, *IN_PLACE, *SPECIAL], "operator", member)
-
-
-def _numpy(name: str, member: str) -> Operator | Refusal:
-    return _listed(name, member, inventory()["numpy"], "function", name)
-
-
-def _builtin(name: str, member: str) -> Operator | Refusal:
-    return _listed(name, member, BUILTINS, "function", member)
-
-
 def _custom(name: str, member: str) -> Operator | Refusal:
     if not re.fullmatch(r"[a-zA-Z]\w*\.[a-zA-Z]\w*(\.\w+)?", member) or member.split(".")[0] in OF_TORCH:
         return Refusal(
@@ -298,9 +278,9 @@ _FINDERS = {
     "Tensor": _tensor,
     "aten": _dispatched,
     "prims": _dispatched,
-    "operator": _python,
-    "builtin": _builtin,
-    "numpy": _numpy,
+    "operator": lambda name, member: _listed(name, member, [*BINARY, *UNARY, *IN_PLACE, *SPECIAL], "operator", member),
+    "builtin": lambda name, member: _listed(name, member, BUILTINS, "function", member),
+    "numpy": lambda name, member: _listed(name, member, inventory()["numpy"], "function", name),
     "self": _submodule,
     "custom": _custom,
 }

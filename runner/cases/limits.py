@@ -17,78 +17,32 @@ _PREFIX = "RUNNER_LIMIT_"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds, with their defaults. A file that passes one is refused with the name and the value of the limit.
+    """The bounds, with their defaults. A file that passes one is refused with the name and the value of the limit."""
 
-    ``file_bytes``
-        the size of one YAML file, and of a Python file that it names.
-    ``total_bytes``
-        the text of all YAML files that one command reads; a file counts each time it is read.
-    ``folder_entries``
-        how many entries of folders one command looks at: for the patterns of ``specs:`` and below folders.
-    ``files``
-        how many files the folders and patterns of one command may name.
-    ``depth``
-        how deep lists and mappings may be nested, aliases followed.
-    ``nodes``
-        how many values, lists and mappings a file may write out.
-    ``expanded_nodes``
-        how many nodes the aliases of a file may stand for. The same bound holds for its defaults, which each case repeats,
-        and for the inputs of a case, which each of its calls repeats.
-    ``expanded_characters``
-        how many characters the aliases of a file may stand for.
-    ``text_characters``
-        the length of one text.
-    ``value_characters``
-        the length of a param's value, which ids show.
-    ``pattern_characters``
-        the length of a regular expression.
-    ``total_pattern_characters``
-        the different regular expressions of a file together.
-    ``axes``
-        how many params a case may have.
-    ``variants``
-        the product of the axes of one case, and all variants of a command.
-    ``id_characters``
-        the ids of all variants of a command together.
-    ``exclusions``
-        combinations of a case's params times kinds of entries in its ``exclude:``.
-    ``source_characters``
-        how much source is written to check the variants of a command.
-    ``diagnostics``
-        how many errors and warnings of one file are reported.
-    ``total_diagnostics``
-        how many errors and warnings of one command are reported.
-    ``message_characters``
-        the length of one message.
-    ``tensor_bytes``
-        the size of one input tensor.
-    ``log_bytes``, ``log_line_bytes``
-        the size of an event log that is read, and of one of its lines.
-    """
-
-    file_bytes: int = 1 << 20
-    total_bytes: int = 32 << 20
-    folder_entries: int = 200_000
-    files: int = 5_000
-    depth: int = 40
-    nodes: int = 100_000
+    file_bytes: int = 1 << 20  # one YAML file, and a Python file that it names
+    total_bytes: int = 32 << 20  # the text of all YAML files that one command reads; a file counts each time it is read
+    folder_entries: int = 200_000  # entries of folders that one command looks at: for ``specs:`` and below folders
+    files: int = 5_000  # that the folders and patterns of one command name
+    depth: int = 40  # of lists and mappings within each other, aliases followed
+    nodes: int = 100_000  # values, lists and mappings that a file writes out
+    # Nodes that the aliases of a file stand for, that each case repeats of its defaults, or each call of a case's inputs.
     expanded_nodes: int = 200_000
-    expanded_characters: int = 4_000_000
-    text_characters: int = 20_000
-    value_characters: int = 1_000
-    pattern_characters: int = 1_000
-    total_pattern_characters: int = 10_000
-    axes: int = 32
-    variants: int = 100_000
-    id_characters: int = 20_000_000
-    exclusions: int = 5_000_000
-    source_characters: int = 10_000_000
-    diagnostics: int = 100
-    total_diagnostics: int = 1_000
-    message_characters: int = 500
-    tensor_bytes: int = 4 << 30
-    log_bytes: int = 1 << 30
-    log_line_bytes: int = 16 << 20
+    expanded_characters: int = 4_000_000  # that the aliases of a file stand for
+    text_characters: int = 20_000  # of one text
+    value_characters: int = 1_000  # of a param's value, which ids show
+    pattern_characters: int = 1_000  # of a regular expression
+    total_pattern_characters: int = 10_000  # of the different regular expressions of a file together
+    axes: int = 32  # params of a case
+    variants: int = 100_000  # the product of the axes of one case, and all variants of a command
+    id_characters: int = 20_000_000  # of the ids of all variants of a command together
+    exclusions: int = 5_000_000  # combinations of a case's params times kinds of entries in its ``exclude:``
+    source_characters: int = 10_000_000  # that are written to check the variants of a command
+    diagnostics: int = 100  # errors and warnings of one file that are reported
+    total_diagnostics: int = 1_000  # errors and warnings of one command that are reported
+    message_characters: int = 500  # of one message
+    tensor_bytes: int = 4 << 30  # one input tensor
+    log_bytes: int = 1 << 30  # an event log that is read
+    log_line_bytes: int = 16 << 20  # one line of such a log
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 
 import pytest
 
@@ -17,8 +19,12 @@ def test_defaults() -> None:
 
 
 def test_every_limit_is_described() -> None:
+    """By a comment behind its default, or on the line before."""
+    lines = inspect.getsource(Limits).splitlines()
     for field in dataclasses.fields(Limits):
-        assert f"``{field.name}``" in (Limits.__doc__ or "")
+        (place,) = (number for number, line in enumerate(lines) if line.startswith(f"    {field.name}: int = "))
+        described = re.search("  # .{8}", lines[place]) or re.match("    # .{8}", lines[place - 1])
+        assert described, field.name
 
 
 @pytest.mark.parametrize(
