@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import yaml
 
@@ -12,12 +13,8 @@ from runner.cases.yaml.scalars import excerpt, resolve, split_lines, syntax_prob
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Diagnostic, Span, nearest
 
-try:
-    from yaml._yaml import CParser
-
-    C_PARSER: Any = CParser
-except ImportError:  # a PyYAML without libyaml
-    C_PARSER = None
+C_PARSER: Any = getattr(yaml, "CSafeLoader", None)
+"""None for a PyYAML without libyaml. Only its events are asked for: no loader composes or constructs anything."""
 
 _CORE = "tag:yaml.org,2002:"
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -37,32 +34,20 @@ class _Stop(Exception):
     """Reading on is pointless."""
 
 
-class _PureParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
-    """Text to events in Python, without composer or constructor."""
-
-    def __init__(self, text: str) -> None:
-        yaml.reader.Reader.__init__(self, text)
-        yaml.scanner.Scanner.__init__(self)
-        yaml.parser.Parser.__init__(self)
-
-
+@dataclass(slots=True)
 class _Frame:
     """A collection that is still open."""
 
-    __slots__ = ("anchor", "count", "entries", "event", "height", "is_mapping", "items", "key", "seen", "size", "skip")
-
-    def __init__(self, event: Any, is_mapping: bool) -> None:
-        self.event = event
-        self.is_mapping = is_mapping
-        self.anchor: str | None = event.anchor
-        self.items: list[YamlNode] = []
-        self.entries: list[tuple[YamlScalar, YamlNode]] = []
-        self.seen: dict[str, YamlScalar] = {}
-        self.key: YamlScalar | None = None
-        self.skip = False  # the key was refused: its value is read and dropped
-        self.count = 1
-        self.height = 1
-        self.size = 0
+    event: Any
+    is_mapping: bool
+    items: list[YamlNode] = field(default_factory=list)
+    entries: list[tuple[YamlScalar, YamlNode]] = field(default_factory=list)
+    seen: dict[str, YamlScalar] = field(default_factory=dict)
+    key: YamlScalar | None = None
+    skip: bool = False  # the key was refused: its value is read and dropped
+    count: int = 1
+    height: int = 1
+    size: int = 0
 
 
 class Builder:
@@ -103,7 +88,7 @@ class Builder:
 
     def _run(self, c_parser: Any) -> None:
         try:
-            self._consume(c_parser(self.text) if c_parser else _PureParser(self.text))
+            self._consume((c_parser or yaml.SafeLoader)(self.text))
         except yaml.MarkedYAMLError as error:
             if c_parser and "found unexpected ':'" in str(error.problem):
                 # libyaml refuses `{Tensor.abs:, out: y}`, which YAML 1.2 allows and PyYAML's own parser reads.
@@ -160,8 +145,7 @@ class Builder:
         """Books a node that is written out."""
         self.written += 1
         if self.written > self.limits.nodes:
-            self._report(span, f"this file has more than {self.limits.nodes} values", self.limits.hint("nodes"))
-            raise _Stop
+            self._exceed("nodes", span, f"this file has more than {self.limits.nodes} values")
 
     def _scalar(self, event: Any) -> YamlScalar:
         text: str = event.value
@@ -240,17 +224,12 @@ class Builder:
             return none
         self.expanded += target[1]
         if self.expanded > self.limits.expanded_nodes:
-            self._report(
-                span,
-                f"the aliases up to here stand for more than {self.limits.expanded_nodes} nodes",
-                self.limits.hint("expanded_nodes"),
-            )
-            raise _Stop
+            message = f"the aliases up to here stand for more than {self.limits.expanded_nodes} nodes"
+            self._exceed("expanded_nodes", span, message)
         self.repeated += target[3]
         if self.repeated > self.limits.expanded_characters:
             message = f"the aliases up to here stand for more than {self.limits.expanded_characters} characters"
-            self._report(span, message, self.limits.hint("expanded_characters"))
-            raise _Stop
+            self._exceed("expanded_characters", span, message)
         if len(self.stack) + target[2] > self.limits.depth:
             self._too_deep(span)
         return target
@@ -279,8 +258,8 @@ class Builder:
         node: YamlNode = (
             YamlMapping(tuple(frame.entries), span) if frame.is_mapping else YamlSequence(tuple(frame.items), span)
         )
-        if frame.anchor:
-            self.anchors[frame.anchor] = (node, frame.count, frame.height, frame.size)
+        if frame.event.anchor:
+            self.anchors[frame.event.anchor] = (node, frame.count, frame.height, frame.size)
         self._add(node, frame.count, frame.height, frame.size)
 
     def _add(self, node: YamlNode, count: int, height: int, size: int) -> None:
@@ -349,9 +328,12 @@ class Builder:
         end = match.end() if match else mark.column
         return end if end < len(self.lines[mark.line]) else mark.column
 
-    def _too_deep(self, span: Span) -> None:
-        self._report(span, f"nested deeper than {self.limits.depth} levels", self.limits.hint("depth"))
+    def _exceed(self, limit: str, span: Span, message: str) -> NoReturn:
+        self._report(span, message, self.limits.hint(limit))
         raise _Stop
+
+    def _too_deep(self, span: Span) -> NoReturn:
+        self._exceed("depth", span, f"nested deeper than {self.limits.depth} levels")
 
     def _check_characters(self) -> bool:
         """Reports characters that no YAML file may hold. True when there are any."""
