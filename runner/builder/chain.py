@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runner.builder import kernels, operators
@@ -24,6 +24,7 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
+from runner.cases.walk import places_made
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
 
@@ -367,17 +368,6 @@ class ChainWriter:
         self.scope.functions[0] = number
         self.scope.reserved.add(f"fn{number}")
         return f"fn{number}"
-
-
-def places_made(chain: Iterable[Node]) -> Iterator[tuple[str, Span]]:
-    """Yield every ``out:`` name of a chain and its blocks, and where it stands; those of functions are left out."""
-    for node in chain:
-        if isinstance(node, Step):
-            yield from ((name, node.span) for name in node.out if name != "_")
-        elif isinstance(node, With):
-            yield from places_made(node.chain)
-        elif isinstance(node, If):
-            yield from places_made((*node.do, *node.otherwise))
 
 
 def names_made(chain: Iterable[Node]) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from runner.builder import operators
 from runner.builder.scope import Scope
@@ -22,6 +21,7 @@ from runner.cases.chain_nodes import (
     TensorLiteral,
     Value,
 )
+from runner.cases.walk import entry_text
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier, integer, literal, torch_name
 
@@ -132,19 +132,7 @@ class Renderer:
 
     def index(self, value: Index) -> str:
         """Return the text between the brackets."""
-        return ", ".join(self._entry(entry) for entry in value.entries)
-
-    def _entry(self, entry: Any) -> str:
-        if entry is Ellipsis:
-            return "..."
-        if isinstance(entry, tuple):
-            start, stop, step = ("" if part is None else self._entry(part) for part in entry)
-            return f"{start}:{stop}" + (f":{step}" if step else "")
-        if isinstance(entry, list):
-            return "[" + ", ".join(self._entry(part) for part in entry) + "]"
-        if isinstance(entry, Ref | Arithmetic):
-            return self.value(entry)
-        return literal(entry)
+        return ", ".join(entry_text(entry, self.value) for entry in value.entries)
 
     def tensor(self, value: TensorLiteral) -> str:
         """Return ``torch.tensor(...)``, on the variant's device."""

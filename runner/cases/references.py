@@ -59,7 +59,7 @@ def parse_index(node: YamlScalar, problems: Problems) -> Value:
     if not text.endswith("]") or _nesting(text) > MAX_NESTING:
         problems.error(node.span, f"{show_value(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
         return Literal(0)
-    parts = [part.strip() for part in _split(text[1:-1], ",")]
+    parts = _items(text)
     entries = [_entry(part, within(node.span, node.quoted + text.find(part), len(part)), problems) for part in parts]
     return Index(tuple(entries), node.span)
 
@@ -72,29 +72,35 @@ def _nesting(text: str) -> int:
     return deepest
 
 
+def _items(text: str) -> list[str]:
+    """What stands between brackets; a trailing comma adds nothing (``[0,]``)."""
+    *items, last = _split(text[1:-1], ",")
+    return [*items, last] if last or not items else items
+
+
 def _split(text: str, separator: str) -> list[str]:
-    """Split outside brackets and braces; a trailing separator adds nothing (``[0,]``)."""
+    """The parts outside brackets and braces, without blanks around them."""
     parts, depth, current = [], 0, ""
     for char in text:
         depth += (char in "[{(") - (char in ")}]")
         if char == separator and depth == 0:
-            parts.append(current)
+            parts.append(current.strip())
             current = ""
         else:
             current += char
-    return [*parts, current] if current.strip() or not parts else parts
+    return [*parts, current.strip()]
 
 
 def _entry(text: str, span: Span, problems: Problems) -> Any:
     if text == "...":
         return Ellipsis
     if ":" in text:
-        parts = _split_slice(text)
+        parts = _split(text, ":")
         if 1 < len(parts) <= 3:
-            bounds = [None if not p.strip() else _entry(p.strip(), span, problems) for p in parts]
+            bounds = [_entry(part, span, problems) if part else None for part in parts]
             return tuple(bounds + [None] * (3 - len(bounds)))
     if text.startswith("["):
-        return [_entry(p.strip(), span, problems) for p in _split(text[1:-1], ",")]
+        return [_entry(part, span, problems) for part in _items(text)]
     if text in ("None", "null"):
         return None
     if text in ("True", "true", "False", "false"):
@@ -109,15 +115,3 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
         span, f"{show_value(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}"
     )
     return 0
-
-
-def _split_slice(text: str) -> list[str]:
-    parts, depth, current = [], 0, ""
-    for char in text:
-        depth += (char in "[{(") - (char in ")}]")
-        if char == ":" and depth == 0:
-            parts.append(current)
-            current = ""
-        else:
-            current += char
-    return [*parts, current]

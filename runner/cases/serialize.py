@@ -32,6 +32,7 @@ from runner.cases.chain_nodes import (
 )
 from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
+from runner.cases.walk import entry_text
 from runner.cases.yaml.emitter import emit
 
 __all__ = ["case_text", "chain_of", "plain", "resolve_axes", "text_of_plain", "value_of"]
@@ -160,7 +161,7 @@ def value_of(value: Value, text_index: bool = False) -> Any:
     if isinstance(value, Arithmetic):
         return f"${{{value.text}}}"
     if isinstance(value, Index):
-        return f"[{', '.join(map(_entry, value.entries))}]"
+        return f"[{', '.join(entry_text(entry, lambda part: str(value_of(part))) for entry in value.entries)}]"
     if isinstance(value, Items):
         return [value_of(item) for item in value.items]
     if isinstance(value, Table):
@@ -184,19 +185,6 @@ def _literal(value: Any, text_index: bool) -> Any:
 
 def _reference(ref: Ref) -> str:
     return f"${ref.name}" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in ref.path)
-
-
-def _entry(entry: Any) -> str:
-    if entry is Ellipsis:
-        return "..."
-    if isinstance(entry, tuple):
-        start, stop, step = ("" if part is None else _entry(part) for part in entry)
-        return f"{start}:{stop}" + (f":{step}" if step else "")
-    if isinstance(entry, list):
-        return f"[{', '.join(map(_entry, entry))}]"
-    if isinstance(entry, Ref | Arithmetic):
-        return str(value_of(entry))
-    return str(entry)
 
 
 # --- inputs ---------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from runner.cases.chain_nodes import (
     With,
 )
 from runner.cases.model import Input
+from runner.diagnostics import Span
+from runner.quote import literal
 
 Change = Callable[[Value], Value]
 
@@ -95,6 +97,18 @@ def change_entry(entry: Any, change: Callable[[Ref | Arithmetic], Any]) -> Any:
     return change(entry) if isinstance(entry, Ref | Arithmetic) else entry
 
 
+def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
+    """Return an entry of an index as it stands between the brackets, in YAML and in Python; ``write`` gives its references and arithmetic."""
+    if isinstance(entry, tuple):
+        start, stop, step = ("" if part is None else entry_text(part, write) for part in entry)
+        return f"{start}:{stop}" + (f":{step}" if step else "")
+    if isinstance(entry, list):
+        return f"[{', '.join(entry_text(part, write) for part in entry)}]"
+    if isinstance(entry, Ref | Arithmetic):
+        return write(entry)
+    return "..." if entry is Ellipsis else literal(entry)
+
+
 def _arguments(arguments: Arguments, change: Change) -> Arguments:
     keywords = tuple((key, change(value)) for key, value in arguments.keywords)
     return replace(arguments, positional=tuple(map(change, arguments.positional)), keywords=keywords)
@@ -148,7 +162,7 @@ def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
     def note(value: Value) -> Value:
         values.append(value)
         if isinstance(value, Index):
-            values.extend(_entries(value.entries))
+            change_entry(value.entries, note)
         return value
 
     change_nodes(nodes, note)
@@ -173,23 +187,20 @@ def names_used(values: Iterable[Value]) -> set[str]:
     return used
 
 
-def names_made(nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield every name that a chain, its blocks and its functions define."""
+def places_made(nodes: Iterable[Node]) -> Iterator[tuple[str, Span]]:
+    """Yield every ``out:`` name of a chain and its blocks, and where it stands; those of functions are left out."""
     for node in nodes:
         if isinstance(node, Step):
-            yield from (name for name in node.out if name != "_")
+            yield from ((name, node.span) for name in node.out if name != "_")
         elif isinstance(node, With):
-            yield from names_made(node.chain)
+            yield from places_made(node.chain)
         elif isinstance(node, If):
-            yield from names_made((*node.do, *node.otherwise))
+            yield from places_made((*node.do, *node.otherwise))
+
+
+def names_made(nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield every name that a chain, its blocks and its functions define."""
+    yield from (name for name, _ in places_made(nodes))
     for value in values_of(nodes):
         if isinstance(value, Function):
             yield from (*value.args, *names_made(value.chain))
-
-
-def _entries(entries: Iterable[Any]) -> Iterator[Any]:
-    for entry in entries:
-        if isinstance(entry, tuple | list):
-            yield from _entries(entry)
-        elif isinstance(entry, Ref | Arithmetic):
-            yield entry
