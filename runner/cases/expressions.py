@@ -174,55 +174,44 @@ def _depth(tree: ast.AST) -> int:
 
 def _check(node: ast.expr, shift: int, functions: Sequence[str]) -> None:
     offset = shift + getattr(node, "col_offset", 0)
+    parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             raise ExpressionError(f"only numbers stand in an expression, not {node.value!r}", offset)
     elif isinstance(node, ast.Name):
         if node.id.startswith("__"):
             raise ExpressionError(f"no name {node.id!r} here", offset)
-    elif isinstance(node, ast.BinOp):
-        if type(node.op) not in _BINARY:
+    elif isinstance(node, ast.BinOp | ast.UnaryOp):
+        if type(node.op) not in (*_BINARY, *_UNARY):
             raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
-        _check(node.left, shift, functions)
-        _check(node.right, shift, functions)
-    elif isinstance(node, ast.UnaryOp):
-        if type(node.op) not in _UNARY:
-            raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
-        _check(node.operand, shift, functions)
     elif isinstance(node, ast.Compare):
         if any(type(op) not in _COMPARE for op in node.ops):
             raise ExpressionError("comparisons are < <= > >= == !=", offset)
-        for part in (node.left, *node.comparators):
-            _check(part, shift, functions)
     elif isinstance(node, ast.Call):
-        _check_call(node, shift, functions)
-    elif isinstance(node, ast.Subscript):
-        _check(node.value, shift, functions)
-        _check(node.slice, shift, functions)
+        parts = _checked_parts(node, offset, functions)
     elif isinstance(node, ast.Attribute):
         on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
         if node.attr.startswith("_") or not (on_self or node.attr in ATTRIBUTES):
             raise ExpressionError(f"no attribute {node.attr!r} here; there are {', '.join(sorted(ATTRIBUTES))}", offset)
-        _check(node.value, shift, functions)
-    else:
+    elif not isinstance(node, ast.Subscript):
         raise ExpressionError("an expression is arithmetic over numbers, params and shapes", offset)
+    for part in parts:
+        _check(part, shift, functions)
 
 
-def _check_call(node: ast.Call, shift: int, functions: Sequence[str]) -> None:
-    offset = shift + node.col_offset
+def _checked_parts(node: ast.Call, offset: int, functions: Sequence[str]) -> list[ast.expr]:
+    """The tensor of a method that may be called, and the arguments."""
     if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
         raise ExpressionError("calls take plain positional arguments here", offset)
     if isinstance(node.func, ast.Name):
         if node.func.id not in functions:
             raise ExpressionError(f"no function {node.func.id!r} here; there are {', '.join(functions)}", offset)
-    elif isinstance(node.func, ast.Attribute):
+        return node.args
+    if isinstance(node.func, ast.Attribute):
         if node.func.attr not in METHODS:
             raise ExpressionError(f"no method {node.func.attr!r} here; there are {', '.join(sorted(METHODS))}", offset)
-        _check(node.func.value, shift, functions)
-    else:
-        raise ExpressionError("only min, max, len, abs and a tensor's size methods are called here", offset)
-    for argument in node.args:
-        _check(argument, shift, functions)
+        return [node.func.value, *node.args]
+    raise ExpressionError("only min, max, len, abs and a tensor's size methods are called here", offset)
 
 
 def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
