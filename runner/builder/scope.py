@@ -53,9 +53,7 @@ class Scope:
 
     def check_write(self, name: str, span: Span | None) -> None:
         """Report a name of the chain around this function: Python would take it for the function's own."""
-        if span is None:
-            return
-        if name in self.outer:
+        if span is not None and name in self.outer:
             self.problems.error(
                 span, f"${name} belongs to the chain around this function", "give it a name of its own, or return it"
             )

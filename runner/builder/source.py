@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runner.builder import kernels, launchers
-from runner.builder.chain import ChainWriter, Line, Modules, names_made, places_made
+from runner.builder.chain import ChainWriter, Line, Modules, names_made
 from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
@@ -25,6 +25,7 @@ from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
 from runner.cases.model import Case, Input, Variant
 from runner.cases.problems import Problems, TooManyProblems
+from runner.cases.walk import places_made
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path
 from runner.quote import QuoteError, docstring, identifier, literal, torch_name
 
@@ -191,7 +192,7 @@ class _Builder:
                     writer.lines.append(Line(f"        self.{identifier(item.name)} = {text}", item.span))
                     continue
             else:
-                text = writer.expression(_without_grad(item))
+                text = writer.expression(replace(item, requires_grad=False))
             kind = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
             buffer = f"self.register_buffer({literal(item.name)}, {text})"
             writer.lines.append(Line("        " + (kind if item.requires_grad else buffer), item.span))
@@ -298,8 +299,6 @@ class _Builder:
                         f"{name!r} is made here and never used",
                         "take out: away, or write _ for what is not needed",
                     )
-        elif case.calls:
-            self.used_params |= {name for c in case.calls for name in c.params}
         reached = (
             self.used_params
             | {name for c in case.calls for name in c.params}
@@ -322,12 +321,6 @@ _MODULES = (
     "utils.checkpoint",
     "autograd.functional",
 )
-
-
-def _without_grad(item: Input) -> Input:
-    from dataclasses import replace
-
-    return replace(item, requires_grad=False)
 
 
 def check(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from collections.abc import Mapping as Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.flags import check_flags
-from runner.cases.inputs import dtype_name, parse_inputs
+from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
@@ -59,12 +58,7 @@ def parse_case(
     title: str = scalar(name, str)
     dtypes = tuple(dtype_name(v) for v in listed(keys.get("dtypes"), str, default=("float32",)))
     for dtype in dtypes:
-        if dtype not in DTYPES:
-            problems.error(
-                keys["dtypes"].span,
-                f"torch has no dtype {dtype!r}",
-                nearest(dtype, DTYPES) or "such as float32, int64, bool",
-            )
+        check_dtype(dtype, keys.get("dtypes", node).span, problems)
     params, axes = _params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
     used = launched_kernels(chain, kernels or {}, problems)

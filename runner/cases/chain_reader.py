@@ -20,7 +20,7 @@ from runner.cases.chain_nodes import (
     With,
 )
 from runner.cases.problems import Problems, within
-from runner.cases.python_names import OF_MODULES, is_name
+from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
 from runner.cases.references import parse_arithmetic, parse_index, parse_reference
 from runner.cases.texts import plain_text
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
@@ -310,9 +310,7 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
     if args is not None and (
         not isinstance(args, YamlSequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
     ):
-        problems.error(
-            args.span, "args is a list of names", "names are Python names that the source does not use itself"
-        )
+        problems.error(args.span, "args is a list of names", NAME_HINT)
         names = []
     result = node.get("return")
     chain = parse_chain(node.get("chain"), problems)

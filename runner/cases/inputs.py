@@ -9,9 +9,9 @@ from runner.cases.chain_nodes import Arithmetic, Literal, Value
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.model import DTYPES, Input
 from runner.cases.problems import Problems
-from runner.cases.python_names import OF_MODULES, RESERVED, is_name
+from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.diagnostics import nearest
+from runner.diagnostics import Span, nearest
 
 INITS = ("normal", "randint", "uniform", "zeros", "ones", "full", "arange", "linspace", "integer", "special", "eye")
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
@@ -29,9 +29,7 @@ def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an inpu
     for key, value in node.entries:
         name = str(key.value)
         if not is_name(name, RESERVED | OF_MODULES if role == "state" else RESERVED):
-            problems.error(
-                key.span, f"{name!r} cannot name {role}", "names are Python names that the source does not use itself"
-            )
+            problems.error(key.span, f"{name!r} cannot name {role}", NAME_HINT)
             continue
         parsed = parse_input(name, key, value, problems)
         if parsed is not None:
@@ -54,7 +52,7 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
     if not isinstance(node, YamlMapping):
         problems.error(node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
         return None
-    sources = [source for source in _SOURCES if _has(node, source)]
+    sources = [source for source in _SOURCES if node.key(source) is not None]
     kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
     if len(kinds) != 1:
         hint = f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:"
@@ -150,21 +148,19 @@ def _dtype(node: YamlNode | None, problems: Problems) -> str | None:
     if node is None:
         return None
     name = dtype_name(node.value if isinstance(node, YamlScalar) else None)
-    if name not in DTYPES and name != "$dtype":
-        problems.error(
-            node.span, f"torch has no dtype {name!r}", nearest(str(name), DTYPES) or "such as float32, int64, bool"
-        )
-        return None
-    return None if name == "$dtype" else name
+    return name if name != "$dtype" and check_dtype(name, node.span, problems) else None
+
+
+def check_dtype(name: str, span: Span, problems: Problems, hint: str = "such as float32, int64, bool") -> bool:
+    """Return whether torch has a dtype ``name``, and report one that it has not; ``hint`` is for a name like none of them."""
+    if name not in DTYPES:
+        problems.error(span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or hint)
+    return name in DTYPES
 
 
 def dtype_name(value: Any) -> str:
     """Return the name of a dtype without ``torch.``."""
     return str(value).removeprefix("torch.")
-
-
-def _has(node: YamlMapping, name: str) -> bool:
-    return any(key.value == name for key, _ in node.entries)
 
 
 def _flag(node: YamlMapping, name: str) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
 from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.inputs import dtype_name
+from runner.cases.inputs import check_dtype, dtype_name
 from runner.cases.kernel_signature import Signature, read_signatures
-from runner.cases.model import DTYPES, Kernel, Output
+from runner.cases.model import Kernel, Output
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import resolve_python_file
-from runner.cases.python_names import RESERVED, is_name
+from runner.cases.python_names import NAME_HINT, RESERVED, is_name
 from runner.cases.walk import all_steps
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.cases.yaml.typed import NUMBERS, Mistyped, scalar
@@ -210,9 +210,7 @@ class _Reader:
         if name is None or name in self.seen:
             return
         if not is_name(name, RESERVED):
-            self.problems.error(
-                span, f"{name!r} cannot name an input", "names are Python names that the source does not use itself"
-            )
+            self.problems.error(span, f"{name!r} cannot name an input", NAME_HINT)
         self.seen[name] = span
 
     # --- the parts ---
@@ -270,11 +268,7 @@ class _Reader:
         for key, value in node.entries if isinstance(node, YamlMapping) else ():
             name = str(key.value)
             if not is_name(name):
-                self.problems.error(
-                    key.span,
-                    f"{name!r} cannot name an output",
-                    "names are Python names that the source does not use itself",
-                )
+                self.problems.error(key.span, f"{name!r} cannot name an output", NAME_HINT)
             if not isinstance(value, YamlMapping):
                 continue
             like, shape, dtype, fill = (value.get(part) for part in ("like", "shape", "dtype", "fill"))
@@ -296,10 +290,8 @@ class _Reader:
         if not isinstance(node, YamlScalar):
             return None
         name = dtype_name(node.value)
-        if name not in DTYPES and name != "$dtype":
-            self.problems.error(
-                node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or "such as float32, or $dtype"
-            )
+        if name != "$dtype":
+            check_dtype(name, node.span, self.problems, "such as float32, or $dtype")
         return name
 
     def _grid(self, node: YamlNode | None) -> tuple[Value, ...]:

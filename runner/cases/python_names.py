@@ -19,6 +19,8 @@ OF_MODULES = frozenset({
 })  # fmt: skip
 """Attributes that every ``nn.Module`` has: state or a submodule of such a name would not be reached, the attribute would."""
 
+NAME_HINT = "names are Python names that the source does not use itself"
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # not \w: Python reads many other letters as these
 
 
