@@ -155,7 +155,7 @@ class ChainWriter:
         if operator.kind == "operator":
             return self._operator(step, operator.python)
         if operator.kind == "kernel":
-            return kernels.call_of(step, self.scope, render)
+            return kernels.call_of(step, operator.python, self.scope, render)
         positional, keywords = render.arguments(step.arguments, step.span)
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
@@ -215,10 +215,9 @@ class ChainWriter:
         self.modules.lines.append(Line(f"        self.{name} = {text}", step.span))
         if step.train is not None:
             self.modules.modes.append((name, step.train))
-        arguments = step.call if step.call is not None else step.arguments
         if step.call is None:
             return call(f"self.{name}", [self.scope.look_up("_", step.span)], [])
-        return call(f"self.{name}", *self.render.arguments(arguments, step.span))
+        return call(f"self.{name}", *self.render.arguments(step.call, step.span))
 
     def _is_known(self, value: Value) -> bool:
         """Whether a value is there when ``__init__`` runs."""

@@ -33,11 +33,9 @@ def reference(kernel: Kernel) -> str:
     return identifier(f"reference_{kernel.name}")
 
 
-def call_of(step: Step, scope: Scope, render: Renderer) -> str:
-    """Return the call of a kernel's function; report inputs that are missing, unknown or given twice."""
-    operator = resolve(step.operator, scope)
+def call_of(step: Step, function: str, scope: Scope, render: Renderer) -> str:
+    """Return the call of a kernel's ``function``; report inputs that are missing, unknown or given twice."""
     kernel = scope.kernels[step.operator.removeprefix(PREFIX)]
-    assert isinstance(operator, Operator)
     positional, keywords = render.arguments(step.arguments, step.span)
     hint = "it takes " + ", ".join(kernel.inputs)
     if len(positional) > len(kernel.inputs):
@@ -56,4 +54,4 @@ def call_of(step: Step, scope: Scope, render: Renderer) -> str:
     missing = [name for name in kernel.inputs if name not in input_names]
     if missing:
         scope.problems.error(step.span, f"{step.operator} is not given {', '.join(missing)}", hint)
-    return call(operator.python, positional, [(python_name(key), text) for key, text in keywords])
+    return call(function, positional, [(python_name(key), text) for key, text in keywords])

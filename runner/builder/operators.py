@@ -211,8 +211,7 @@ def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) 
 
 
 def _near(word: str, known: Iterable[str], head: str) -> str:
-    close = nearest(word, known)
-    return close.replace("'", "'" + head, 1) if close else ""
+    return nearest(word, known).replace("'", "'" + head, 1)
 
 
 def _spelled(name: str) -> str:

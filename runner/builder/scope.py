@@ -38,9 +38,8 @@ class Scope:
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
     outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
-    functions: list[int] = field(
-        default_factory=lambda: [0]
-    )  # the last number of a nested function, one for the whole source
+    # The last number of a nested function: one list for the whole source.
+    functions: list[int] = field(default_factory=lambda: [0])
 
     def define(self, name: str, span: Span | None = None) -> str:
         """Define the Python variable for a case's name, from here on, and return it."""

@@ -115,20 +115,18 @@ class TensorWriter:
 
     def _values(self, item: Input, dtype: str | None) -> str:
         assert item.values is not None
-        if dtype is None and _has_floats(item.values):
+        has_floats = _has_floats(item.values)
+        if dtype is None and has_floats:
             dtype = self.dtype
-        suffix = (
-            f", dtype={torch_name(dtype)}"
-            if dtype not in (None, "float32") or (dtype == "float32" and not _has_floats(item.values))
-            else ""
-        )
+        is_implied = dtype is None or (dtype == "float32" and has_floats)
+        suffix = "" if is_implied else f", dtype={torch_name(dtype)}"
         text = f"torch.tensor({self.render.value(item.values)}{suffix})"
         if item.tile is not None:
             count = max(1, _count(item.values))
             self._checked(item, [item.tile])
-            text += f".repeat({integer(-(-item.tile // count))})" + (
-                "" if item.tile % count == 0 else f"[:{integer(item.tile)}]"
-            )
+            text += f".repeat({integer(-(-item.tile // count))})"
+            if item.tile % count:
+                text += f"[:{integer(item.tile)}]"
         if item.shape is not None:
             text += f".reshape({_sizes(self.shape(item))})"
         return text
@@ -137,7 +135,7 @@ class TensorWriter:
         sizes, init = self.shape(item), item.init or "normal"
         arguments = [self.render.value(v) for v in item.init_args]
         of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
-        shape = f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+        shape = str(tuple(sizes))
         floating = dtype in FLOATING or dtype.startswith("complex")
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
             wide = "complex64" if dtype == "complex32" else "float32"
@@ -160,20 +158,15 @@ class TensorWriter:
             return f"torch.randint(-8, 9, {shape}).to({torch_name(dtype)})"
         if init == "uniform":
             low, high = arguments or ["0", "1"]
-            return (
-                f"torch.rand({shape}{of})"
-                if (low, high) == ("0", "1")
-                else f"torch.empty({shape}{of}).uniform_({low}, {high})"
-            )
+            if (low, high) == ("0", "1"):
+                return f"torch.rand({shape}{of})"
+            return f"torch.empty({shape}{of}).uniform_({low}, {high})"
         if init == "randint" or not floating:
             low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
             if dtype in ("uint16", "uint32", "uint64"):
                 return f"torch.randint({low}, {high}, {shape}).to({torch_name(dtype)})"
-            return (
-                f"torch.randint({low}, {high}, {shape}"
-                + ("" if dtype == "int64" else f", dtype={torch_name(dtype)}")
-                + ")"
-            )
+            option = "" if dtype == "int64" else f", dtype={torch_name(dtype)}"
+            return f"torch.randint({low}, {high}, {shape}{option})"
         if init == "special":
             return self._special(sizes, shape, dtype)
         return f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
@@ -194,9 +187,9 @@ class TensorWriter:
             text = f"{text} * {step}"
         if start != "0":
             text = f"{text} + {start}"
-        if len(sizes) == 1:
-            return text if (start, step) == ("0", "1") else f"({text})"
-        return (text if (start, step) == ("0", "1") else f"({text})") + f".reshape({_sizes(sizes)})"
+        if (start, step) != ("0", "1"):
+            text = f"({text})"
+        return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
 
     def _no_function(self, function: Function) -> str:
         self.scope.problems.error(function.span, "a function has no place in an input")

@@ -54,11 +54,11 @@ def expand(
         selects = parse_selection(suite.select) if suite.select else None
         suite_backends = _chosen(suite, suites, backends)
         for case in suite.cases:
-            too_many = _too_many_axes(case, limits) or _too_many_exclusions(case, limits)
-            if too_many is not None:
+            excess = _excess(case, limits)
+            if excess is not None:
                 if refused is None:
-                    raise InputError([too_many])
-                refused.append(too_many)
+                    raise InputError([excess])
+                refused.append(excess)
                 continue
             candidates += _combinations(case) * len(suite_backends)  # those that are left out later take as long
             if candidates > _CANDIDATES * limits.variants:
@@ -100,28 +100,21 @@ def _meaning(case: Case) -> Case:
 
 def _combinations(case: Case) -> int:
     """The product of a case's own axes."""
-    count = len(case.devices) * len(case.dtypes)
-    for values in (*case.params.values(), *(getattr(case, axis) for axis in MODE_AXES)):
-        count *= len(values)
-    return count
+    axes = (case.devices, case.dtypes, *case.params.values(), *(getattr(case, axis) for axis in MODE_AXES))
+    return math.prod(map(len, axes))
 
 
-def _too_many_axes(case: Case, limits: Limits) -> Diagnostic | None:
-    """What is wrong with a case whose own axes multiply beyond the limit."""
+def _excess(case: Case, limits: Limits) -> Diagnostic | None:
+    """What is wrong with a case of too many variants, or for which leaving combinations out would take too long."""
     count = _combinations(case)
-    if count <= limits.variants:
-        return None
-    message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
-    return Diagnostic(case.span, message, limits.hint("variants"))
-
-
-def _too_many_exclusions(case: Case, limits: Limits) -> Diagnostic | None:
-    """What is wrong with a case for which leaving combinations out would take too long."""
+    if count > limits.variants:
+        message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
+        return Diagnostic(case.span, message, limits.hint("variants"))
     count = math.prod(map(len, case.params.values())) * len({tuple(out) for out in case.exclude})
-    if count <= limits.exclusions:
-        return None
-    message = f"exclude: of case {case.name!r} takes {count} comparisons, more than {limits.exclusions}"
-    return Diagnostic(case.span, message, limits.hint("exclusions"))
+    if count > limits.exclusions:
+        message = f"exclude: of case {case.name!r} takes {count} comparisons, more than {limits.exclusions}"
+        return Diagnostic(case.span, message, limits.hint("exclusions"))
+    return None
 
 
 def _chosen(suite: Suite, suites: Sequence[Suite], names: Sequence[str]) -> tuple[Backend, ...]:
