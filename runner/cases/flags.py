@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from runner.cases.problems import Problems
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar
@@ -94,13 +95,12 @@ def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> 
     flags: dict[str, Value] = {}
     for key, item in node.entries:
         name = prefix + str(key.value)
-        value = item.value if isinstance(item, YamlScalar) else ...
+        value: Any = item.value if isinstance(item, YamlScalar) else ...
         reason = refusal(name, value)
         if reason:
             _report(problems, key.span, name, reason)
         else:
-            assert isinstance(item, YamlScalar)
-            flags[str(key.value)] = item.value
+            flags[str(key.value)] = value
     return flags
 
 

@@ -48,15 +48,15 @@ def top_names(text: str) -> dict[str, int]:
 
 
 def _signature(node: ast.FunctionDef) -> Signature:
-    parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    optional = [p.arg for p in [*node.args.posonlyargs, *node.args.args][-len(node.args.defaults) :]]
-    optional = optional if node.args.defaults else []
-    optional += [p.arg for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default]
+    positional = [*node.args.posonlyargs, *node.args.args]
+    parameters = [*positional, *node.args.kwonlyargs]
+    required = positional[: len(positional) - len(node.args.defaults)]
+    required += [p for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
     decorators = [_last_name(decorator) for decorator in node.decorator_list]
     return Signature(
         node.name,
         tuple(p.arg for p in parameters),
-        frozenset(p.arg for p in parameters if p.arg not in optional),
+        frozenset(p.arg for p in required),
         frozenset(p.arg for p in parameters if p.annotation is not None and "constexpr" in ast.unparse(p.annotation)),
         "jit" in decorators,
         any(name != "jit" for name in decorators),

@@ -1,7 +1,7 @@
 """Cases back to YAML: the inverse of the reader.
 
 ``plain`` makes plain data of a case, ``case_text`` a file of it that the reader accepts and that means the same;
-``resolve_axes`` chooses every axis of a variant first. FORMAT.md is the contract of both directions.
+``resolve_axes`` chooses every axis of a variant first.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
 
     ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
     """
+    where = Path(folder or os.path.dirname(case.file))
     data: dict[str, Any] = {"name": case.name}
     data |= _non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links))
     data |= _axes(case)
@@ -75,7 +76,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         data["dtypes"] = list(case.dtypes)
     data |= _non_empty(param_dtype=case.param_dtype)
     if case.module is not None:
-        data["module"] = _module(case.module, Path(folder or os.path.dirname(case.file)))
+        data["module"] = _module(case.module, where)
     else:
         data["chain"] = chain_of(case.chain)
     if case.result is not None:
@@ -97,10 +98,8 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         known=[_known(entry) for entry in case.known],
     )
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
-    where = Path(folder or os.path.dirname(case.file))
-    return data | _non_empty(
-        **{KERNELS: {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}}
-    )
+    kernels = {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}
+    return data | _non_empty(**{KERNELS: kernels})
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -153,7 +152,9 @@ def value_of(value: Value, text_index: bool = False) -> Any:
     ``text_index`` says that a text in brackets would be read as an index there.
     """
     if isinstance(value, Literal):
-        return _literal(value.value, text_index)
+        text = value.value if isinstance(value.value, str) else ""
+        special = text.startswith(("$", "torch.")) or "${" in text or (text_index and text.startswith("["))
+        return {"$text": text} if special else value.value
     if isinstance(value, Ref):
         return _reference(value)
     if isinstance(value, Constant):
@@ -174,13 +175,6 @@ def value_of(value: Value, text_index: bool = False) -> Any:
 def _function(function: Function) -> dict[str, Any]:
     data = {"args": list(function.args), "chain": chain_of(function.chain)}
     return data | ({} if function.result is None else {"return": value_of(function.result)})
-
-
-def _literal(value: Any, text_index: bool) -> Any:
-    if isinstance(value, str):
-        special = value.startswith(("$", "torch.")) or "${" in value or (text_index and value.startswith("["))
-        return {"$text": value} if special else value
-    return value
 
 
 def _reference(ref: Ref) -> str:
@@ -208,18 +202,12 @@ def _input(item: Input) -> Any:
         data["shape"] = [value_of(size) for size in item.shape]
     data |= _non_empty(tile=item.tile, dtype=item.dtype)
     if item.init is not None:
-        data["init"] = _init(item)
+        values = [value_of(value) for value in item.init_args]
+        data["init"] = {item.init: values[0] if item.init == "full" else values} if values else item.init
     data |= _non_empty(
         device=item.device, requires_grad=item.requires_grad, hidden=item.hidden, layout=chain_of(item.layout)
     )
     return data["shape"] if list(data) == ["shape"] else data
-
-
-def _init(item: Input) -> Any:
-    if not item.init_args:
-        return item.init
-    values = [value_of(value) for value in item.init_args]
-    return {item.init: values[0] if item.init == "full" else values}
 
 
 # --- the other keys -------------------------------------------------------------------------

@@ -207,13 +207,8 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
         repeat = _repeated(node)
         yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
     elif rule == "maxProperties" and isinstance(node, YamlMapping):
-        extra = node.entries[rule_value][0]
-        yield (
-            extra.span,
-            "key",
-            f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}",
-            such_as(schema),
-        )
+        message = f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}"
+        yield node.entries[rule_value][0].span, "key", message, such_as(schema)
     elif rule == "pattern" and "x-namespaces" in schema:
         yield node.span, "value", f"{show_value(instance)} is no operator", _operator_hint(str(instance), schema)
     else:
@@ -244,14 +239,14 @@ def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any])
         case "minItems" | "maxItems":
             exact = schema.get("minItems") == schema.get("maxItems")
             bound = "exactly" if exact else "at least" if rule == "minItems" else "at most"
-            return f"expected {bound} {count(rule_value, 'entry', 'entries')}, found {len(value) or 'none'}", such_as(
-                schema
-            )
+            message = f"expected {bound} {count(rule_value, 'entry', 'entries')}, found {len(value) or 'none'}"
         case "minProperties":
-            return "this mapping is empty", such_as(schema)
+            message = "this mapping is empty"
         case "minLength":
-            return "this text is empty", such_as(schema)
-    return f"does not fit: {rule} {rule_value!r}", such_as(schema)
+            message = "this text is empty"
+        case _:
+            message = f"does not fit: {rule} {rule_value!r}"
+    return message, such_as(schema)
 
 
 def _not_listed(value: Any, words: list[str], schema: dict[str, Any]) -> tuple[str, str]:
