@@ -26,7 +26,12 @@ from runner.cases.texts import plain_text
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Span, nearest
 
+INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
+"""Operators whose second positional may be an index text."""
+
 STEP_KEYS = ("out", "call", "id", "train")
+_FORMS = ("$tensor", "$fn", "$text")
+_FUNCTION_KEYS = ("args", "chain", "return")
 BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
 
 
@@ -78,7 +83,7 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     key, value = dotted[0]
     name = str(key.value)
     _indentation(name, value, problems)
-    index_at = 1 if name in ("operator.getitem", "operator.setitem", "operator.delitem") else None
+    index_at = 1 if name in INDEXED else None
     call = node.get("call")
     if call is not None and not name.startswith("nn."):
         problems.error(_key(node, "call"), f"call: belongs to nn modules; {name} takes its arguments directly")
@@ -263,7 +268,7 @@ def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -
 
 def _special_key(node: YamlMapping) -> str | None:
     keys = [str(key.value) for key, _ in node.entries]
-    return next((key for key in keys if key in ("$tensor", "$fn", "$text")), None)
+    return next((key for key in keys if key in _FORMS), None)
 
 
 def _special(node: YamlMapping, problems: Problems) -> Value | None:
@@ -271,9 +276,7 @@ def _special(node: YamlMapping, problems: Problems) -> Value | None:
     if key is None:
         for entry, _ in node.entries:
             if str(entry.value).startswith("$"):
-                problems.error(
-                    entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), ("$tensor", "$fn", "$text"))
-                )
+                problems.error(entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), _FORMS))
         return None
     siblings = [(str(k.value), v) for k, v in node.entries if k.value != key]
     body = node.get(key)
@@ -299,12 +302,9 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
         problems.error(node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}")
         return Literal(None)
     for key, _ in node.entries:
-        if key.value not in ("args", "chain", "return"):
-            problems.error(
-                key.span,
-                f"$fn takes args, chain and return, not {key.value!r}",
-                nearest(str(key.value), ("args", "chain", "return")),
-            )
+        if key.value not in _FUNCTION_KEYS:
+            hint = nearest(str(key.value), _FUNCTION_KEYS)
+            problems.error(key.span, f"$fn takes args, chain and return, not {key.value!r}", hint)
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, YamlScalar)] if isinstance(args, YamlSequence) else []
     if args is not None and (

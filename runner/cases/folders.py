@@ -71,14 +71,13 @@ class Walk:
         return [(folder / first, inner)]
 
     def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
+        limit = self.limits.folder_entries
         try:
             with os.scandir(folder) as listing:
                 for entry in listing:
                     self._visited += 1
-                    if self._visited > self.limits.folder_entries:
-                        message = (
-                            f"there are more than {self.limits.folder_entries} entries in the folders to look through"
-                        )
+                    if self._visited > limit:
+                        message = f"there are more than {limit} entries in the folders to look through"
                         raise FolderLimit(message, self.limits.hint("folder_entries"))
                     yield entry
         except (OSError, ValueError):

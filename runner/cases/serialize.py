@@ -30,6 +30,7 @@ from runner.cases.chain_nodes import (
     TensorLiteral,
     Value,
 )
+from runner.cases.chain_reader import INDEXED
 from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
 from runner.cases.walk import entry_text
@@ -42,7 +43,6 @@ KERNELS = "kernels"
 
 HEAD = "# yaml-language-server: $schema={schema}\n"
 _BLOCKS = ("kernels", "cases", "chain", "do", "else", "known")
-_INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
 
 
@@ -131,7 +131,7 @@ def _step(step: Step) -> Any:
         step_keys["train"] = step.train
     if step.arguments.bare and not step_keys:
         return step.operator
-    return {step.operator: _arguments(step.arguments, step.operator in _INDEXED), **step_keys}
+    return {step.operator: _arguments(step.arguments, step.operator in INDEXED), **step_keys}
 
 
 def _arguments(arguments: Arguments, indexed: bool = False) -> Any:
