@@ -59,7 +59,7 @@ class Wrapped(Protocol):
         """End every process."""
 
 
-class CachedEngine:
+class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     """Runs jobs on ``engine``, except those whose answer is in ``folder``.
 
     A run never answers itself: what it stores is for later ones, so that asking again (a retry, a fresh process to
@@ -97,12 +97,7 @@ class CachedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)  # such as hello
 
-    def __enter__(self) -> CachedEngine:
-        """The engine itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def submit(self, job: Job) -> None:
@@ -154,8 +149,6 @@ class CachedEngine:
         if self.stored:
             with contextlib.suppress(OSError):
                 evict(self.folder, self.size)
-
-    # --- the files ---
 
     def _find(self, cache_key: str, job: Job) -> Outcome | None:
         """A stored answer. One from a process that shared less is as good."""

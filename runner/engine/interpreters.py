@@ -79,7 +79,7 @@ def probe(python: str) -> dict[str, str]:
         there = os.path.exists(os.path.expanduser(python))
         return {"error": f"{python} is not an executable file" if there else f"{python}: no such Python interpreter"}
     try:
-        process = _answer(path, _PROBE)
+        process = run_script(path, _PROBE)
     except subprocess.TimeoutExpired:
         return {"error": f"{python} did not answer within 60 s"}
     except OSError as error:
@@ -108,19 +108,31 @@ def inspect_packages(python: str, group: str, modules: Sequence[str], folders: S
         OSError: the interpreter cannot be started, or gives no answer.
     """
     try:
-        answer = _answer(find_python(python) or python, _INSTALLED, json.dumps([group, [*modules], [*folders]]))
+        answer = run_script(find_python(python) or python, _INSTALLED, json.dumps([group, [*modules], [*folders]]))
         backends, missing = json.loads(answer.stdout)
         return Packages(tuple(map(str, backends)), {str(key): str(value) for key, value in missing.items()})
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise OSError(f"{python} does not say which packages it has: {error}") from error
 
 
-def _answer(path: str, script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a script, once more where the process was killed: a kill proves nothing about the interpreter."""
+def run_script(
+    path: str, script: str, *words: str, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a script, once more where the process was killed: a kill proves nothing about the interpreter.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it has not ended within 60 s.
+    """
     for _ in range(2):
         # Not in the current directory: a checkout of PyTorch there would answer for the installed one.
         process = subprocess.run(
-            [path, "-c", script, *words], capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60
+            [path, "-c", script, *words],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            timeout=60,
+            env=environ,
         )
         if process.returncode != -signal.SIGKILL:
             break

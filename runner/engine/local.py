@@ -19,11 +19,10 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from runner import interrupts
-from runner.engine import gpus, interpreters, scratch
+from runner.engine import gpus, scratch
 from runner.engine.connections import Channel, Connections
 from runner.engine.memory import machine_memory
 from runner.engine.messages import Job, Outcome
@@ -38,7 +37,7 @@ GROWTH_PART = 4
 """A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
 
 
-class LocalEngine:
+class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
     """Runs jobs on this machine, at most ``slots`` at a time, under the interpreters of ``environments``."""
 
     def __init__(
@@ -94,19 +93,8 @@ class LocalEngine:
         self._next_check = 0.0
         self._closed = False
 
-    probe = staticmethod(interpreters.probe)
-
-    def __enter__(self) -> LocalEngine:
-        """The engine itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
+    def __exit__(self, *exception: object) -> None:
         self.close()
-
-    # Methods for the caller.
 
     def submit(self, job: Job) -> None:
         """Queue a job; its server begins to start at once.
@@ -179,8 +167,6 @@ class LocalEngine:
             self._connections.close()
             scratch.remove(self._folder)
 
-    # Servers of jobs.
-
     def _server(self, job: Job) -> Server:
         accelerated = job.device != "cpu"
         warm = "none" if job.isolation == "fresh" else self._warm.get(job.environment, "import")
@@ -248,8 +234,6 @@ class LocalEngine:
             self._outcomes += server.check_start(now)
             self._outcomes += server.check_jobs(now)
         self._next_check = now + max(0.1, 20 * (time.monotonic() - now))
-
-    # Messages go to servers and workers.
 
     def _read(self, channel: Channel) -> None:
         messages, hung_up = channel.receive()

@@ -77,17 +77,8 @@ class Meter:
 
 def _compilers(members: list[process_tree.Process], pid: int) -> set[int]:
     """Return the processes of a job's tree that are compilers or were started by one; never the job's own process ``pid``."""
-    compilers = {process.pid for process in members if process.pid != pid and process_tree.is_compiler(process)}
-    grew = bool(compilers)
-    while grew:
-        children = {
-            process.pid
-            for process in members
-            if process.parent in compilers and process.pid not in compilers and process.pid != pid
-        }
-        compilers |= children
-        grew = bool(children)
-    return compilers
+    helpers = [process for process in members if process.pid != pid]
+    return process_tree.add_descendants({helper.pid for helper in helpers if process_tree.is_compiler(helper)}, helpers)
 
 
 def machine_memory() -> int:

@@ -107,14 +107,17 @@ def stat(pid: int) -> Process | None:
 
 def tree_members(pid: int, table: Mapping[int, Process]) -> list[Process]:
     """Return process ``pid`` with its session, its group and all their descendants, without dead ones; ``pid`` first."""
-    members = {number for number, process in table.items() if pid in (number, process.session, process.group)}
-    grew = True
-    while grew:
-        children = {number for number, process in table.items() if process.parent in members and number not in members}
-        members |= children
-        grew = bool(children)
-    members -= {0, 1, os.getpid()}
+    roots = {number for number, process in table.items() if pid in (number, process.session, process.group)}
+    members = add_descendants(roots, table.values()) - {0, 1, os.getpid()}
     return [table[number] for number in sorted(members, key=lambda number: number != pid) if not table[number].zombie]
+
+
+def add_descendants(roots: set[int], processes: Iterable[Process]) -> set[int]:
+    """Return ``roots`` and the ids of those ``processes`` that descend from them."""
+    members, candidates = set(roots), list(processes)
+    while children := {process.pid for process in candidates if process.parent in members} - members:
+        members |= children
+    return members
 
 
 def kill_tree(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:

@@ -75,8 +75,6 @@ class RunningJob:
             "limit": self.limit,
         }
 
-    # Messages.
-
     def begin(self, pid: int) -> None:
         """Note that the job runs, in process ``pid``."""
         self.pid = pid
@@ -102,8 +100,6 @@ class RunningJob:
         """Whether it has ended with a clean result: no finding, no error, no other verdict."""
         result = self.outcome
         return result is not None and not self._cause and not any(map(result.get, ("findings", "trust", "error")))
-
-    # Its limits.
 
     def check(self, table: Mapping[int, process_tree.Process], now: float) -> bool:
         """Enforce the limits. Returns False if the job was killed long ago and its process still exists."""
@@ -143,8 +139,6 @@ class RunningJob:
         self._kill_at = math.inf
         self._killed = min(self._killed, now)
         process_tree.kill_tree(self.pid)
-
-    # Its end.
 
     def conclude(self, status: int | None) -> Outcome:
         """Return the outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""

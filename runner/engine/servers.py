@@ -67,8 +67,6 @@ class Server:
     _started: float = 0.0
     _starts: int = 0
 
-    # Its jobs.
-
     def add(self, task: Task) -> None:
         """Queue a job, and start if that has not happened."""
         self._queue(task).append(task)
@@ -129,8 +127,6 @@ class Server:
         outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.waiting]
         self.queues.clear()
         return outcomes
-
-    # Messages.
 
     def greet(self, channel: Channel, hello: Mapping[str, Any]) -> None:
         """Note that the server is up and has opened ``channel``, or why it cannot."""
@@ -220,8 +216,6 @@ class Server:
             elif not current_job.check(table, now):
                 outcomes.append(self._finish(worker, None))
         return outcomes
-
-    # Its life.
 
     def _start(self) -> None:
         self._starts += 1

@@ -81,8 +81,6 @@ class Worker:
         waits = self.current_job.began is None and bool(self.earlier_jobs)
         return waits and now - self.current_job.sent > running_job.LINGER + running_job.UNREAPED
 
-    # Messages.
-
     def begin(self, channel: Channel, pid: int) -> None:
         """Note that the worker runs its first job, as process ``pid``, and has opened ``channel``."""
         channel.owner, self._channel = self, channel
@@ -112,8 +110,6 @@ class Worker:
         """Take what has arrived and was not read yet."""
         messages = self._channel.receive()[0] if self._channel is not None else []
         return [outcome for message in messages for outcome in self.take(message)]
-
-    # Its end.
 
     def conclude(self, status: int | None) -> Outcome:
         """Return the outcome of the job that it has, now that the process has ended with that wait status (None: unknown)."""

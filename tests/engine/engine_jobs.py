@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from runner.engine import process_tree
+from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
 
@@ -60,3 +61,7 @@ def gone(pid: int, within: float = 3.0) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def take_fingerprint(python: str, environ: Mapping[str, str] | None = None) -> Fingerprint:
+    return take_fingerprints([python], environ)[python]

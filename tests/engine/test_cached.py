@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_jobs import Make, finish, one
+from engine_jobs import Make, finish, one, take_fingerprint
 
 from runner.engine import cached, fingerprint
 from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
-from runner.engine.fingerprint import Fingerprint, take_fingerprint
+from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Job, Outcome
 
 FACTS = Fingerprint("digest")

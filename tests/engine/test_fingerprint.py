@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from engine_jobs import take_fingerprint
 
 from runner.engine import fingerprint
-from runner.engine.fingerprint import Fingerprint, take_fingerprint, take_fingerprints
+from runner.engine.fingerprint import Fingerprint, take_fingerprints
 
 
 @dataclass

@@ -15,12 +15,12 @@ from runner.engine.local import LocalEngine
 
 
 def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
-    answer = LocalEngine.probe(sys.executable)
+    answer = interpreters.probe(sys.executable)
     assert answer["python"] == ".".join(map(str, sys.version_info[:3])) and "error" not in answer
-    assert LocalEngine.probe("/no/such/python")["error"] == "/no/such/python: no such Python interpreter"
+    assert interpreters.probe("/no/such/python")["error"] == "/no/such/python: no such Python interpreter"
     (tmp_path / "text").write_text("")
-    assert "not an executable" in LocalEngine.probe(str(tmp_path / "text"))["error"]
-    assert "does not work as a Python" in LocalEngine.probe("true")["error"]
+    assert "not an executable" in interpreters.probe(str(tmp_path / "text"))["error"]
+    assert "does not work as a Python" in interpreters.probe("true")["error"]
 
 
 def test_a_probe_that_somebody_kills_is_asked_once_more(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_probe_that_somebody_kills_is_asked_once_more(tmp_path: Path) -> None:
         )
         often.chmod(0o755)
         asked.unlink(missing_ok=True)
-        assert word in LocalEngine.probe(str(often)), times
+        assert word in interpreters.probe(str(often)), times
         assert asked.read_text().count("\n") == 2
 
 
@@ -40,7 +40,7 @@ def test_a_probe_of_a_python_without_torch(tmp_path: Path) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     bare.chmod(0o755)
-    assert "has no torch" in LocalEngine.probe(str(bare))["error"]
+    assert "has no torch" in interpreters.probe(str(bare))["error"]
 
 
 def test_a_worker_environment_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from runner.engine.interpreters import probe
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job
 from runner.worker.server import child, server
@@ -169,4 +170,4 @@ def test_forked_jobs_compute_with_two_threads(tmp_path: Path) -> None:
         while engine.pending():
             outcomes += engine.wait(1.0)
         assert [outcome.result for outcome in outcomes] == [{"sum": 300.0**3, "threads": 2}] * 3
-        assert engine.hello("here")["torch"].startswith(LocalEngine.probe(sys.executable)["torch"])
+        assert engine.hello("here")["torch"].startswith(probe(sys.executable)["torch"])
