@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from concurrent import futures
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -101,19 +102,19 @@ def _join(address: str | None, package: str, folder: str) -> None:
     )
 
 
+@dataclass
 class Driver:
-    """Keeps one actor on each node that control names, and calls its methods."""
+    """Keeps one actor on each node that control names, and calls its methods.
 
-    def __init__(
-        self, setup: Setup, own: bool, control: Connection, events: queue.SimpleQueue[tuple[Any, ...]]
-    ) -> None:
-        """Ray is up; ``own`` says that it was started for this run. Events are commands of control and answers of Ray."""
-        self._setup = setup
-        self._own = own
-        self._control = control
-        self._events = events
-        self._actors: dict[str, Any] = {}
-        self._survey = 0.0  # when to look for nodes next, on time.monotonic's clock
+    Ray is up; ``own`` says that it was started for this run. ``events`` are commands of control and answers of Ray.
+    """
+
+    setup: Setup
+    own: bool
+    control: Connection
+    events: queue.SimpleQueue[tuple[Any, ...]]
+    actors: dict[str, Any] = field(default_factory=dict)
+    survey: float = 0.0  # when to look for nodes next, on time.monotonic's clock
 
     def run(self) -> None:
         """Serve until control is gone.
@@ -123,11 +124,11 @@ class Driver:
         """
         try:
             while True:
-                if time.monotonic() >= self._survey:
-                    self._control.send(("nodes", _nodes()))
-                    self._survey = time.monotonic() + SURVEY
+                if time.monotonic() >= self.survey:
+                    self.control.send(("nodes", _nodes()))
+                    self.survey = time.monotonic() + SURVEY
                 try:
-                    name, *arguments = self._events.get(timeout=max(0.0, self._survey - time.monotonic()))
+                    name, *arguments = self.events.get(timeout=max(0.0, self.survey - time.monotonic()))
                 except queue.Empty:
                     continue
                 if name == "close":
@@ -138,39 +139,39 @@ class Driver:
 
     def start(self, number: int, node: str, slots: int, gpus: int) -> None:
         """Start an actor on a node, and prepare it. Ray neither restarts it nor repeats a call: a crash happens once."""
-        resources = {"num_cpus": 1} if self._own else {"num_cpus": slots, "num_gpus": gpus}
+        resources = {"num_cpus": 1} if self.own else {"num_cpus": slots, "num_gpus": gpus}
         strategy = NodeAffinitySchedulingStrategy(node, soft=False)
         remote = ray.remote(max_restarts=0, max_task_retries=0, scheduling_strategy=strategy, **resources)(NodeActor)
-        self._actors[node] = remote.remote(self._setup, slots, gpus)
+        self.actors[node] = remote.remote(self.setup, slots, gpus)
         self.call(number, node, "prepare")
 
     def call(self, number: int, node: str, method: str, *arguments: Any) -> None:
         """Call a method of a node's actor; the answer becomes an event."""
-        future = getattr(self._actors[node], method).remote(*arguments).future()
-        future.add_done_callback(lambda answer: self._events.put(("answer", number, answer)))
+        future = getattr(self.actors[node], method).remote(*arguments).future()
+        future.add_done_callback(lambda answer: self.events.put(("answer", number, answer)))
 
     def answer(self, number: int, answer: futures.Future[Any]) -> None:
         """Tell control how a call ended. Jobs cannot be blamed for an exception of our own code."""
         if (error := answer.exception()) is None:
-            self._control.send(("answer", number, answer.result(), "", False))
+            self.control.send(("answer", number, answer.result(), "", False))
         else:
             blame = isinstance(error, RayError) and not isinstance(error, RayTaskError)
             loss = _brief(error) if blame else str(error).strip() or repr(error)
-            self._control.send(("answer", number, None, loss, blame))
-            self._survey = 0.0  # control starts no actor there before it knows whether the node is alive
+            self.control.send(("answer", number, None, loss, blame))
+            self.survey = 0.0  # control starts no actor there before it knows whether the node is alive
 
     def kill(self, node: str) -> None:
         """End a node's actor; its workers end with it."""
         with contextlib.suppress(RayError, KeyError):
-            ray.kill(self._actors.pop(node))
+            ray.kill(self.actors.pop(node))
 
     def _close(self) -> None:
         """Let actors end their workers; the rest ends with this process."""
-        closing = [actor.close.remote() for actor in self._actors.values()]
+        closing = [actor.close.remote() for actor in self.actors.values()]
         with contextlib.suppress(RayError):
             if closing:
                 ray.wait(closing, num_returns=len(closing), timeout=SHUTDOWN_TIMEOUT)
-            if not self._own:
+            if not self.own:
                 ray.shutdown()
 
 

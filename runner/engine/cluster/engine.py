@@ -62,14 +62,11 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         """Start a Ray on this machine, without waiting for it, or join a cluster.
 
         Args:
-            environments: a name to the Python executable that has torch (see ``docs/cluster.md`` for other machines).
+            environments, warm, environ, kernel_cache: as of a ``LocalEngine``, on each node (see ``docs/cluster.md``).
             slots: how many jobs run at once, all nodes together. None: this machine's cores, or all CPUs of the cluster.
             address: the cluster, as ``ray.init`` takes it; None, or ``local``: a Ray of our own, which ends with the engine.
             gpus: reserve the GPUs of a cluster's nodes. Without it jobs on ``cuda`` find none there.
-            warm: environment to ``none``, ``import`` or ``inductor``: what its CPU server loads.
-            environ: environment variables for the workers, over those that they have anyway.
             log_folder: where what jobs print is kept, on this machine only; nowhere if None.
-            kernel_cache: ``shared`` with other runs on the same node, or ``private``: new, and gone in the end.
             expected: torch's whole version (2.13.0+cpu) by environment; a node without it is not used.
             patience: seconds to wait for a new node when all have left the cluster.
 
@@ -98,18 +95,9 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         self.slots = slots or os.cpu_count() or 1
         """How many jobs run at once; of a cluster known as soon as it is joined, later nodes not counted."""
         log_path = os.path.abspath(log_folder) if own and log_folder is not None else None
-        setup = Setup(
-            self._environments,
-            {
-                "warm": dict(warm or {}),
-                "environ": dict(environ or {}),
-                "log_folder": log_path,
-                "kernel_cache": kernel_cache,
-            },
-            dict(expected or {}),
-            dict(os.environ) if own else passed_on(os.environ),
-            os.getcwd() if own else None,
-        )
+        options = {"warm": warm, "environ": environ, "log_folder": log_path, "kernel_cache": kernel_cache}
+        variables = dict(os.environ) if own else passed_on(os.environ)
+        setup = Setup(self._environments, options, dict(expected or {}), variables, os.getcwd() if own else None)
         package = str(Path(runner.__file__).resolve().parent)
         self._folder = scratch.make(_PREFIX, 16)  # Ray puts sockets deep in it, whose paths may have 107 bytes
         self._popen, self._driver = self._start(package, own)
@@ -118,10 +106,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
             self._await_cluster()
 
     def __exit__(self, *exception: object) -> None:
-        """Close it."""
         self.close()
-
-    # What the caller does.
 
     def submit(self, job: Job) -> None:
         """Queue a job.
@@ -180,8 +165,6 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
                     self._popen.wait(SHUTDOWN_TIMEOUT + 2)
             self._end()
 
-    # Jobs and nodes.
-
     def _await(self, condition: Callable[[], bool], timeout: float | None) -> None:
         """Dispatch jobs and take answers until the condition holds, Ray fails or time is up."""
         end = math.inf if timeout is None else time.monotonic() + timeout
@@ -211,7 +194,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
 
     def _lose(self, node: Node, how: str, *, blame: bool = True) -> None:
         """End a node's actor, which is gone or not wanted any more."""
-        jobs = len(node.running)
+        jobs = sum(task.running for task in node.tasks.values())
         self._outcomes += self._scheduler.lose(node, how, blame=blame)
         self._send("kill", node.id)
         if blame:
@@ -231,8 +214,6 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
             self.close()
             raise UsageError(f"no Ray cluster at {self._address}: {self._failure or unusable}")
         self.slots = min(self.slots, self._limit or self.slots)
-
-    # Messages of the driver.
 
     def _receive(self, timeout: float) -> None:
         """Take in what has arrived, after at most ``timeout`` seconds."""
@@ -288,8 +269,6 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
             node.ready, node.refused = not answer, answer
         if node.refused and node.started is not None:
             self._lose(node, node.refused, blame=False)
-
-    # The driver process.
 
     def _start(self, package: str, own: bool) -> tuple[subprocess.Popen[bytes], Connection]:
         """Start the driver in a folder that is empty, or for a Ray of our own holds only our package.

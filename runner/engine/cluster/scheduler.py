@@ -19,7 +19,7 @@ FRUITLESS = 6
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A submitted job. ``losses`` counts the nodes lost while it ran; ``seconds`` and ``phase`` were reported last.
+    """A submitted job. ``losses`` counts the nodes lost while it ran. ``running``, ``seconds``, ``phase``: as last reported.
 
     ``excused`` says that a node was lost while the job waited there. It excuses once: the job may have been too quick
     to be reported as running.
@@ -29,6 +29,7 @@ class Task:
     job: Job
     losses: int = 0
     excused: bool = False
+    running: bool = False
     seconds: float = 0.0
     phase: str = PHASES[0]
 
@@ -51,8 +52,7 @@ class Node:
     refused: str = ""
     call: int = 0  # number of the call that the actor has not answered
     tasks: dict[int, Task] = field(default_factory=dict)
-    running: dict[int, tuple[float, str]] = field(default_factory=dict)  # as reported at ``reported``
-    reported: float = 0.0
+    reported: float = 0.0  # when it reported last
     environments: set[str] = field(default_factory=set)  # those whose workers have started here
     fruitless: int = 0
 
@@ -71,7 +71,6 @@ class Scheduler:
     """Assigns jobs to nodes, at most ``limit`` at once on all of them (None: as many as they have slots)."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """Begin without nodes and jobs."""
         self.nodes: dict[str, Node] = {}
         self.queue: list[Task] = []
         self._limit = limit
@@ -90,17 +89,17 @@ class Scheduler:
         """Return the jobs that run now, each with its seconds so far and its phase."""
         now = time.monotonic()
         return [
-            (node.tasks[ticket].job, seconds + now - node.reported, phase)
+            (task.job, task.seconds + now - node.reported, task.phase)
             for node in self.nodes.values()
-            for ticket, (seconds, phase) in node.running.items()
-            if ticket in node.tasks
+            for task in node.tasks.values()
+            if task.running
         ]
 
     def cancel(self) -> list[Task]:
         """Drop every job, and return them."""
         tasks, self.queue = self.tasks(), []
         for node in self.nodes.values():
-            node.tasks, node.running = {}, {}
+            node.tasks = {}
         return tasks
 
     def dispatch(self) -> list[tuple[Node, list[Task]]]:
@@ -136,16 +135,17 @@ class Scheduler:
         faster than other nodes run them.
         """
         node.environments |= set(report.environments)
-        node.running = {ticket: state for ticket, state in report.running.items() if ticket in node.tasks}
         node.reported = time.monotonic()
-        for ticket, (seconds, phase) in node.running.items():
-            node.tasks[ticket].seconds, node.tasks[ticket].phase = seconds, phase
+        for ticket, task in node.tasks.items():
+            task.running = ticket in report.running
+            if task.running:
+                task.seconds, task.phase = report.running[ticket]
         peers = any(peer.ready for peer in self.nodes.values() if peer is not node)
         outcomes = []
         for ticket, outcome in report.outcomes.items():
-            task = node.tasks.get(ticket)
-            if task is None:
+            if ticket not in node.tasks:
                 continue  # cancelled
+            task = node.tasks[ticket]
             if outcome.ended == "broken" and task.job.environment not in node.environments and peers:
                 node.refused = (outcome.detail.splitlines() or ["its workers do not start"])[0]
                 continue  # the job runs elsewhere
@@ -166,13 +166,14 @@ class Scheduler:
         for task in node.tasks.values():
             task.losses += blame and (task.excused or task.job.environment in node.environments)
             task.excused |= blame
+            task.running = False
         self.queue[:0] = [task for task in node.tasks.values() if task.losses < 2]
         outcomes = [
             task.outcome("no-result", f"the node that ran it was lost twice while it did so{where} ({how})", node.name)
             for task in node.tasks.values()
             if task.losses >= 2
         ]
-        node.tasks, node.running, node.environments = {}, {}, set()
+        node.tasks, node.environments = {}, set()
         node.started, node.ready, node.call = None, False, 0
         node.fruitless = 0 if outcomes else node.fruitless + 1
         if node.fruitless >= FRUITLESS:
