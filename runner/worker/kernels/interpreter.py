@@ -19,26 +19,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.worker.kernels.redzones import INPUT, Region, pattern
+from runner.worker.kernels.redzones import INPUT, Region, Trespass, pattern
 
 NOBODY, SEVERAL = -1, -2
 LARGEST = 1 << 22
 """Bytes of an argument beyond which it is not checked for races: two numbers are kept for each."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """What a kernel should not have done, as a finding."""
-
-    oracle: str
-    message: str
-    name: str
-    numbers: Mapping[str, Any]
-    line: int | None
 
 
 @dataclass
@@ -67,13 +56,13 @@ class AccessLog:
     """What was recorded of a launch."""
 
     outside: dict[tuple[str, str], _Outside] = field(default_factory=dict)
-    races: dict[str, Access] = field(default_factory=dict)
+    races: dict[str, Trespass] = field(default_factory=dict)
     synchronized: bool = False
     note: str = ""
 
-    def accesses(self) -> list[Access]:
+    def trespasses(self) -> list[Trespass]:
         """Return everything that should not have been done."""
-        accesses = []
+        trespasses = []
         for (kind, name), access in self.outside.items():
             message = (
                 f"{access.count} {kind}{'s' if access.count > 1 else ''} outside all arguments, the first at element {access.element}"
@@ -85,8 +74,8 @@ class AccessLog:
                 "program": list(access.program),
                 "access": kind,
             }
-            accesses.append(Access("out-of-bounds", message, name, numbers, access.line))
-        return accesses + ([] if self.synchronized else list(self.races.values()))
+            trespasses.append(Trespass("out-of-bounds", message, name, numbers, access.line))
+        return trespasses + ([] if self.synchronized else list(self.races.values()))
 
 
 def interprets(kernel: Any) -> bool:
@@ -178,8 +167,6 @@ class _AccessChecker:
             raise IndexError("an atomic compare-and-swap outside all arguments")
         return self._cas(ptrs, compared, value, *args, **kwargs)
 
-    # --- looking ---
-
     def _check(self, kind: str, ptrs: Any, mask: Any) -> tuple[Any, int]:
         """Return which lanes of the mask hit an element, and the bytes of one element. The others are noted."""
         np = self._np
@@ -263,9 +250,7 @@ class _AccessChecker:
         byte = int(places[conflict][0])
         message = f"programs {deed}, without an atomic operation: first at byte {byte} of {name}, in program {self._program()}"
         numbers = {"byte": byte, "program": list(self._program())}
-        self._log.races[name] = Access("race", message, name, numbers, self._line())
-
-    # --- the interpreter's values ---
+        self._log.races[name] = Trespass("race", message, name, numbers, self._line())
 
     def _poisoned(self, ptrs: Any, fill: Any, lanes: Any) -> Any:
         """Return the data of lanes that hit nothing: ``fill`` for masked lanes if it is given, else poison."""
@@ -288,11 +273,7 @@ class _AccessChecker:
         return sys.modules["triton.runtime.interpreter"]._get_np_dtype(element)
 
     def _masked(self, mask: Any, inside: Any) -> Any:
-        return (
-            _handle(inside, mask.dtype)
-            if hasattr(mask, "dtype") and hasattr(mask, "data") and hasattr(mask, "clone")
-            else inside
-        )
+        return _handle(inside, mask.dtype) if hasattr(mask, "get_element_ty") else inside
 
     def _program(self) -> tuple[int, ...]:
         return tuple(int(index) for index in getattr(self._builder, "grid_idx", None) or ())
@@ -312,7 +293,7 @@ class _AccessChecker:
 
 def _plain(mask: Any) -> Any:
     """Return the numpy array of a mask: a handle's, or the array itself."""
-    return mask.data if not isinstance(mask, bool) and hasattr(mask, "get_element_ty") else mask
+    return mask.data if hasattr(mask, "get_element_ty") else mask
 
 
 def _of_another(programs: Any, program: int) -> Any:

@@ -15,14 +15,14 @@ import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from runner.worker.kernels import interpreter
-from runner.worker.kernels.redzones import RedZoneCopies, copy_with_red_zones
+from runner.worker.kernels.redzones import RedZoneCopies, Trespass, copy_with_red_zones
 
 _numbers = itertools.count()
 
@@ -36,17 +36,6 @@ _LACKING = re.compile(
 )
 """What the interpreter says where it cannot do what the compiler can (3.2 and 3.7). The last is of 3.2 beside numpy 2.4,
 where a loop up to an argument, which 3.2 makes an array of one element, has no end that numpy would make a number of."""
-
-
-@dataclass(frozen=True)
-class Trespass:
-    """What a launch did to memory that it should not have. ``line`` is one of the case's source, where known."""
-
-    oracle: str
-    message: str
-    path: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    line: int | None = None
 
 
 @dataclass
@@ -111,17 +100,14 @@ class _Launcher:
                 message = (
                     f"{len(places)} of {mask.numel()} elements are as they were before the launch, the first at {first}"
                 )
-                self._tell(
-                    "unwritten", message, name, key, {"elements": len(places), "of": mask.numel(), "first": first}
-                )
+                numbers = {"elements": len(places), "of": mask.numel(), "first": first}
+                self._tell(name, Trespass("unwritten", message, key, numbers))
         for write in copies.writes_outside():
             if not any(
-                trespass.oracle == "out-of-bounds" and trespass.numbers.get("argument") == write.name
+                trespass.oracle == "out-of-bounds" and trespass.numbers.get("argument") == write.path
                 for trespass in self._launches.trespasses
             ):
-                self._tell(
-                    "out-of-bounds", write.message, name, write.name, {"first": write.first, "bytes": write.count}
-                )
+                self._tell(name, write)
         copies.put_back()
 
     def _run(
@@ -151,8 +137,8 @@ class _Launcher:
                     self._give_up(f"Triton's interpreter cannot run {kernel.__name__}: {cause}")
                 raise
             finally:
-                for access in log.accesses() if not quiet else ():
-                    self._tell(access.oracle, access.message, kernel.__name__, access.name, access.numbers, access.line)
+                for trespass in log.trespasses() if not quiet else ():
+                    self._tell(kernel.__name__, trespass)
                 if log.note and log.note not in self._launches.notes:
                     self._launches.notes.append(log.note)
         return copies
@@ -167,17 +153,8 @@ class _Launcher:
         self._launches.unable = self._launches.unable or reason
         raise Unable(reason)
 
-    def _tell(
-        self,
-        oracle: str,
-        message: str,
-        kernel: str,
-        argument: str,
-        numbers: Mapping[str, Any],
-        line: int | None = None,
-    ) -> None:
-        path = f"{kernel}, {argument}" if argument else kernel
-        details = {**numbers, "argument": argument, "kernel": kernel}
-        trespass = Trespass(oracle, message, path, details, line)
-        if not any((known.oracle, known.path) == (oracle, path) for known in self._launches.trespasses):
-            self._launches.trespasses.append(trespass)
+    def _tell(self, kernel: str, trespass: Trespass) -> None:
+        path = f"{kernel}, {trespass.path}" if trespass.path else kernel
+        if not any((known.oracle, known.path) == (trespass.oracle, path) for known in self._launches.trespasses):
+            numbers = {**trespass.numbers, "argument": trespass.path, "kernel": kernel}
+            self._launches.trespasses.append(replace(trespass, path=path, numbers=numbers))

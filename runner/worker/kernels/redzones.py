@@ -6,7 +6,8 @@ Bytes are compared as bytes: NaNs keep their payloads, and every dtype is treate
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -43,13 +44,17 @@ def pattern(dtype: torch.dtype, poison: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class ZoneWrite:
-    """A write into a red zone. ``first`` counts bytes from the tensor's beginning, negative before it."""
+class Trespass:
+    """What a launch did to memory that it should not have.
 
-    name: str
+    ``path`` is the argument's name, after the kernel's where that is known. ``line`` is one of the case's source, where known.
+    """
+
+    oracle: str
     message: str
-    first: int
-    count: int
+    path: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,8 @@ class _Storage:
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return copy.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
 
-    def writes_outside(self) -> Iterator[ZoneWrite]:
-        """Yield each write that hit no element."""
+    def writes_outside(self) -> Iterator[Trespass]:
+        """Yield the writes that hit no element. Bytes are counted from the tensor's beginning, negative before it."""
         end, last = self.begin + self.size, self.buffer.numel()
         name = " and ".join(self.tensors)
         for start, stop in ((0, self.begin), (end, last)) if self.covered is None else ((0, last),):
@@ -126,7 +131,7 @@ class _Storage:
             if bool(wrong.any()):
                 yield self._zone_write(name, wrong.nonzero()[:, 0] + start - self.begin)
 
-    def _zone_write(self, name: str, places: torch.Tensor) -> ZoneWrite:
+    def _zone_write(self, name: str, places: torch.Tensor) -> Trespass:
         width = len(self.pattern)
         elements = torch.unique(torch.div(places, width, rounding_mode="floor"))
         below, above = int((places < 0).sum()), int((places >= self.size).sum())
@@ -134,7 +139,7 @@ class _Storage:
         where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))
         first = int(places[0])
         message = f"{len(elements)} elements were written that are none of {name}: bytes {', '.join(where)}, the first at byte {first}"
-        return ZoneWrite(name, message, first, len(places))
+        return Trespass("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
 
     def put_back(self) -> None:
         """Write what the kernel has made of the copies into the case's own tensors."""
@@ -170,7 +175,7 @@ class RedZoneCopies:
         poison = torch.tensor(storage.pattern, dtype=torch.uint8, device=storage.buffer.device)
         return (storage.bytes_of(storage.tensors[name]) == poison).all(-1).cpu()
 
-    def writes_outside(self) -> list[ZoneWrite]:
+    def writes_outside(self) -> list[Trespass]:
         """Return every write into a red zone."""
         return [write for storage in self._storages for write in storage.writes_outside()]
 
@@ -212,11 +217,6 @@ def _strided(holder: torch.Tensor, tensor: torch.Tensor, shift: int) -> torch.Te
     return holder.as_strided((*shape, size), (*steps, 1), shift + tensor.storage_offset() * size)
 
 
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's whole storage as bytes."""
-    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return view.set_(tensor.untyped_storage())
-
-
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return _strided(_whole(tensor), tensor, 0)
+    storage = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    return _strided(storage, tensor, 0)
