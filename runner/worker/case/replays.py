@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -26,18 +27,14 @@ def count_replays() -> Iterator[Replays]:
     graphs that it skips, but not those that it replays.
     """
     replays = Replays()
-    graph = torch.cuda.CUDAGraph
-    original = graph.replay
+    original = torch.cuda.CUDAGraph.replay
 
     def replay(self: torch.cuda.CUDAGraph) -> None:
         replays.count += 1
         original(self)
 
-    graph.replay = replay  # type: ignore[method-assign, unused-ignore]
-    try:
+    with mock.patch.object(torch.cuda.CUDAGraph, "replay", replay):
         yield replays
-    finally:
-        graph.replay = original  # type: ignore[method-assign, unused-ignore]
 
 
 def missing_note(mode: str, calls: int) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -17,5 +17,4 @@ def load_entry() -> Callable[[dict[str, Any], Callable[[dict[str, Any]], None]],
     Raises:
         Exception: its module cannot be imported; whatever that raises.
     """
-    module, _, function = os.environ.get("RUNNER_WORKER_ENTRY", ENTRY).partition(":")
-    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+    return pkgutil.resolve_name(os.environ.get("RUNNER_WORKER_ENTRY", ENTRY))  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pkgutil
 import signal
 import sys
 import threading
@@ -152,7 +153,7 @@ class _Torch:
         return [(r, w) for r, w in _SETTINGS if hasattr(self._torch, r) and hasattr(self._torch, w)]
 
     def _names(self) -> list[tuple[Any, str]]:
-        holders = [(sys.modules.get(path) or _attribute(self._torch, path), names) for path, names in _SWITCHES.items()]
+        holders = [(pkgutil.resolve_name(path), names) for path, names in _SWITCHES.items()]
         return [(holder, name) for holder, names in holders for name in names if hasattr(holder, name)]
 
     def _depths(self) -> tuple[Any, ...]:
@@ -201,13 +202,6 @@ class _Torch:
             if reserved > cuda.get_device_properties(device).total_memory * self._share / 4:
                 return f"{reserved >> 20} MiB of GPU memory stay taken"
         return ""
-
-
-def _attribute(torch: Any, path: str) -> Any:
-    value = torch
-    for part in path.split(".")[1:]:
-        value = getattr(value, part, None)
-    return value
 
 
 def _config_modules() -> list[Any]:

@@ -100,7 +100,6 @@ def warm_up(level: str) -> None:
         parts.append(("aot_eager", "backward"))
     if level == "inductor":
         parts.append(("inductor", "off"))  # a backward, too, would gain nothing more, and cost seconds
-    if level == "inductor":
         prepare()
     try:
         for backend, mode in parts:
@@ -130,13 +129,10 @@ def load_for_devices() -> None:
 
 def forget(torch: Any) -> None:
     """Forget what this process has compiled and counted, as far as torch can."""
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch._dynamo.utils.clear_compilation_metrics()
+    from runner.worker.case.observe import start_counting
+
+    start_counting()
     torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
-    metrics = sys.modules.get("torch._inductor.metrics")
-    if metrics is not None:
-        metrics.reset()
 
 
 def skip_guard_timing() -> None:

@@ -16,18 +16,16 @@ import select
 import signal
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
 
 from runner.worker.case.prepare import own_cache
-from runner.worker.job import run_job
+from runner.worker.job import Send, run_job
 from runner.worker.pattern import mark_of
 from runner.worker.server.child import die_with_parent, encode
-
-Send = Callable[[dict[str, Any]], None]
 
 SECONDS = 60.0
 """One judgement may take so long; then it counts as a timeout."""
@@ -260,7 +258,7 @@ def _listen(pid: int, reading: int, end: float) -> Answer:
             *lines, text = (text + data).split(b"\n")
             for line in lines:
                 _take(answer, line)
-        elif (status := _ended(pid)) is not None:  # something that it started holds the pipe
+        elif (status := _ended_within(pid, 0)) is not None:  # something that it started holds the pipe
             break
     answer.status = _end_copy(pid, status)
     return answer
@@ -274,14 +272,9 @@ def _take(answer: Answer, line: bytes) -> None:
     answer.record = message.get("outcome", answer.record)
     answer.broken = message.get("broken", answer.broken)
     answer.operators = message.get("operators", answer.operators)
-    if "applied" in message:  # torch 2.6 keeps this in the process
+    if message.get("applied"):
         names = compiler_bisector.call_counter_debug_info
         names.update({int(number): name for number, name in message["applied"].items()})
-
-
-def _ended(pid: int) -> int | None:
-    ended_pid, status = os.waitpid(pid, os.WNOHANG)
-    return status if ended_pid else None
 
 
 def _end_copy(pid: int, status: int | None) -> int | None:
@@ -302,13 +295,15 @@ def _end_copy(pid: int, status: int | None) -> int | None:
 def _ended_within(pid: int, seconds: float) -> int | None:
     """Return the wait status of a copy; None if it still runs after that time."""
     until = time.monotonic() + seconds
-    while (status := _ended(pid)) is None and time.monotonic() < until:
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() < until:
         time.sleep(0.01)
-    return status
+    return ended[1] if ended[0] else None
 
 
 def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
     """Judge in the copy, send the record, and exit. Nothing of this process may be unwound: the bisector would tidy up."""
+    from torch._inductor import compiler_bisector
+
     own = os.getpid()
 
     def say(message: Mapping[str, Any]) -> None:
@@ -325,21 +320,12 @@ def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         operators = _record_operators()
         record = run_job(job, say)
-        applied = _applied()
-        if applied is not None:
-            say({"applied": applied})
-        say({"operators": operators})
-        say({"outcome": record})
+        applied = getattr(compiler_bisector, "call_counter_debug_info", {})  # torch 2.6 keeps this in the process
+        say({"outcome": record, "operators": operators, "applied": applied})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it
         say({"broken": traceback.format_exc().strip().splitlines()[-1]})
     finally:
         os._exit(0)
-
-
-def _applied() -> dict[int, str] | None:
-    from torch._inductor import compiler_bisector
-
-    return getattr(compiler_bisector, "call_counter_debug_info", None)
 
 
 def _record_operators() -> dict[str, str]:

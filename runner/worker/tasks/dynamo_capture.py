@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from torch._dynamo.output_graph import OutputGraph
 from torch.fx import GraphModule, Node
@@ -44,7 +45,7 @@ class Graph:
 
 
 class Capture:
-    """Collects while ``capturing()``. Set ``call`` before each call of the compiled object."""
+    """Collects while ``capturing()``. Count ``trace.call`` up before each call of the compiled object."""
 
     def __init__(self, path: str) -> None:
         """Prepare for the case's own file ``path``: places elsewhere have no line here."""
@@ -52,25 +53,17 @@ class Capture:
         self.graphs: list[Graph] = []
         self.events: list[Event] = []
         self.limits: list[dict[str, Any]] = []
-        self._trace = Trace(CAPTURED.__contains__, self.events.append)
-
-    @property
-    def call(self) -> int:
-        """Return the number of the call that is running."""
-        return self._trace.call
-
-    @call.setter
-    def call(self, number: int) -> None:
-        self._trace.call = number
+        self.trace = Trace(CAPTURED.__contains__, self.events.append)
 
     @contextlib.contextmanager
     def capturing(self) -> Iterator[None]:
         """Capture for as long as the block lasts."""
         warnings = logging.getLogger("torch._dynamo.convert_frame")
-        listener = _Listener(self._note_limit)
+        listener = logging.Handler(logging.WARNING)
+        listener.emit = self._note_limit  # type: ignore[method-assign]
         warnings.addHandler(listener)
         try:
-            with tracing(self._trace), _logging_breaks(), _capturing_graphs(self):
+            with tracing(self.trace), _logging_breaks(), _capturing_graphs(self):
                 yield
         finally:
             warnings.removeHandler(listener)
@@ -80,7 +73,7 @@ class Capture:
         compile_id = graph.meta.get("dynamo_compile_id")
         counts = Counter(operator_name(node, graph) for node in graph.graph.nodes if node.op.startswith("call_"))
         frame = (code.co_name, code.co_filename, code.co_firstlineno)
-        entry = Graph(len(self.graphs), self.call, str(compile_id or ""), frame, dict(counts))
+        entry = Graph(len(self.graphs), self.trace.call, str(compile_id or ""), frame, dict(counts))
         self.graphs.append(entry)
         return entry  # the graph itself is not kept: it holds the example inputs
 
@@ -148,8 +141,8 @@ class Capture:
 
     def ran(self, graph: Graph) -> None:
         """Note that a graph runs now."""
-        if self.call not in graph.runs:
-            graph.runs.append(self.call)
+        if self.trace.call not in graph.runs:
+            graph.runs.append(self.trace.call)
 
     def _of(self, name: str) -> list[Event]:
         return [event for event in self.events if event.name == name]
@@ -164,7 +157,7 @@ class Capture:
         key: Frame = (match["name"], match["file"], int(match["line"]))
         self.limits.append(
             {
-                "call": self.call,
+                "call": self.trace.call,
                 "key": key,
                 "frame": key[0],
                 "line": key[2] if key[1] == self.path else None,
@@ -209,15 +202,6 @@ def operator_name(node: Node, graph: GraphModule) -> str:
     return f"{module.removeprefix('_')}.{name}"
 
 
-class _Listener(logging.Handler):
-    def __init__(self, handle: Callable[[logging.LogRecord], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._handle = handle
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._handle(record)
-
-
 @contextlib.contextmanager
 def _logging_breaks() -> Iterator[None]:
     """Turn the log of breaks on: on 2.6 the trace holds some breaks that end a whole frame only then."""
@@ -251,8 +235,5 @@ def _capturing_graphs(capture: Capture) -> Iterator[None]:
 
         return run
 
-    OutputGraph.call_user_compiler = call_user_compiler
-    try:
+    with mock.patch.object(OutputGraph, "call_user_compiler", call_user_compiler):
         yield
-    finally:
-        OutputGraph.call_user_compiler = original

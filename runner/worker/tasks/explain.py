@@ -6,7 +6,7 @@ called as often as the case says and captured (``dynamo_capture.py``). The repor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from runner.worker.case.errors import describe
 from runner.worker.case.load import Source, seed_all
 from runner.worker.case.observe import Settings, modes, observe, start_counting
 from runner.worker.case.prepare import with_source
+from runner.worker.job import Send
 from runner.worker.tasks.dynamo_capture import Capture, Graph
 
 
-def run_explain(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_explain(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Return the record of an explanation.
 
     Returns:
@@ -32,7 +33,7 @@ def run_explain(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) 
     return with_source(job, lambda source: _explain(job, source, send))
 
 
-def _explain(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _explain(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
     settings = Settings.of(job)
     compile_module = backends.build(job["backend"])
     loaded = source.load(settings.seed, launching=True)
@@ -40,7 +41,7 @@ def _explain(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, A
     capture = Capture(source.path)
 
     def call(*args: Any) -> Any:
-        capture.call += 1
+        capture.trace.call += 1
         return compiled(*args)
 
     start_counting()

@@ -95,11 +95,8 @@ def _cuda_times(call: Call, least: int) -> list[float]:
 
 def spread(seconds: list[float]) -> dict[str, Any]:
     """Return ``median``, ``low`` and ``high`` (quartiles by linear interpolation), ``best`` and ``count`` of ``seconds``."""
-    low, median, high = (
-        statistics.quantiles(seconds, n=4, method="inclusive")
-        if len(seconds) > 1
-        else [seconds[0], seconds[0], seconds[0]]
-    )
+    series = seconds if len(seconds) > 1 else seconds * 2  # quantiles asks for two
+    low, median, high = statistics.quantiles(series, n=4, method="inclusive")
     return {"median": median, "low": low, "high": high, "best": min(seconds), "count": len(seconds)}
 
 
