@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+import pkgutil
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from runner.worker.case import backends, folders, replays
+from runner.worker.case import backends, replays
 from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
-from runner.worker.case.load import LoadedCase, Source, environment
+from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
-from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
@@ -78,8 +78,7 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """
     task = str(job.get("task", "judge"))
     if task != "judge":
-        module, _, function = TASKS[task].partition(":")
-        return getattr(importlib.import_module(module), function)(job, send)  # type: ignore[no-any-return]
+        return pkgutil.resolve_name(TASKS[task])(job, send)  # type: ignore[no-any-return]
     phases = Phases(send)
     record: dict[str, Any] = {
         "findings": [],
@@ -94,14 +93,13 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         "eager_error": None,
     }
     phases.begin("load")
-    with folders.folder() as folder:
-        try:
-            with environment(job):
-                _Run(job, Source(job["source"], job["name"], folder), phases, record).go()
-        except InvalidCase as error:
-            record["trust"] = _trust("INVALID", error.reason, error.error)
-        except Unavailable as error:
-            record["trust"] = _trust("SKIP", str(error))
+    try:
+        with open_source(job) as source:
+            _Run(job, source, phases, record).go()
+    except InvalidCase as error:
+        record["trust"] = _trust("INVALID", error.reason, error.error)
+    except Unavailable as error:
+        record["trust"] = _trust("SKIP", str(error))
     phases.end()
     record["seconds"] = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
     return record
@@ -152,17 +150,28 @@ def validate_distributions(on: bool) -> None:
     torch.distributions.Distribution.set_default_validate_args(on)
 
 
-def note_launches(target: Any, compiled: Observation) -> None:
-    """Add to the observation what ``target`` recorded of its launches, if it launches kernels plainly.
+def observe_backend(source: Source, settings: Settings, compile_module: backends.Compile) -> Observation:
+    """Run the case under its backend. The observation holds torch's counts, and what plain launches recorded.
 
     Raises:
+        InvalidCase: the case cannot be loaded, or torch.compile refuses its arguments.
         Unavailable: the interpreter cannot do what a kernel asks of it.
     """
+    start_counting()
+    loaded = source.load(settings.seed, launching=True)
+    validate_distributions(False)
+    target = compile_module(loaded.model)
+    with replays.count_replays() as counted:
+        compiled = observe(loaded, target, settings)
+    validate_distributions(True)
+    read_counts(compiled)
+    compiled.replays = counted.count
     if isinstance(target, backends.PlainLaunch):
         compiled.launches = target.launches
         compiled.notes += target.launches.notes
         if target.launches.unable:
             raise Unavailable(target.launches.unable)
+    return compiled
 
 
 class _Run:
@@ -178,48 +187,34 @@ class _Run:
         Raises:
             InvalidCase: the case is wrong.
         """
-        try:
-            require(self.job)
-            compile_module = backends.build(self.job["backend"])
-            validate_distributions(True)
-            loaded = self._load()
-            self.phases.begin("eager")
-            eager = observe(loaded, loaded.model, self.settings)
-            self._check_eager(eager)
+        require(self.job)
+        compile_module = backends.build(self.job["backend"])
+        validate_distributions(True)
+        loaded = self.source.load(self.settings.seed)
+        self.phases.begin("eager")
+        eager = observe(loaded, loaded.model, self.settings)
+        self._check_eager(eager)
 
-            self.phases.begin("eager-again")
-            loaded = self._load()
-            second_eager = observe(loaded, loaded.model, self.settings)
-            agree = Agreement(self.settings.device, self.job.get("tolerance"))
-            place = find_disagreement(eager, second_eager, "value" not in (self.job.get("ignore") or ()), agree)
-            del second_eager  # so that its tensors are gone before the backend's run
+        self.phases.begin("eager-again")
+        loaded = self.source.load(self.settings.seed)
+        second_eager = observe(loaded, loaded.model, self.settings)
+        agree = Agreement(self.settings.device, self.job.get("tolerance"))
+        place = find_disagreement(eager, second_eager, "value" not in (self.job.get("ignore") or ()), agree)
+        del second_eager  # so that its tensors are gone before the backend's run
 
-            self.phases.begin("backend")
-            start_counting()
-            loaded = self.source.load(self.settings.seed, launching=True)
-            validate_distributions(False)
-            target = compile_module(loaded.model)
-            with replays.count_replays() as counted:
-                compiled = observe(loaded, target, self.settings)
-            validate_distributions(True)
-            read_counts(compiled)
-            note_launches(target, compiled)
-            for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
-                self.record[key] = getattr(compiled, key)
-            if self.job["backend"]["backend"] == "inductor":
-                self.record.update(kernels=compiled.kernels, vectorized=compiled.vectorized, replays=counted.count)
-                if not counted.count and replays.makes_graphs(self.job["backend"], self.settings.device):
-                    compiled.notes.append(replays.missing_note(self.job["backend"]["mode"], len(compiled.calls)))
+        self.phases.begin("backend")
+        compiled = observe_backend(self.source, self.settings, compile_module)
+        for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
+            self.record[key] = getattr(compiled, key)
+        if self.job["backend"]["backend"] == "inductor":
+            self.record.update({key: getattr(compiled, key) for key in ("kernels", "vectorized", "replays")})
+            if not compiled.replays and replays.makes_graphs(self.job["backend"], self.settings.device):
+                compiled.notes.append(replays.missing_note(self.job["backend"]["mode"], len(compiled.calls)))
 
-            self.phases.begin("judge")
-            self._judge(eager, compiled, place)
-            if agree.varied:
-                self.record["labels"].append(VARIES)
-        finally:
-            self.source.close()
-
-    def _load(self) -> LoadedCase:
-        return self.source.load(self.settings.seed)
+        self.phases.begin("judge")
+        self._judge(eager, compiled, place)
+        if agree.varied:
+            self.record["labels"].append(VARIES)
 
     def _check_eager(self, eager: Observation) -> None:
         """Check that eager raised what ``expect.raises`` says, and nothing else.
@@ -245,14 +240,8 @@ class _Run:
 
     def _judge(self, eager: Observation, compiled: Observation, place: str | None) -> None:
         """Compare and fill the record; ``place`` is where two eager runs disagreed, if they did."""
-        reference = Reference(
-            self.source,
-            self.settings,
-            eager,
-            enabled=bool(self.job.get("float64", True)),
-            begin=lambda: self.phases.begin("float64"),
-            end=lambda: self.phases.begin("judge"),
-        )
+        enabled = bool(self.job.get("float64", True))
+        reference = Reference(self.source, self.settings, eager, enabled, self.phases.begin)
         evidence = Evidence(self.job, eager, compiled, reference)
         findings = judge(evidence)
         if place is not None:
@@ -262,21 +251,10 @@ class _Run:
             reason = vacuity_reason(evidence, self.source, self.settings)
             if reason is not None:
                 self.record["trust"] = _trust("VACUOUS", reason)
-        self.record["findings"] = [_as_dict(finding) for finding in findings]
+        self.record["findings"] = [dict(vars(finding)) for finding in findings]
         self.record["labels"] = evidence.labels
         self.record["notes"] = [*compiled.notes, *reference.notes, *evidence.notes]
         self.record["comparisons"] = evidence.comparisons
-
-
-def _as_dict(finding: Finding) -> dict[str, Any]:
-    return {
-        "oracle": finding.oracle,
-        "message": finding.message,
-        "path": finding.path,
-        "numbers": dict(finding.numbers),
-        "error": dict(finding.error) if finding.error is not None else None,
-        "line": finding.line,
-    }
 
 
 def _trust(verdict: str, reason: str, error: ErrorRecord | None = None) -> dict[str, Any]:

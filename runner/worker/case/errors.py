@@ -72,6 +72,12 @@ class InvalidCase(Exception):
         self.reason = reason
         self.error = error
 
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return what the case raised as findings have it, else the reason in that form."""
+        reason = {"type": "InvalidCase", "message": self.reason, "line": None}
+        return reason if self.error is None else self.error.info
+
 
 class BackendNotFound(InvalidCase):
     """No backend of that name can be had here."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
 
 MAKE_INPUTS = "make_inputs"
@@ -109,6 +110,21 @@ class Source:
             raised = describe(error, self.path, name)
             raise InvalidCase(f"loading the source raised {raised.summary}", raised) from error
         return module
+
+
+@contextlib.contextmanager
+def open_source(job: Mapping[str, Any], folder: str | None = None) -> Iterator[Source]:
+    """Write a job's source into ``folder``, to stay there, or else into a temporary one, and set the job's ``environment``.
+
+    Raises:
+        InvalidCase: see ``environment``.
+    """
+    with contextlib.ExitStack() as stack:
+        here = folder or stack.enter_context(folders.folder())
+        stack.enter_context(environment(job))
+        source = Source(job["source"], job["name"], here)
+        stack.callback(source.close)
+        yield source
 
 
 def seed_all(seed: int) -> None:

@@ -74,6 +74,7 @@ class Observation:
     break_reasons: list[str] = field(default_factory=list)
     kernels: int = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
     vectorized: int = 0  # those of them with vector instructions, of C++
+    replays: int = 0  # of CUDA graphs
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
 
@@ -327,10 +328,10 @@ def _heads(
 @contextlib.contextmanager
 def modes(settings: Settings) -> Iterator[None]:
     """Set a call's modes while the block lasts: whether it records for gradients, and its autocast."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.set_grad_enabled(settings.grad != "off"))
-        if settings.autocast is not None:
-            stack.enter_context(torch.autocast(settings.device, dtype=settings.autocast))
+    autocast: Any = contextlib.nullcontext()
+    if settings.autocast is not None:
+        autocast = torch.autocast(settings.device, dtype=settings.autocast)
+    with torch.set_grad_enabled(settings.grad != "off"), autocast:
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import Source, environment
+from runner.worker.case.load import Source, open_source
 from runner.worker.job import Unavailable, require
 
 
@@ -20,18 +20,14 @@ def with_source(
 
     The source lies in ``folder``, to stay there, or else in a temporary one.
     """
-    with contextlib.ExitStack() as stack:
-        here = folder or stack.enter_context(folders.folder())
-        try:
-            stack.enter_context(environment(job))
+    try:
+        with open_source(job, folder) as source:
             require(job)
-            source = Source(job["source"], job["name"], here)
-            stack.callback(source.close)
             return work(source)
-        except InvalidCase as error:
-            return {"error": {"type": "InvalidCase", "message": error.reason}}
-        except Unavailable as error:
-            return {"error": {"type": "Unavailable", "message": str(error)}}
+    except InvalidCase as error:
+        return {"error": {"type": "InvalidCase", "message": error.reason}}
+    except Unavailable as error:
+        return {"error": {"type": "Unavailable", "message": str(error)}}
 
 
 @contextlib.contextmanager
@@ -52,8 +48,5 @@ def variable(name: str, value: str | None) -> Iterator[None]:
 @contextlib.contextmanager
 def own_cache() -> Iterator[None]:
     """Give this process a cache of compiled code of its own while the block lasts."""
-    with (
-        folders.folder() as folder,
-        variable("TORCHINDUCTOR_CACHE_DIR", folder),
-    ):
+    with folders.folder() as folder, variable("TORCHINDUCTOR_CACHE_DIR", folder):
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,19 +163,13 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
         return [(f"[{key!r}]", child) for key, child in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{name}", child) for name, child in zip(value._fields, value)]  # noqa: B905  a namedtuple's own
-    if isinstance(value, (tuple, list)):
-        return [(f"[{index}]", child) for index, child in enumerate(value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, tuple, list)):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
-    known = pytree.SUPPORTED_NODES.get(type(value))
-    if known is None:
-        return None
-    return list(_numbered(known.flatten_fn(value)[0]))
-
-
-def _numbered(children: Any) -> Iterator[tuple[str, Any]]:
-    for index, child in enumerate(children):
-        yield f"[{index}]", child
+    if not isinstance(value, (tuple, list)):
+        if type(value) not in pytree.SUPPORTED_NODES:
+            return None
+        value = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
+    return [(f"[{index}]", child) for index, child in enumerate(value)]
 
 
 def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:

@@ -18,9 +18,11 @@ from runner.worker.judge.elements import (
     TINY,
     classes,
     different_bits,
+    error_of,
     finite_difference,
     finite_part,
     identical,
+    index_of,
     norm,
     number,
     pieces,
@@ -98,7 +100,8 @@ def compare_values(
             labels.append(ROUNDING)
         else:
             place = _at(eager, compiled, exact, scan.worst)
-            details = {**numbers, "mismatched": scan.mismatched, **place, **_gap(scan), **_tolerance_numbers(tolerance)}
+            details = {**numbers, "mismatched": scan.mismatched, **place, **_gap(scan)}
+            details.update(rtol=tolerance.rtol, atol=tolerance.atol)
             details.update(adjudication.numbers if adjudication is not None else {})
             details["same"] = ask_same(eager, compiled, exact)
             differences.append(Difference("value", _sentence(details, "differ"), details))
@@ -189,10 +192,6 @@ def _gap(scan: _Scan) -> dict[str, Any]:
     }
 
 
-def _tolerance_numbers(tolerance: Tolerance) -> dict[str, Any]:
-    return {"rtol": tolerance.rtol, "atol": tolerance.atol}
-
-
 def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
     """Compare bits, where any NaN equals any other; the zeros' signs are an oracle of their own."""
     if equal_bits(eager, compiled):
@@ -221,20 +220,14 @@ def _exact_difference(oracle: str, eager: torch.Tensor, compiled: torch.Tensor, 
     numbers: dict[str, Any] = {
         "elements": eager.numel(),
         "mismatched": int(wrong.sum()),
-        "worst_index": _unravel(first, eager.shape),
+        "worst_index": index_of(first, eager.shape),
         "eager": number(eager_value),
         "compiled": number(compiled_value),
         "rtol": 0.0,
         "atol": 0.0,
     }
     if oracle == "value":
-        gap = (
-            abs(int(eager_value) - int(compiled_value))
-            if isinstance(eager_value, (bool, int))
-            else abs(eager_value - compiled_value)
-        )
-        numbers["abs_error"] = number(gap)
-        numbers["rel_error"] = number(gap / abs(eager_value) if eager_value else math.inf)
+        numbers["abs_error"], numbers["rel_error"] = map(number, error_of(eager_value, compiled_value))
     numbers["same"] = ask_same(eager, compiled, None)
     return Difference(oracle, _sentence(numbers, "differ"), numbers)
 
@@ -249,7 +242,7 @@ def _sentence(numbers: Mapping[str, Any], verb: str) -> str:
 
 def _at(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None, flat: int) -> dict[str, Any]:
     return {
-        "worst_index": _unravel(flat, eager.shape),
+        "worst_index": index_of(flat, eager.shape),
         "eager": number(_item(eager, flat)),
         "compiled": number(_item(compiled, flat)),
         "reference": None if reference is None else number(_item(reference, flat)),
@@ -258,11 +251,3 @@ def _at(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | N
 
 def _item(tensor: torch.Tensor, flat: int) -> Any:
     return tensor.reshape(-1)[flat].item()
-
-
-def _unravel(flat: int, shape: torch.Size) -> list[int]:
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return index[::-1]

@@ -80,7 +80,7 @@ class Perturbation:
 class Reference:
     """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
 
-    ``begin`` and ``end`` are called around the run, so that the phase can be reported.
+    ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
     """
 
     def __init__(
@@ -88,14 +88,13 @@ class Reference:
         source: Source,
         settings: Settings,
         eager: Observation,
-        enabled: bool = True,
-        begin: Callable[[], None] = lambda: None,
-        end: Callable[[], None] = lambda: None,
+        enabled: bool,
+        begin: Callable[[str], None],
     ) -> None:
         """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
         self.notes: list[str] = []
         self._source, self._settings, self._eager = source, settings, eager
-        self._begin, self._end = begin, end
+        self._begin = begin
         self._leaves: list[dict[str, Leaf]] | None = None if enabled else []
         self._perturbed: list[list[list[dict[str, Leaf]]]] | None = None  # pairs of runs, calls, leaves by path
 
@@ -159,7 +158,7 @@ class Reference:
         return self._run_perturbed(Perturbation())
 
     def _run_perturbed(self, perturbation: Perturbation) -> list[dict[str, Leaf]]:
-        self._begin()
+        self._begin("float64")
         try:
             loaded = self._source.load(self._settings.seed)
             loaded = replace(loaded, makers=tuple(_as_eager(maker) for maker in loaded.makers))
@@ -174,7 +173,7 @@ class Reference:
         except Exception as error:  # casting may fail in as many ways as there are modules
             raise NoReference(f"the cast raised {type(error).__name__}: {error}") from error
         finally:
-            self._end()
+            self._begin("judge")
         if observation.error is not None and self._eager.error is None:
             raise NoReference(f"the float64 run raised {observation.error.summary}")
         return [self._matched(eager, wide) for eager, wide in zip(self._eager.calls, observation.calls)]  # noqa: B905

@@ -72,22 +72,16 @@ def find_disagreement(
             if first_call.error.bases[0] != second_call.error.bases[0]:
                 return f"{where}what it raises"
             continue
-        trees = (
-            (first_call.outputs, second_call.outputs),
-            (first_call.inputs, second_call.inputs),
-            (first_call.state, second_call.state),
-        )
-        graded = _gradient_tree(first_call), _gradient_tree(second_call)
-        for first_tree, second_tree in (*trees, graded):
+        for first_tree, second_tree in zip(_trees(first_call), _trees(second_call), strict=True):
             place = _tree_disagreement(first_tree, second_tree, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
 
 
-def _gradient_tree(record: CallRecord) -> Tree:
-    present = {path: leaf for path, leaf in record.gradients.items() if leaf is not None}
-    return Tree(", ".join(present), tuple(present.values()))
+def _trees(record: CallRecord) -> tuple[Tree, ...]:
+    gradients = {path: leaf for path, leaf in record.gradients.items() if leaf is not None}
+    return record.outputs, record.inputs, record.state, Tree(", ".join(gradients), tuple(gradients.values()))
 
 
 def _tree_disagreement(

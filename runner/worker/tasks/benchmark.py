@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, read_counts, start_counting
 from runner.worker.case.prepare import variable, with_source
 from runner.worker.case.repeated import RepeatedCall
-from runner.worker.job import validate_distributions
+from runner.worker.job import Send, validate_distributions
 from runner.worker.tasks import stopwatch
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -32,8 +32,6 @@ WARM_UPS = 3
 """Calls before anything is timed: CUDA graphs are recorded in the second and third."""
 ROUNDS = 3
 """Eager and compiled are timed in turns, so that a machine that slows down slows both."""
-
-Send = Callable[[dict[str, Any]], None]
 
 
 class TimingFailed(Exception):
@@ -144,12 +142,7 @@ class _Bench:
     def _counts(self) -> dict[str, Any]:
         observation = Observation()
         read_counts(observation)
-        return {
-            "graphs": observation.graphs,
-            "graph_breaks": observation.graph_breaks,
-            "recompiles": observation.recompiles,
-            "notes": list(observation.notes),
-        }
+        return {key: getattr(observation, key) for key in ("graphs", "graph_breaks", "recompiles", "notes")}
 
     def _timed(self, eager: RepeatedCall, compiled: RepeatedCall) -> dict[str, Any]:
         sides = {"eager": eager, "compiled": compiled}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from runner.worker.case import backends
 from runner.worker.case.load import Source, configured
 from runner.worker.case.observe import Settings, observe, read_counts, start_counting
 from runner.worker.case.prepare import own_cache, variable, with_source
+from runner.worker.job import Send
 from runner.worker.tasks.logs import log_files
 from runner.worker.tasks.structured_trace import Event, Trace, tracing
 
@@ -29,7 +30,7 @@ _NO_GRAPH = re.compile(r"break_reason|cache|failed|metadata|bytecode")
 _SUFFIX = {"json": ".json", "string": ".py"}
 
 
-def run_debug(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_debug(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Return the record of a debugging run.
 
     ``job["arguments"]``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null
@@ -45,7 +46,7 @@ def run_debug(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) ->
     return with_source(job, lambda source: _debug(job, source, send), job["arguments"]["folder"])
 
 
-def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _debug(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
     arguments = job["arguments"]
     folder = Path(arguments["folder"])
     settings = Settings.of(job)
@@ -69,7 +70,6 @@ def _debug(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any
         tracing(trace, *_trace_file(folder / "trace")),
     ):
         start_counting()
-        _reset_kernel_counts()
         send({"phase": "backend"})
         observation = observe(loaded, compile_module(loaded.model), settings)
         read_counts(observation)
@@ -165,12 +165,6 @@ def _times() -> list[dict[str, Any]]:
         seconds = [float(part) for part in str(value).split(",")]
         rows.append({"phase": str(name), "count": len(seconds), "seconds": round(sum(seconds), 6)})
     return sorted(rows, key=lambda row: -row["seconds"])
-
-
-def _reset_kernel_counts() -> None:
-    from torch._inductor import metrics
-
-    metrics.reset()
 
 
 def _kernel_counts() -> dict[str, int]:

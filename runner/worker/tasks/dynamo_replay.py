@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.load import LoadedCase, Source, configured, environment
 from runner.worker.case.observe import Settings, observe, start_counting
-
-Send = Callable[[dict[str, Any]], None]
+from runner.worker.job import Send
 
 LIMIT = 100_000
 """Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
-from runner.worker.case import backends, folders
-from runner.worker.case.errors import ErrorRecord, InvalidCase
-from runner.worker.case.load import Source, environment
-from runner.worker.case.observe import CallRecord, Observation, Settings, observe, start_counting
+from runner.worker.case import backends
+from runner.worker.case.errors import InvalidCase
+from runner.worker.case.load import Source, open_source
+from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf
-from runner.worker.job import Unavailable, note_launches, require, validate_distributions
+from runner.worker.job import Send, Unavailable, observe_backend, require, validate_distributions
 from runner.worker.judge.elements import (
     classes,
     different_bits,
+    error_of,
     finite_difference,
     finite_part,
+    index_of,
     norm,
     number,
     pieces,
@@ -45,7 +47,7 @@ ALIKE, MISPLACED = 1, 2
 """What a cell holds besides finite numbers: NaN or infinities in the same places, or on one side alone."""
 
 
-def run_picture(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_picture(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Run eager, its float64 reference and the backend once, and draw the tensor that shows the disagreement.
 
     ``job["arguments"]["cells"]`` bounds the grid (default CELLS).
@@ -62,57 +64,41 @@ def run_picture(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) 
         "compiled_error": None,
         "error": None,
     }
-    with folders.folder() as folder:
-        try:
+    try:
+        with open_source(job) as source:
             require(job)
-            with environment(job):
-                _go(job, Source(job["source"], job["name"], folder), send, record)
-        except InvalidCase as error:
-            record["error"] = _info(error.error, "InvalidCase", error.reason)
-        except Unavailable as error:
-            record["error"] = _info(None, "Unavailable", str(error))
+            _go(job, source, send, record)
+    except InvalidCase as error:
+        record["error"] = error.info
+    except Unavailable as error:
+        record["error"] = {"type": "Unavailable", "message": str(error), "line": None}
     return record
 
 
-def _info(raised: ErrorRecord | None, name: str, message: str) -> dict[str, Any]:
-    return raised.info if raised is not None else {"type": name, "message": message, "line": None}
-
-
-def _go(job: Mapping[str, Any], source: Source, send: Callable[[dict[str, Any]], None], record: dict[str, Any]) -> None:
+def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, Any]) -> None:
     settings = Settings.of(job)
-    try:
-        compile_module = backends.build(job["backend"])
-        validate_distributions(True)
-        send({"phase": "eager"})
-        loaded = source.load(settings.seed)
-        record["inputs"] = measure(loaded.make_inputs(0, settings.seed))
-        eager = observe(loaded, loaded.model, settings)
-        send({"phase": "backend"})
-        start_counting()
-        loaded = source.load(settings.seed, launching=True)
-        validate_distributions(False)
-        target = compile_module(loaded.model)
-        compiled = observe(loaded, target, settings)
-        validate_distributions(True)
-        note_launches(target, compiled)
-        for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
-            record[name] = observation.error.info if observation.error is not None else None
-        reference = Reference(
-            source, settings, eager, enabled=bool(job.get("float64", True)), begin=lambda: send({"phase": "float64"}),
-            end=lambda: send({"phase": "judge"}),
-        )  # fmt: skip
-        evidence = Evidence(job, eager, compiled, reference)
-        chosen = _choose(judge(evidence), evidence)
-        if chosen is None:
-            record["reason"] = _why_not(eager, compiled)
-            return
-        oracle, call, eager_leaf, compiled_leaf = chosen
-        cells = int((job.get("arguments") or {}).get("cells", CELLS))
-        tolerance = tolerance_for(eager_leaf.value.dtype, job.get("tolerance"))
-        picture = draw(eager_leaf.value, compiled_leaf.value, reference.tensor(call, eager_leaf.path), tolerance, cells)
-        record["picture"] = {"path": evidence.where(call, eager_leaf.path), "oracle": oracle, **picture}
-    finally:
-        source.close()
+    compile_module = backends.build(job["backend"])
+    validate_distributions(True)
+    send({"phase": "eager"})
+    loaded = source.load(settings.seed)
+    record["inputs"] = measure(loaded.make_inputs(0, settings.seed))
+    eager = observe(loaded, loaded.model, settings)
+    send({"phase": "backend"})
+    compiled = observe_backend(source, settings, compile_module)
+    for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
+        record[name] = observation.error.info if observation.error is not None else None
+    enabled = bool(job.get("float64", True))
+    reference = Reference(source, settings, eager, enabled, lambda name: send({"phase": name}))
+    evidence = Evidence(job, eager, compiled, reference)
+    chosen = _choose(judge(evidence), evidence)
+    if chosen is None:
+        record["reason"] = _why_not(eager, compiled)
+        return
+    oracle, call, eager_leaf, compiled_leaf = chosen
+    cells = int((job.get("arguments") or {}).get("cells", CELLS))
+    tolerance = tolerance_for(eager_leaf.value.dtype, job.get("tolerance"))
+    picture = draw(eager_leaf.value, compiled_leaf.value, reference.tensor(call, eager_leaf.path), tolerance, cells)
+    record["picture"] = {"path": evidence.where(call, eager_leaf.path), "oracle": oracle, **picture}
 
 
 def _why_not(eager: Observation, compiled: Observation) -> str:
@@ -278,20 +264,10 @@ def _matrix(flat: torch.Tensor, across: int) -> list[list[Any]]:
 
 def _element(sides: Mapping[str, torch.Tensor], flat: int, shape: list[int]) -> dict[str, Any]:
     """Return one element of every side, with the difference of eager and compiled."""
-    index, remainder = [], flat
-    for size in reversed(shape):
-        index.append(remainder % size)
-        remainder //= size
     values = {name: side.reshape(-1)[flat].item() for name, side in sides.items()}
-    eager, compiled = values["eager"], values["compiled"]
-    gap = abs(int(compiled) - int(eager)) if isinstance(eager, (bool, int)) else abs(compiled - eager)
-    printable = {name: number(value) for name, value in values.items()}
-    return {
-        "index": index[::-1],
-        **printable,
-        "absolute": number(gap),
-        "relative": number(gap / abs(eager) if eager else math.inf if gap else 0.0),
-    }
+    absolute, relative = error_of(values["eager"], values["compiled"])
+    numbers = {**values, "absolute": absolute, "relative": relative}
+    return {"index": index_of(flat, shape), **{name: number(value) for name, value in numbers.items()}}
 
 
 def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor) -> dict[str, Any]:

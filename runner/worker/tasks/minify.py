@@ -20,10 +20,10 @@ import torch
 
 from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
-from runner.worker.case.load import Source, configured, environment
+from runner.worker.case.load import configured, environment, open_source
 from runner.worker.case.observe import Settings, observe, start_counting
+from runner.worker.job import Send
 
-Send = Callable[[dict[str, Any]], None]
 Function = Callable[..., Any]
 
 
@@ -53,9 +53,8 @@ def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
     """Compile and run the case; torch writes the launcher into ``folder`` when it sees the failure."""
     given = job["arguments"]
-    with folders.folder() as folder, environment(job):
-        os.chdir(folder)  # torch leaves a copy of the whole graph in the current folder
-        source = Source(job["source"], job["name"], folder)
+    with open_source(job) as source:
+        os.chdir(os.path.dirname(source.path))  # torch leaves a copy of the whole graph in the current folder
         settings = Settings.of(job)
         name = _prepare(job)
         backend = {key: job["backend"].get(key) for key in ("dynamic", "fullgraph")}
@@ -126,7 +125,8 @@ def _prepare(job: Mapping[str, Any]) -> str:
     else:
         arguments = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
     _write_bodies()
-    number, threads = _number(given["signal"]), int(job.get("threads") or 1)
+    number = int(signal.Signals[given["signal"]]) if given["signal"] else 0
+    threads = int(job.get("threads") or 1)
     if given["after"] == "dynamo":
         _allow_backward()
     elif given["step"] == "cut":
@@ -140,10 +140,6 @@ def _prepare(job: Mapping[str, Any]) -> str:
         function = in_child(function, number, threads) if number else plain(function)
     torch._dynamo.register_backend(function, name=given["alias"])  # the launcher looks a backend up by name
     return str(given["alias"])
-
-
-def _number(name: str) -> int:
-    return int(signal.Signals[name]) if name else 0
 
 
 def plain(compile_graph: Function) -> Function:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import LoadedCase, Source, environment, seed_all
+from runner.worker.case.load import LoadedCase, open_source, seed_all
 from runner.worker.case.observe import Settings, modes
+from runner.worker.job import Send
 
 _DEEP = 3
 """How deep lists are looked into."""
@@ -25,7 +25,7 @@ _DEEP = 3
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_shapes(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Return the record ``{"values": {variable: facts}}`` of the first call, run in eager.
 
     Facts have a ``kind``: ``tensor`` (shape, dtype, requires_grad, contiguous, low and high of its finite elements or None),
@@ -34,14 +34,10 @@ def run_shapes(job: Mapping[str, Any], send: Callable[[dict[str, Any]], None]) -
     """
     send({"phase": "load"})
     values: dict[str, Any] = {}
-    with folders.folder() as folder, contextlib.suppress(InvalidCase), environment(job):
-        source = Source(job["source"], job["name"], folder)
-        try:
-            send({"phase": "eager"})
-            settings = Settings.of(job)
-            values = _locals(source.load(settings.seed), settings)
-        finally:
-            source.close()
+    with contextlib.suppress(InvalidCase), open_source(job) as source:
+        send({"phase": "eager"})
+        settings = Settings.of(job)
+        values = _locals(source.load(settings.seed), settings)
     return {"values": values, "error": None}
 
 
@@ -77,7 +73,8 @@ def describe(value: Any, depth: int = 0) -> dict[str, Any]:
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if value is None or isinstance(value, (bool, int, float, str)):
-        return {"kind": "python", "value": value} if _is_plain(value) else {"kind": "other"}
+        finite = not isinstance(value, float) or math.isfinite(value)
+        return {"kind": "python", "value": value} if finite else {"kind": "other"}
     if isinstance(value, (list, tuple)) and depth < _DEEP:
         items = [describe(item, depth + 1) for item in value]
         # Named tuples, and what torch.max(x, 0) and its like return.
@@ -86,10 +83,6 @@ def describe(value: Any, depth: int = 0) -> dict[str, Any]:
             return {"kind": "fields", "items": dict(zip(names, items))}  # noqa: B905
         return {"kind": "list", "items": items}
     return {"kind": "other"}
-
-
-def _is_plain(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
