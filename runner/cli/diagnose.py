@@ -19,7 +19,7 @@ from runner.diagnose.procedure import diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.quote import command_words, operand, shell_words
-from runner.record.events import RED, Event, VariantFinished
+from runner.record.events import RED, Event, finished_of
 from runner.report.diagnosis import render
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
@@ -77,12 +77,11 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
     """Diagnose the failures of a run: print each, and keep it as ``diagnosis-1.json`` and so on in the run's folder."""
     by_key = {(each.variant.id, each.environment.torch): each for each in planned}
     # Of a variant that ran twice the later verdict stands.
-    last = {(event.id, event.torch): event for event in events if isinstance(event, VariantFinished)}
-    failed = [event for event in last.values() if event.verdict in ("FAIL", "ERROR") and event.findings]
+    failed = [event for event in finished_of(events).values() if event.verdict in ("FAIL", "ERROR") and event.findings]
     failed.sort(key=lambda event: event.number)  # as planned, not as they happened to end
     progress = Progress()
     for number, event in enumerate(failed[:MOST], 1):
-        failing = by_key[event.id, event.torch]
+        failing = by_key[event.key]
         progress.say(f"diagnosing {number} of {min(len(failed), MOST)}: {event.id}")
         try:
             with Lab(

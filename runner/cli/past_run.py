@@ -1,4 +1,4 @@
-"""What ``resume`` and ``rerun`` share: the state of an earlier run, and the command line that began it.
+"""What ``resume`` and ``rerun`` share: the run that they take up, and the command line that began it.
 
 That command line stands in the run's event log. One that this user did not write on this machine is a stranger's: what is
 left of its command line is shown and asked about, and the folder is the current one (``foreign.py``).
@@ -17,10 +17,8 @@ from runner.cli import run
 from runner.cli.arguments import Parser, set_epilog
 from runner.cli.foreign import agree, taken_words
 from runner.exit_codes import UsageError
-from runner.record.events import RunStarted, VariantFinished, VariantPlanned
+from runner.record.events import RunStarted
 from runner.record.signing import why_foreign
-from runner.record.store import Log
-from runner.session import history
 from runner.text import one_line
 
 _FOREIGN = """\
@@ -38,13 +36,6 @@ def add_run(parser: argparse.ArgumentParser, epilog: str) -> None:
         "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask about a log that you did not write here")
-
-
-def state_of(log: Log) -> tuple[set[history.Key], dict[history.Key, VariantFinished]]:
-    """Return the keys of what the run has planned, and its results by key."""
-    planned = {(e.id, e.torch) for e in log.events if isinstance(e, VariantPlanned)}
-    finished = {(e.id, e.torch): e for e in log.events if isinstance(e, VariantFinished)}
-    return planned, finished
 
 
 def command_line(

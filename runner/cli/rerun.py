@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from runner import console, exit_codes
-from runner.cli.past_run import add_run, command_line, state_of
+from runner.cli.past_run import add_run, command_line
 from runner.cli.run import run as run_again
-from runner.record.events import RED
+from runner.record.events import RED, finished_of, planned_of
 from runner.record.store import read_log
 
 
@@ -23,10 +23,10 @@ def run(arguments: argparse.Namespace) -> int:
     """A new run by the same command line; with ``--failed`` of what had no good verdict."""
     log = read_log(arguments.run)
     log.demand_whole()
-    planned, finished = state_of(log)
     only = None
     if arguments.failed:
-        only = frozenset(key for key in planned if key not in finished or finished[key].verdict in RED)
+        finished = finished_of(log.events)
+        only = frozenset(key for key in planned_of(log.events) if key not in finished or finished[key].verdict in RED)
         if not only:
             console.message(f"runner: nothing failed in run {log.started.run}")
             return exit_codes.NOTHING

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from runner import console, exit_codes
-from runner.cli.past_run import add_run, command_line, state_of
+from runner.cli.past_run import add_run, command_line
 from runner.cli.run import Past
 from runner.cli.run import run as run_again
 from runner.exit_codes import UsageError
 from runner.record import lock
-from runner.record.events import RED, RunFinished, VariantFinished
+from runner.record.events import RED, RunFinished, VariantFinished, finished_of, planned_of
 from runner.record.store import journal_of, read_log
 
 
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     with lock.lock(folder):  # before its log is read: another process may be about to add to it
         log = read_log(str(folder))
         log.demand_whole()
-        planned, finished = state_of(log)
+        planned, finished = planned_of(log.events).keys(), finished_of(log.events)
         if finished.keys() - planned:
             raise UsageError(
                 f"run {log.started.run} cannot go on: its log lacks the plan of what has a verdict; runner rerun runs it anew"

@@ -25,7 +25,7 @@ from runner.cli.variants import run_valid
 from runner.exit_codes import UsageError
 from runner.ledger.review import stale_notices
 from runner.record import lock
-from runner.record.events import Event, Notice, RunFinished
+from runner.record.events import Event, Key, Notice, RunFinished
 from runner.record.store import make_latest, new_folder, settled, started_of
 from runner.report.handlers import Reports, choose
 from runner.session import history
@@ -70,7 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(reports, "slow")
 
 
-def run(arguments: argparse.Namespace, only: frozenset[history.Key] | None = None, past: Past | None = None) -> int:
+def run(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
     """``runner run``, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
     return run_valid(
         arguments, lambda loaded, variants: run_variants(arguments, arguments.words, loaded, variants, only, past)
@@ -82,7 +82,7 @@ def run_variants(
     words: Sequence[str],
     loaded: Loaded,
     variants: Sequence[Variant],
-    only: frozenset[history.Key] | None = None,
+    only: frozenset[Key] | None = None,
     past: Past | None = None,
 ) -> int:
     """Run them, with every report; return the exit code.

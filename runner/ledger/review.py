@@ -95,8 +95,8 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
     cases: dict[tuple[str, str], list[Variant]] = {}
     for variant in variants:
         cases.setdefault((variant.case.file, variant.case.name), []).append(variant)
-    finished = {(e.id, e.torch): e for e in events if isinstance(e, VariantFinished)}
-    planned = {(e.id, e.torch): e for e in events if isinstance(e, VariantPlanned)}
+    finished = {e.key: e for e in events if isinstance(e, VariantFinished)}
+    planned = {e.key: e for e in events if isinstance(e, VariantPlanned)}
     started = [e for e in events if isinstance(e, RunStarted)]
     judged = []
     every: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned, **finished}

@@ -22,8 +22,6 @@ SUITES = 1000
 
 _EDITED = "this log was edited, or written by another program"
 
-_Key = tuple[str, str]  # (variant id, torch)
-
 
 def audit(events: Iterable[Event], problems: Problems) -> list[Event]:
     """Return the events with one start, one plan and one verdict a variant; add what was wrong to ``problems``."""
@@ -63,30 +61,29 @@ def _one_start(events: list[Event], problems: Problems) -> list[Event]:
 
 
 def _one_plan(events: list[Event], problems: Problems) -> list[Event]:
-    planned: dict[_Key, VariantPlanned] = {}
+    planned: dict[tuple[str, str], VariantPlanned] = {}
     kept_events: list[Event] = []
     for event in events:
         if isinstance(event, VariantPlanned):
-            first = planned.get((event.id, event.torch))
+            first = planned.get(event.key)
             if first == event:
                 problems.add(f"{_name(event)} is planned twice; it counts once", Weight.USUAL)
             elif first is not None:
                 problems.add(f"{_name(event)} is planned twice, in different words; the first counts: {_EDITED}")
             if first is not None:
                 continue
-            planned[event.id, event.torch] = event
+            planned[event.key] = event
         kept_events.append(event)
     return kept_events
 
 
 def _one_verdict(events: list[Event], problems: Problems) -> list[Event]:
-    results: dict[_Key, tuple[int, VariantFinished]] = {}  # with their places
+    results: dict[tuple[str, str], tuple[int, VariantFinished]] = {}  # with their places
     doubled: set[int] = set()
     for place, event in enumerate(events):
         if not isinstance(event, VariantFinished):
             continue
-        key = event.id, event.torch
-        earlier, first = results.setdefault(key, (place, event))
+        earlier, first = results.setdefault(event.key, (place, event))
         if earlier == place:
             continue
         later_counts = _BADNESS.index(event.verdict) > _BADNESS.index(first.verdict)
@@ -99,15 +96,15 @@ def _one_verdict(events: list[Event], problems: Problems) -> list[Event]:
             problems.add(f"{_name(event)} finished twice, {first.verdict} and {event.verdict}; {worse} counts")
         doubled.add(earlier if later_counts else place)
         if later_counts:
-            results[key] = place, event
+            results[event.key] = place, event
     return [event for place, event in enumerate(events) if place not in doubled]
 
 
 def _counts(events: Sequence[Event]) -> Iterator[str]:
     """Whether what was announced is there."""
-    planned = {(event.id, event.torch) for event in events if isinstance(event, VariantPlanned)}
+    planned = {event.key for event in events if isinstance(event, VariantPlanned)}
     for event in events:
-        if isinstance(event, VariantFinished) and (event.id, event.torch) not in planned:
+        if isinstance(event, VariantFinished) and event.key not in planned:
             yield f"{_name(event)} has the verdict {event.verdict} and was never planned: {_EDITED}"
     start = next((event for event in events if isinstance(event, RunStarted)), None)
     end = _last_end(events)
@@ -136,8 +133,7 @@ def _end(events: Sequence[Event]) -> Iterator[str]:
     red = any(event.verdict in RED for event in results)
     if end.exit_code == 1 and not red:
         yield f"the run ended with exit code 1, and none of {plural(len(results), 'verdict')} is red: {_EDITED}"
-    missing = {(event.id, event.torch) for event in events if isinstance(event, VariantPlanned)}
-    missing -= {(event.id, event.torch) for event in results}
+    missing = {event.key for event in events if isinstance(event, VariantPlanned)} - {event.key for event in results}
     if end.exit_code == 0 and missing:
         yield f"the run ended with exit code 0, and {len(missing)} of its variants have no verdict: {_EDITED}"
 

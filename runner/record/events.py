@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -76,9 +76,13 @@ class RunResumed:
     finished: int
 
 
+Key = tuple[str, str]
+"""A variant's id and the torch version: unique in a run."""
+
+
 @dataclass(frozen=True, slots=True)
-class VariantPlanned:
-    """One for each variant and environment, before anything runs, in report order."""
+class _Variant:
+    """What events say of a variant in one environment."""
 
     id: str
     case: str
@@ -92,6 +96,17 @@ class VariantPlanned:
     label: str  # the id without its backend
     file: str
     line: int
+
+    @property
+    def key(self) -> Key:
+        """The variant under one torch."""
+        return self.id, self.torch
+
+
+@dataclass(frozen=True, slots=True)
+class VariantPlanned(_Variant):
+    """One for each variant and environment, before anything runs, in report order."""
+
     column: int = 1
     number: int = 0  # its place in the plan, all shards together, from 1
 
@@ -105,25 +120,13 @@ class VariantStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class VariantFinished:
-    """A verdict. ``(id, torch)`` is unique in a run.
+class VariantFinished(_Variant):
+    """A verdict.
 
     ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles.
     ``labels`` are remarks that do not change the verdict, such as ``nearer-to-float64``.
     """
 
-    id: str
-    case: str
-    suite: str
-    suites: tuple[str, ...]
-    backend: str
-    torch: str
-    python: str
-    device: str
-    dtype: str
-    label: str
-    file: str
-    line: int
     verdict: Word
     seconds: float
     column: int = 1
@@ -177,6 +180,17 @@ class RunFinished:
 
 
 Event = RunStarted | RunResumed | VariantPlanned | VariantStarted | VariantFinished | Notice | RunFinished
+
+
+def planned_of(events: Iterable[Event]) -> dict[Key, VariantPlanned]:
+    """Return what is planned, in order."""
+    return {event.key: event for event in events if isinstance(event, VariantPlanned)}
+
+
+def finished_of(events: Iterable[Event]) -> dict[Key, VariantFinished]:
+    """Return the results; of a variant that has two the later one."""
+    return {event.key: event for event in events if isinstance(event, VariantFinished)}
+
 
 _CLASSES: dict[str, type] = {
     "run-started": RunStarted,

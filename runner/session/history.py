@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
-from runner.record.events import GREEN, RED, Event, VariantFinished
+from runner.record.events import GREEN, RED, Event, Key, VariantFinished
 from runner.record.journal import read_journal
 from runner.record.store import FOLDER
 from runner.session.plan import Planned
@@ -36,9 +36,6 @@ class Last:
         """Whether it failed."""
         return self.verdict in RED
 
-
-Key = tuple[str, str]
-"""A variant's id and the torch version, as in events."""
 
 History = Mapping[Key, Last]
 
@@ -144,9 +141,9 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, int]]:
 
 
 def _add(history: dict[Key, Last], event: VariantFinished) -> None:
-    before = history.get((event.id, event.torch))
+    before = history.get(event.key)
     seconds = before.seconds if event.cached and before is not None else _seconds(event)
-    history[event.id, event.torch] = Last(event.verdict, seconds)
+    history[event.key] = Last(event.verdict, seconds)
 
 
 def _seconds(event: VariantFinished) -> float:

@@ -15,17 +15,19 @@ from runner.record.events import (
     RED,
     Event,
     Finding,
+    Key,
     Notice,
     RunFinished,
     RunResumed,
     RunStarted,
     VariantFinished,
     VariantPlanned,
+    finished_of,
+    planned_of,
 )
 from runner.record.journal import lines, parse_line
 from runner.session.shards import Shard, is_of, parse
 
-_Key = tuple[str, str]  # (variant id, torch)
 _Result = TypeVar("_Result", VariantPlanned, VariantFinished)
 
 
@@ -35,8 +37,8 @@ class _Part:
 
     started: RunStarted
     shard: Shard
-    planned: dict[_Key, VariantPlanned]
-    finished: dict[_Key, VariantFinished]
+    planned: dict[Key, VariantPlanned]
+    finished: dict[Key, VariantFinished]
     notices: list[Notice]
     ends: list[RunFinished]
     ended: bool  # nothing followed the last end
@@ -79,7 +81,7 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
         _started(parts, len(planned), here),
         *planned,
         *notices,
-        *(finished[event.id, event.torch] for event in planned),
+        *(finished[event.key] for event in planned),
         RunFinished(_code(parts, finished.values()), seconds),
     ]
 
@@ -120,8 +122,8 @@ def _part(events: Sequence[Event]) -> _Part:
     return _Part(
         started,
         shard,
-        {(event.id, event.torch): event for event in events if isinstance(event, VariantPlanned)},
-        {(event.id, event.torch): event for event in events if isinstance(event, VariantFinished)},
+        planned_of(events),
+        finished_of(events),
         [event for event in events if isinstance(event, Notice)],
         [event for event in marks if isinstance(event, RunFinished)],
         isinstance(marks[-1], RunFinished),
@@ -171,8 +173,8 @@ def _whole(part: _Part) -> None:
 
 def _disjoint(parts: Sequence[_Part]) -> None:
     """See that every variant is in one shard."""
-    owner: dict[_Key, _Part] = {}
-    places: dict[int, _Key] = {}
+    owner: dict[Key, _Part] = {}
+    places: dict[int, Key] = {}
     for part in parts:
         for key, event in part.planned.items():
             if key in owner:

@@ -25,15 +25,16 @@ from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
 from runner.record.events import (
     RED,
     Event,
+    Key,
     Notice,
     RunFinished,
     RunResumed,
     RunStarted,
-    VariantFinished,
-    VariantPlanned,
+    finished_of,
+    planned_of,
 )
 from runner.record.signing import signature_of
-from runner.record.store import FOLDER, read_events, settled, started_of
+from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session import plan as planning
 from runner.session.collect import Loaded, load, names_nodes
@@ -114,7 +115,7 @@ def plan(
     settings: RunSettings | None = None,
     *,
     paths: Sequence[str] = (),
-    only: Collection[history.Key] | None = None,
+    only: Collection[Key] | None = None,
     past: Sequence[Event] = (),
 ) -> Plan:
     """Return the variants under every Python, cut to what the settings ask for.
@@ -253,20 +254,15 @@ def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Plann
     return planned, "--lf: nothing here failed the last time, so all of it runs"
 
 
-def _finished(past: Sequence[Event]) -> dict[history.Key, VariantFinished]:
-    return {(e.id, e.torch): e for e in settled([*past]) if isinstance(e, VariantFinished)}
-
-
 def _announce(
     planned: Plan, settings: RunSettings, folder: Path | None, argv: Sequence[str], past: Sequence[Event]
 ) -> Iterator[Event]:
     """Yield what is planned, so that every report knows each variant before anything runs."""
-    announced: set[history.Key] = set()
     if past:
-        announced = {(e.id, e.torch) for e in past if isinstance(e, VariantPlanned)}
-        yield RunResumed(started_of([*past]).run, _now(), len(_finished(past)))
+        yield RunResumed(started_of([*past]).run, _now(), len(finished_of(past)))
     else:
         yield _started(planned, settings, folder, argv)
+    announced = planned_of(past)
     for each in planned.planned:
         if history.key_of(each) not in announced:
             yield planned_event(each)
@@ -280,7 +276,7 @@ def _session(
     planned: Plan, settings: RunSettings, engine: Engine, past: Sequence[Event], begun: float, tick: Ticker | None
 ) -> Session:
     order = "failed-first" if settings.failed_first and settings.order == "plan" else settings.order
-    finished = _finished(past)
+    finished = finished_of(past)
     queue = [e for e in history.ordered(planned.planned, history.read(), order) if history.key_of(e) not in finished]
     context = RunContext(
         settings,
@@ -299,7 +295,7 @@ def _code(planned: Plan, session: Session, past: Sequence[Event]) -> int:
         return INTERRUPTED
     if not planned.planned:
         return NOTHING  # a shard may be empty, and is one all the same
-    if session.code == OK and any(event.verdict in RED for event in _finished(past).values()):
+    if session.code == OK and any(event.verdict in RED for event in finished_of(past).values()):
         return FAILED
     return session.code
 
