@@ -145,9 +145,7 @@ def _calls(document: Mapping[str, Any]) -> str:
     rows = [
         [
             call["call"],
-            _list(call["graphs_run"]),
-            _list(call["compiled"]),
-            _list(call["recompiled"]),
+            *(_list(call[key]) for key in ("graphs_run", "compiled", "recompiled")),
             call["graph_breaks"],
             _list(call["eager"]),
         ]

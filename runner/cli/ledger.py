@@ -8,11 +8,10 @@ from runner import console, exit_codes
 from runner.cli.arguments import add_paths, settings_of
 from runner.cli.variants import load_variants, refuse
 from runner.exit_codes import UsageError
-from runner.ledger.review import RED_STATES, Run, read_run, review
+from runner.ledger.review import RED_STATES, read_run, review
 from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import has_latest, read_events
 from runner.report.ledger import render_ledger
-from runner.session.collect import Loaded
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = arguments.update or arguments.run or ("latest" if has_latest() else None)
     past = read_run(loaded.variants, read_events(chosen)) if chosen else None
     entries = review(loaded.variants, past)
-    left = False
+    left = False  # for somebody to do by hand
     if arguments.update and past is not None:
-        left = _update(arguments, loaded, past)
+        plan = plan_changes(entries, loaded.variants, past, arguments.add)
+        console.output(rewrite(plan, settings_of(arguments).limits(), arguments.dry_run), end="")
+        for note in plan.notes:
+            console.message(f"runner: {note}")
+        left = bool(plan.notes)
         if not arguments.dry_run:
             loaded = load_variants(arguments)
             past = read_run(loaded.variants, read_events(chosen or ""))
@@ -56,12 +59,3 @@ def run(arguments: argparse.Namespace) -> int:
     if not entries and not arguments.update:
         raise UsageError("nothing found: no known: entry here", exit_codes.NOTHING)
     return exit_codes.FAILED if left or any(e.state in RED_STATES for e in entries) else exit_codes.OK
-
-
-def _update(arguments: argparse.Namespace, loaded: Loaded, past: Run) -> bool:
-    """Rewrite the entries and print the diff; whether something is left to do by hand."""
-    plan = plan_changes(review(loaded.variants, past), loaded.variants, past, arguments.add)
-    console.output(rewrite(plan, settings_of(arguments).limits(), arguments.dry_run), end="")
-    for note in plan.notes:
-        console.message(f"runner: {note}")
-    return bool(plan.notes)

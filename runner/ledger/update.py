@@ -161,13 +161,7 @@ def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
             values["oracle"] = keys["oracle"]
     elif known.error is not None and error is None:
         values["oracle"] = keys["oracle"]
-    then = replace(
-        known,
-        torch=None,
-        stage=values.get("stage", known.stage),
-        oracle=tuple(values.get("oracle", known.oracle)),
-        error=values.get("error", known.error),
-    )
+    then = replace(known, **{**values, "torch": None, "oracle": tuple(values.get("oracle", known.oracle))})
     if not all(explains(then, j.lead) for j in failure_group.judged):
         raise Unfit("what it pins cannot be replaced by what was seen: write it by hand")
     return values
@@ -243,13 +237,11 @@ def _one_or_all(values: Iterable[str]) -> str | list[str]:
 def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
     """What these variants have in common, one thing at a time."""
     variants = [j.variant for j in failures]
-    selectors: list[dict[str, Any]] = []
-    for key, values in (
-        ("dtype", [v.dtype for v in variants]),
-        ("backend", [v.backend.name for v in variants]),
-        ("device", [v.device for v in variants]),
-    ):
-        selectors.append({key: _one_or_all(values)})
+    selectors: list[dict[str, Any]] = [
+        {"dtype": _one_or_all(v.dtype for v in variants)},
+        {"backend": _one_or_all(v.backend.name for v in variants)},
+        {"device": _one_or_all(v.device for v in variants)},
+    ]
     for name in variants[0].params:
         common = [v.params[name] for v in variants]
         if all(value == common[0] for value in common):

@@ -104,16 +104,12 @@ class _Compiler:
                 if name not in value:
                     raise Unfit(f"{name!r} is missing")
             for name, classes, further, whole in rules:
-                if name in value:
-                    item = value[name]
-                    if type(item) not in classes:
-                        check = whole
-                    elif further is None:
-                        continue
-                    else:
-                        check = further
+                if name not in value:
+                    continue
+                check = further if type(value[name]) in classes else whole
+                if check is not None:
                     try:
-                        check(item)
+                        check(value[name])
                     except Unfit as error:
                         error.path.append(name)
                         raise

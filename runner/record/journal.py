@@ -17,7 +17,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from runner.cases.limits import Limits, show_size
@@ -49,7 +48,7 @@ class Journal:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        on_problem: Callable[[str], None] | None = None,
+        on_problem: Callable[[str], None] = lambda _: None,
         stamp: Mapping[str, str] | None = None,
     ) -> None:
         self.path = Path(path)
@@ -106,9 +105,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *about: object) -> None:
         self.close()
 
     def _open(self) -> bool:
@@ -127,9 +124,8 @@ class Journal:
     def _report(self, error: OSError) -> None:
         if not self._reported:
             self._reported = True
-            if self._on_problem is not None:
-                reason = error.strerror or str(error)
-                self._on_problem(f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
+            reason = error.strerror or str(error)
+            self._on_problem(f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
 
 
 def _ends_whole(descriptor: int) -> bool:
@@ -252,9 +248,9 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def lines(path: str | os.PathLike[str], limits: Limits | None = None) -> Iterator[bytes]:
+def lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """Yield the lines of a journal that are not blank and not too long. Raises OSError as ``read_journal`` does."""
-    limits = limits or Limits()
+    limits = Limits()
     with _opened(path, limits) as file:
         yield from (line for _, line in _numbered(file, limits.log_line_bytes) if len(line) <= limits.log_line_bytes)
 

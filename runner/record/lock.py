@@ -8,10 +8,8 @@ import json
 import os
 import platform
 import stat
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from runner.exit_codes import UsageError
 
@@ -37,19 +35,16 @@ def lock(folder: Path) -> contextlib.ExitStack:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(_holder()).encode(), 0)
+            since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+            holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
+            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
     except BlockingIOError:
-        holder = _described(descriptor)
+        description = _described(descriptor)
         stack.close()
-        raise UsageError(f"another process writes to {folder}: {holder}; wait until it has ended") from None
+        raise UsageError(f"another process writes to {folder}: {description}; wait until it has ended") from None
     except OSError:  # no locks here, or a full disk
         pass
     return stack
-
-
-def _holder() -> Mapping[str, Any]:
-    since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    return {"pid": os.getpid(), "host": platform.node(), "since": since}
 
 
 def _described(descriptor: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from runner.cases.backends import GROUP, hint_for, own_names
 from runner.cases.model import Backend, Variant
 from runner.diagnostics import Diagnostic, InputError, source_line
-from runner.engine.interpreters import Packages, find_python, inspect_packages, probe
+from runner.engine.interpreters import find_python, inspect_packages, probe
 from runner.exit_codes import UsageError
 from runner.session.plan import Environment
 from runner.session.settings import RunSettings
@@ -21,8 +21,8 @@ def find_environments(pythons: Sequence[str]) -> list[Environment]:
     for number, python in enumerate(pythons or [sys.executable]):
         facts = probe(python)
         if "error" in facts:
-            hint = "" if pythons else "; give one that has torch with --python PATH"
-            raise UsageError(f"--python {python}: {facts['error']}{hint}" if pythons else facts["error"] + hint)
+            without = f"{facts['error']}; give one that has torch with --python PATH"
+            raise UsageError(f"--python {python}: {facts['error']}" if pythons else without)
         path = find_python(python) or python
         same = [e for e in found if e.torch == facts["torch"]]
         if any(e.python == path for e in same):
@@ -41,9 +41,8 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
         InputError: no Python has a backend that a file names.
     """
     environments = find_environments(settings.python)
-    typed: Sequence[str] = settings.backend
     modules = {name: f"--import {name}" for name in settings.imports}
-    modules |= {name.partition(":")[0]: f"--backend {name}" for name in typed if ":" in name}
+    modules |= {name.partition(":")[0]: f"--backend {name}" for name in settings.backend if ":" in name}
     unknown = [] if settings.imports else _unknown(variants)  # what is imported may register any name
     for name, option in modules.items():
         if not all(part.isidentifier() for part in name.split(".")):
@@ -51,7 +50,10 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
     if not modules and not unknown:
         return environments
     options = {name.partition(".")[0]: option for name, option in modules.items()}
-    answers = [_packages(e.python, [*options], worker_paths(settings)) for e in environments]
+    try:
+        answers = [inspect_packages(e.python, GROUP, [*options], worker_paths(settings)) for e in environments]
+    except OSError as error:
+        raise UsageError(str(error)) from None
     for environment, answer in zip(environments, answers, strict=True):
         for module, near in answer.missing.items():
             hint = f"; did you mean {near!r}?" if near else ""
@@ -80,13 +82,6 @@ def _refuse_unknown(unknown: Sequence[Backend], backends: Sequence[str]) -> None
         )
     if diagnostics:
         raise InputError(diagnostics)
-
-
-def _packages(python: str, modules: Sequence[str], folders: Sequence[str]) -> Packages:
-    try:
-        return inspect_packages(python, GROUP, modules, folders)
-    except OSError as error:
-        raise UsageError(str(error)) from None
 
 
 def worker_paths(settings: RunSettings) -> tuple[str, ...]:

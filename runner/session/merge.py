@@ -14,7 +14,6 @@ from runner.exit_codes import UsageError
 from runner.record.events import (
     RED,
     Event,
-    Finding,
     Key,
     Notice,
     RunFinished,
@@ -86,19 +85,13 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
     ]
 
 
-def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
-    """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without. Raises OSError."""
-    pairs = set()
+def check_stamps(path: str | os.PathLike[str]) -> None:
+    """See that all lines of a journal are stamped with one plan and shard. Raises UsageError, and OSError."""
+    found = set()
     for line in lines(path):
         with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
             data = parse_line(line)
-            pairs.add((str(data.get("plan", "")), str(data.get("shard", ""))))
-    return pairs
-
-
-def check_stamps(path: str | os.PathLike[str]) -> None:
-    """See that all lines of a journal are of one run's shard. Raises UsageError, and OSError."""
-    found = stamps(path)
+            found.add((str(data.get("plan", "")), str(data.get("shard", ""))))
     if len(found) > 1:
         names = sorted(f"shard {shard or 'none'} of plan {plan or 'none'}" for plan, shard in found)
         raise UsageError(
@@ -254,16 +247,10 @@ def _moved(event: _Result, part: _Part, cwd: str) -> _Result:
     if not old or old == cwd.rstrip("/"):
         return event
 
-    def moved(path: str) -> str:
-        return cwd.rstrip("/") + path[len(old) :] if path.startswith(old + "/") else path
+    def moved(path: Any) -> Any:
+        return cwd.rstrip("/") + path[len(old) :] if path and path.startswith(old + "/") else path
 
     if isinstance(event, VariantPlanned):
         return replace(event, file=moved(event.file))
-    findings: tuple[Finding, ...] = tuple(replace(f, place=moved(f.place)) if f.place else f for f in event.findings)
-    return replace(
-        event,
-        file=moved(event.file),
-        findings=findings,
-        entry=moved(event.entry) if event.entry else event.entry,
-        place=moved(event.place) if event.place else event.place,
-    )
+    findings = tuple(replace(f, place=moved(f.place)) for f in event.findings)
+    return replace(event, file=moved(event.file), findings=findings, entry=moved(event.entry), place=moved(event.place))

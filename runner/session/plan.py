@@ -12,7 +12,6 @@ from typing import Any
 from runner.builder.source import Source
 from runner.cases.flags import PRECISION
 from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Variant
-from runner.cases.select import Predicate
 from runner.cases.versions import matches
 from runner.engine.messages import Job
 from runner.verdict.stages import stage_of
@@ -49,15 +48,10 @@ class Planned:
         return f"{self.variant.id} {self.environment.key}"
 
 
-def plan(
-    variants: Sequence[Variant], environments: Sequence[Environment], wanted: Predicate | None = None
-) -> list[Planned]:
-    """Selected variants in report order, each under every environment."""
-    chosen = [v for v in variants if wanted is None or wanted(v)]
-    return [
-        Planned(variant, environment, number)
-        for number, (variant, environment) in enumerate(itertools.product(chosen, environments), start=1)
-    ]
+def plan(variants: Sequence[Variant], environments: Sequence[Environment]) -> list[Planned]:
+    """Variants in report order, each under every environment."""
+    pairs = itertools.product(variants, environments)
+    return [Planned(variant, environment, number) for number, (variant, environment) in enumerate(pairs, start=1)]
 
 
 def skip_reason(planned: Planned) -> str:

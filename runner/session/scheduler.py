@@ -31,11 +31,7 @@ class Engine(Protocol):
         """End what runs and drop what waits."""
 
 
-def _ignore(outcome: Outcome) -> None:
-    """Account for nothing."""
-
-
-def with_reference(jobs: Sequence[Job], account: Callable[[Outcome], None] = _ignore) -> Steps[list[Outcome]]:
+def with_reference(jobs: Sequence[Job], account: Callable[[Outcome], None] = lambda _: None) -> Steps[list[Outcome]]:
     """Ask for jobs, and once more without the float64 reference for those whose process died in it.
 
     Such a death says nothing about the case: the reference is ours. ``account`` is called with every outcome.

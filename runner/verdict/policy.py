@@ -13,13 +13,10 @@ from runner.cases.versions import matches
 from runner.diagnostics import Span
 from runner.record.events import Finding, Word
 from runner.verdict.stages import contains
-from runner.worker.oracles import CRASHES, GATES, gate_of
+from runner.worker.oracles import CRASHES, gate_of
 
 COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "Unsupported")
 """Exceptions by which a compiler says that it failed itself."""
-
-PRIORITY = tuple(GATES)
-"""The order in which findings speak for a variant: the judge's gates."""
 
 _SEARCHED = 16_384
 """Characters of an exception in which the pattern of an entry is looked for: a worker sends no more than a quarter."""

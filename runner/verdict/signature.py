@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from runner.record.events import Finding
 from runner.verdict.policy import ranked
 from runner.worker.pattern import mark_of
-from runner.worker.pattern import pattern_of as pattern_of
 
 
 @dataclass(frozen=True, slots=True)

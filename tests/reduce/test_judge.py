@@ -16,7 +16,8 @@ from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.reduce.judge import LabJudge, alike, backends_for, relative_error
 from runner.session.plan import Environment
-from runner.verdict.signature import FailureSignature, pattern_of
+from runner.verdict.signature import FailureSignature
+from runner.worker.pattern import pattern_of
 
 HERE = Environment("0", "python", "2.13.0", "2.13.0+cpu", "3.11.2")
 WRONG = {"oracle": "value", "message": "off", "path": "output", "numbers": {"abs_error_max": 1.0, "scale": 2.0}}
