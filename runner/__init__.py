@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         VariantPlanned,
         VariantStarted,
     )
-    from runner.session.collect import Loaded
-    from runner.session.run import Plan, collect, plan, run
+    from runner.session.collect import Loaded, collect
+    from runner.session.run import Plan, plan, run
     from runner.session.settings import RunSettings
 
 __all__ = [
@@ -39,12 +39,12 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "collect": "runner.session.run",
     "plan": "runner.session.run",
     "run": "runner.session.run",
     "Plan": "runner.session.run",
     "RunSettings": "runner.session.settings",
     "Loaded": "runner.session.collect",
+    "collect": "runner.session.collect",
 }
 
 

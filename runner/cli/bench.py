@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Time the selected variants, and return the exit code."""
-    return run_valid(arguments, lambda _, variants: _time(arguments, variants))
+    return run_valid(arguments, lambda loaded: _time(arguments, loaded.variants))
 
 
 def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
@@ -69,7 +69,8 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     environments = checked_environments(settings, variants)
     everything = plan(variants, environments)
     threads = {one.key: default_threads(one) for one in environments}
-    started, load = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S"), _load()
+    started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+    load = round(os.getloadavg()[0] / len(os.sched_getaffinity(0)), 3)  # of a minute, per processor that we may use
     if load > BUSY:
         console.message(f"runner: others work on this machine: load {load:.2f} a processor")
     options = Options(
@@ -99,28 +100,12 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     report = Report(
         __version__, started, arguments.repeat, load, tuple(rows), interrupted, tuple(measurer.copies.values())
     )
-    _tell(arguments, report)
+    outputs.show(arguments, json.dumps(report.to_dict(), indent=2), render(report))
+    if arguments.plot:
+        outputs.write("--plot", arguments.plot, PLOTS[Path(arguments.plot).suffix](report))
     if interrupted:
         console.message(f"runner: interrupted: {len(everything) - len(rows)} of {len(everything)} were not timed")
         return exit_codes.INTERRUPTED
     if any(row.status == "broken" for row in rows):
         return exit_codes.INTERNAL
     return exit_codes.OK if report.timed else exit_codes.NOTHING
-
-
-def _tell(arguments: argparse.Namespace, report: Report) -> None:
-    """Raises UsageError for a file that cannot be written, after the table is out."""
-    text = json.dumps(report.to_dict(), indent=2) + "\n"
-    if arguments.json == "-":
-        console.output(text, end="")
-    else:
-        console.output(render(report))
-    if arguments.json not in (None, "-"):
-        outputs.write("--json", arguments.json, text)
-    if arguments.plot:
-        outputs.write("--plot", arguments.plot, PLOTS[Path(arguments.plot).suffix](report))
-
-
-def _load() -> float:
-    """The load of the last minute per processor that we may use."""
-    return round(os.getloadavg()[0] / len(os.sched_getaffinity(0)), 3)

@@ -20,6 +20,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List valid variants even when other files are broken; the exit code says so."""
     loaded = load_variants(arguments)
-    for variant in select_variants(arguments, loaded, empty=bool(loaded.errors)):
+    for variant in select_variants(arguments, loaded, empty=bool(loaded.errors)).variants:
         console.output(in_line(variant.id))
     return refuse(loaded.diagnostics) if loaded.errors else exit_codes.OK

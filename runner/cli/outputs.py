@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from runner import console
 from runner.exit_codes import INTERNAL, UsageError
 from runner.files import replace_file
 from runner.quote import shell_word
@@ -65,6 +66,17 @@ def write(option: str, path: str, text: str) -> None:
             replace_file(path, [data])
     except OSError as error:
         raise UsageError(f"{option} {path} could not be written: {error.strerror}", INTERNAL) from None
+
+
+def show(arguments: argparse.Namespace, text: str, table: str) -> None:
+    """Print ``table``, and write the JSON ``text`` where ``--json`` says; as - it is printed, and then nothing else is.
+
+    Raises:
+        UsageError: the file cannot be written, after the table is out.
+    """
+    console.output(text if arguments.json == "-" else table)
+    if arguments.json not in (None, "-"):
+        write("--json", arguments.json, text + "\n")
 
 
 def _file_problem(path: str, target: Path, name: str) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner import exit_codes, interrupts
-from runner.cases.model import Variant
 from runner.cli.arguments import (
     EXAMPLES,
     add_environment,
@@ -72,35 +70,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
     """``runner run``, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
-    return run_valid(
-        arguments, lambda loaded, variants: run_variants(arguments, arguments.words, loaded, variants, only, past)
-    )
+    return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
 
 
-def run_variants(
-    arguments: argparse.Namespace,
-    words: Sequence[str],
-    loaded: Loaded,
-    variants: Sequence[Variant],
-    only: frozenset[Key] | None = None,
-    past: Past | None = None,
-) -> int:
-    """Run them, with every report; return the exit code.
-
-    Args:
-        arguments: of ``runner run``.
-        words: the same, as they were typed.
-        loaded: the files.
-        variants: those of the files that run.
-        only: leaves out what has another key.
-        past: a run to go on with.
+def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[Key] | None, past: Past | None) -> int:
+    """Run the selected variants, with every report; return the exit code.
 
     Raises:
         UsageError: among others when the files say something else than they did for ``past``.
     """
     settings, reporters = settings_of(arguments), choose(arguments.report)
     events = past.events if past else []
-    planned = plan(replace(loaded, variants=tuple(variants)), settings, paths=arguments.paths, only=only, past=events)
+    planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
         raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
                          "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
@@ -125,13 +106,13 @@ def run_variants(
             received.append(event)
             reports.handle(event)
 
-        stream = run_plan(planned, settings, folder=folder, argv=words, past=events, tick=tick)
+        stream = run_plan(planned, settings, folder=folder, argv=arguments.words, past=events, tick=tick)
         try:
             reports.replay([event for event in settled(events) if not isinstance(event, RunFinished)])
             for number, event in enumerate(stream):
                 if isinstance(event, RunFinished):
                     end, complete = event, True
-                    notices = () if event.interrupted or settings.no_known else stale_notices(variants, received)
+                    notices = () if event.interrupted or settings.no_known else stale_notices(loaded.variants, received)
                     for notice in notices:
                         tell(notice)
                 tell(event)

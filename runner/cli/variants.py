@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
-from runner.cases.select import SelectError, parse_selection
+from runner.cases.select import SelectError
 from runner.cases.suites import PathError
 from runner.cli import outputs
 from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, InputError
 from runner.exit_codes import UsageError
-from runner.session.collect import Loaded, load
+from runner.session.collect import Loaded, collect
 from runner.text import in_line, plural
 
 
 def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
-    """Return what the paths hold, its errors included, after a look at the files that are to be written.
+    """Return what the paths hold, before ``-k`` and its errors included, after a look at the files that are to be written.
 
     Args:
         arguments: of any command with ``paths`` or ``case``.
@@ -27,42 +28,28 @@ def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Lo
     Raises:
         UsageError: a path, device, limit or output that cannot be.
     """
-    settings = settings_of(arguments)
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
-        loaded = load(
-            paths,
-            backends=settings.backend,
-            devices=settings.device,
-            allow_python=settings.allow_python,
-            limits=settings.limits(),
-            everything=everything,
-            any_device=bool(settings.imports),
-        )
+        loaded = collect(paths, replace(settings_of(arguments), select=None), everything)
     except PathError as error:
         raise UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
-    except SelectError as error:
-        raise UsageError(str(error)) from None
     outputs.check(arguments, {suite.file for suite in loaded.suites} | {v.case.file for v in loaded.variants})
     return loaded
 
 
-def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False) -> Sequence[Variant]:
-    """Return the variants that ``-k`` keeps. Raise UsageError when none is left, unless ``empty`` is fine."""
-    variants: Sequence[Variant] = loaded.variants
-    if getattr(arguments, "select", None):
-        try:
-            predicate = parse_selection(arguments.select)
-        except SelectError as error:
-            raise UsageError(f"-k {error}") from None
-        variants = [v for v in variants if predicate(v)]
-    if not variants and not empty:
+def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False) -> Loaded:
+    """Return the files with the variants that ``-k`` keeps. Raise UsageError when none is left, unless ``empty`` is fine."""
+    try:
+        selected = loaded.selected(arguments.select)
+    except SelectError as error:
+        raise UsageError(f"-k {error}") from None
+    if not selected.variants and not empty:
         total = len(loaded.variants)
         raise UsageError(
             f"nothing selected: none of {total} variants is left" if total else "nothing selected: no case here",
             exit_codes.NOTHING,
         )
-    return variants
+    return selected
 
 
 def matching_variants(arguments: argparse.Namespace) -> Sequence[Variant]:
@@ -75,7 +62,7 @@ def matching_variants(arguments: argparse.Namespace) -> Sequence[Variant]:
     loaded = load_variants(arguments)
     if not loaded.variants and loaded.errors:
         raise InputError(loaded.diagnostics)
-    return select_variants(arguments, loaded)
+    return select_variants(arguments, loaded).variants
 
 
 def first_variant(arguments: argparse.Namespace) -> Variant:
@@ -86,7 +73,7 @@ def first_variant(arguments: argparse.Namespace) -> Variant:
     return variants[0]
 
 
-def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded, Sequence[Variant]], int]) -> int:
+def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) -> int:
     """Do something with the selected variants, and return the exit code.
 
     Broken cases beside valid ones do not keep these from running. They are said last, where they are read, and decide the
@@ -95,7 +82,7 @@ def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded, Sequence[
     loaded = load_variants(arguments)
     if loaded.errors and not loaded.variants:
         return refuse(loaded.diagnostics)
-    code = action(loaded, select_variants(arguments, loaded))
+    code = action(select_variants(arguments, loaded))
     if not loaded.errors:
         return code
     refuse(loaded.errors)

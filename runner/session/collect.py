@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.builder.source import check
@@ -15,11 +16,12 @@ from runner.cases.expand import expand
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
-from runner.cases.select import Predicate
+from runner.cases.select import Predicate, parse_selection
 from runner.cases.suites import PathError, Reader, discover
 from runner.cases.yaml.scalars import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, source_line
 from runner.exit_codes import UsageError
+from runner.session.settings import RunSettings
 
 _COMPARED = 5000
 """Ids that a misspelt one is compared with: each takes 20 microseconds."""
@@ -37,6 +39,44 @@ class Loaded:
     def errors(self) -> list[Diagnostic]:
         """Diagnostics that make a run impossible."""
         return [d for d in self.diagnostics if d.severity == "error"]
+
+    def selected(self, expression: str | None) -> Loaded:
+        """Return it with the variants that ``-k`` keeps. Raises SelectError."""
+        if not expression:
+            return self
+        return replace(self, variants=tuple(filter(parse_selection(expression), self.variants)))
+
+
+def collect(
+    paths: Sequence[str | os.PathLike[str]], settings: RunSettings | None = None, everything: bool = False
+) -> Loaded:
+    """Read files and folders, and expand their cases into variants.
+
+    Args:
+        paths: suite files, spec files, folders, ``FILE::CASE`` or ``FOLDER::CASE``.
+        settings: of these ``backend``, ``device``, ``select``, ``allow_python``, ``imports`` and ``limit``.
+        everything: cases that no suite selects, too.
+
+    Returns:
+        Variants that can run, and diagnostics of what cannot.
+
+    Raises:
+        PathError: a path names nothing.
+        InputError: the files contradict each other, or name no such case.
+        UsageError: a setting is wrong.
+        SelectError: ``select`` is no expression.
+    """
+    settings = settings or RunSettings()
+    loaded = load(
+        [os.fspath(path) for path in paths],
+        backends=settings.backend,
+        devices=settings.device,
+        allow_python=settings.allow_python,
+        limits=settings.limits(),
+        everything=everything,
+        any_device=bool(settings.imports),
+    )
+    return loaded.selected(settings.select)
 
 
 def load(
@@ -68,20 +108,21 @@ def load(
                 f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
             )
     limits = limits or Limits()
+    lines_of = functools.cache(_lines)
     reader = Reader(limits, any_device=any_device)
     files, nodes = _split(paths)
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
-    diagnostics += _python(suites, allow_python, backends)
+    diagnostics += _python(suites, allow_python, backends, lines_of)
     if everything:
         diagnostics += _unknown(suites, backends)
     try:
         variants = expand(suites, backends, devices, limits, diagnostics)
     except InputError as error:
         raise InputError(limited(error.diagnostics, limits)) from None
-    bad = _check(variants, limits, everything, diagnostics)
+    bad = _check(variants, limits, everything, diagnostics, lines_of)
     chooses = _chooser(nodes, suites)
-    refused = {id(b) for suite in suites for b in suite.backends if _refused(b, backends, allow_python)[0]}
+    refused = {id(b) for suite in suites for b in suite.backends if file_refusal(b.backend, backends, allow_python)[0]}
     # Refused means that it does not run, even beside cases that do.
     good = [
         v
@@ -247,32 +288,25 @@ def _all_named(
         raise InputError([*errors, Diagnostic(variants[0].case.span, f"no case{among} matches {name!r}", near)])
 
 
-def _python(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> list[Diagnostic]:
+def _python(
+    suites: Sequence[Suite], allowed: bool, named: Sequence[str], lines_of: Callable[[str], list[str]]
+) -> list[Diagnostic]:
     """Files that ask for Python, without the word of the person who runs them."""
     found = []
-    lines: dict[str, list[str]] = {}
     for suite in suites:
         for case in suite.cases:
             parts: list[PythonModule | Kernel] = [*([case.module] if case.module else []), *case.kernels]
-            for part in parts:
-                if not allowed:
-                    hint = "read that file, then add --allow-python"
-                    what = f"case {case.name!r} brings Python of its own"
-                    if not isinstance(part, PythonModule):
-                        what = f"kernel {part.name!r} is Python, which brings code of its own"
-                    if case.file not in lines:
-                        lines[case.file] = _lines(case.file)
-                    found.append(Diagnostic(part.span, what, hint, text=_line(lines[case.file], part.span.line)))
+            for part in () if allowed else parts:
+                hint = "read that file, then add --allow-python"
+                what = f"case {case.name!r} brings Python of its own"
+                if not isinstance(part, PythonModule):
+                    what = f"kernel {part.name!r} is Python, which brings code of its own"
+                found.append(Diagnostic(part.span, what, hint, text=_line(lines_of(case.file), part.span.line)))
         for backend in suite.backends:
-            message, hint = _refused(backend, named, allowed)
+            message, hint = file_refusal(backend.backend, named, allowed)
             if message:
                 found.append(_of_backend(suite, backend, message, hint))
     return found
-
-
-def _refused(backend: Backend, named: Sequence[str], allowed: bool) -> tuple[str, str]:
-    """Why a file's backend may not run, and what to do instead; empty if it may, or if nobody's file names it."""
-    return file_refusal(backend.backend, named, allowed)
 
 
 def _unknown(suites: Sequence[Suite], named: Sequence[str]) -> list[Diagnostic]:
@@ -290,25 +324,27 @@ def _of_backend(suite: Suite, backend: Backend, message: str, hint: str, severit
     return Diagnostic(span, message, hint, severity, text=source_line(span.file, span.line))
 
 
-def _check(variants: Sequence[Variant], limits: Limits, thorough: bool, diagnostics: list[Diagnostic]) -> set[int]:
+def _check(
+    variants: Sequence[Variant],
+    limits: Limits,
+    thorough: bool,
+    diagnostics: list[Diagnostic],
+    lines_of: Callable[[str], list[str]],
+) -> set[int]:
     """Write cases out to find what only that can tell; the ids of the case objects with errors."""
     by_case: dict[int, list[Variant]] = {}
     for variant in variants:
         by_case.setdefault(id(variant.case), []).append(variant)
-    lines: dict[str, list[str]] = {}
     errors: dict[str, int] = defaultdict(int)
     bad = set()
     room = limits.source_characters
     for key, group in by_case.items():
         case = group[0].case
-        if (
-            errors[case.file] > limits.diagnostics
-        ):  # as many as are shown: the rest of the file is not looked at, and does not run
+        if errors[case.file] > limits.diagnostics:
+            # As many as are shown: the rest of the file is not looked at, and does not run.
             bad.add(key)
             continue
-        if case.file not in lines:
-            lines[case.file] = _lines(case.file)
-        found, size = check(case, group if thorough else group[:1], lines[case.file], limits, room)
+        found, size = check(case, group if thorough else group[:1], lines_of(case.file), limits, room)
         room -= size
         diagnostics += found
         wrong = sum(d.severity == "error" for d in found)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Protocol
 
 from runner import __version__, interrupts
-from runner.cases.select import parse_selection
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
 from runner.record.events import (
     RED,
@@ -37,7 +36,7 @@ from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session import plan as planning
-from runner.session.collect import Loaded, load, names_nodes
+from runner.session.collect import Loaded, names_nodes
 from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import Environment, Planned, precision_flags, skip_reason, warmth
@@ -77,37 +76,6 @@ class ClosableEngine(Engine, Protocol):
 
     def close(self) -> None:
         """End every process."""
-
-
-def collect(paths: Sequence[str | os.PathLike[str]], settings: RunSettings | None = None) -> Loaded:
-    """Read files and folders, and expand their cases into variants.
-
-    Args:
-        paths: suite files, spec files, folders, ``FILE::CASE`` or ``FOLDER::CASE``.
-        settings: of these ``backend``, ``device``, ``select``, ``allow_python``, ``imports`` and ``limit``.
-
-    Returns:
-        Variants that can run, and diagnostics of what cannot.
-
-    Raises:
-        PathError: a path names nothing.
-        InputError: the files contradict each other, or name no such case.
-        UsageError: a setting is wrong.
-        SelectError: ``select`` is no expression.
-    """
-    settings = settings or RunSettings()
-    loaded = load(
-        [os.fspath(path) for path in paths],
-        backends=settings.backend,
-        devices=settings.device,
-        allow_python=settings.allow_python,
-        limits=settings.limits(),
-        any_device=bool(settings.imports),
-    )
-    if not settings.select:
-        return loaded
-    selects = parse_selection(settings.select)
-    return replace(loaded, variants=tuple(variant for variant in loaded.variants if selects(variant)))
 
 
 def plan(

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import platform
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,9 @@ class Runs:
         self.calls: list[tuple[argparse.Namespace, list[str], Any, Past | None, Path]] = []
         (path / "a.spec.yaml").write_text(CASES)
 
-    def run_variants(
-        self, arguments: argparse.Namespace, words: Sequence[str], loaded: Any, chosen: Any, only: Any, past: Any
-    ) -> int:
+    def run_variants(self, arguments: argparse.Namespace, loaded: Any, only: Any, past: Any) -> int:
         """In place of the real one."""
-        self.calls.append((arguments, [*words], only, past, Path.cwd()))
+        self.calls.append((arguments, [*arguments.words], only, past, Path.cwd()))
         return 0
 
     def log(self, *words: str, name: str = "r", own: bool = True, killed: bool = False, **changes: Any) -> str:
