@@ -63,9 +63,8 @@ def add_paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
 
 def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | None = None) -> None:
     """Add the options of these settings; ``help`` replaces their own where a command means a little else."""
-    known = dict(options())
     for name in names:
-        option = known[name]
+        option = options()[name]
         default = RunSettings.__dataclass_fields__[name].default
         keywords: dict[str, Any] = {"dest": name, "help": help or option.help}
         if option.kind == "switch":
@@ -93,7 +92,7 @@ def add_yes_no(parser: argparse._ActionsContainer, name: str, help: str) -> None
 
 def settings_of(arguments: argparse.Namespace) -> RunSettings:
     """Return the settings of a command line; what its command does not take is as by default."""
-    values: dict[str, Any] = {name: getattr(arguments, name) for name, _ in options() if hasattr(arguments, name)}
+    values = {name: getattr(arguments, name) for name in options() if hasattr(arguments, name)}
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
     }

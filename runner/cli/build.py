@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
 
 from runner.builder.source import Source, build
 from runner.cases.model import Variant
@@ -15,6 +14,7 @@ from runner.engine.messages import Outcome
 from runner.session.collect import Loaded
 from runner.session.environments import checked_environments
 from runner.session.plan import Planned, job, skip_reason
+from runner.session.scheduler import drive, with_reference
 from runner.verdict.outcomes import describe
 
 
@@ -28,33 +28,30 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
             planned = Planned(variant, environment)
             if not skip_reason(planned):
                 chosen.setdefault(f"{variant.label} {environment.key}", planned)
-    found: dict[Diagnostic, None] = {}
-    pending: dict[str, tuple[Variant, Source]] = {}
+    built = [(planned, build(planned.variant)) for planned in chosen.values()]
+    jobs = [
+        dataclasses.replace(job(planned, source, imports=settings.imports), task="build") for planned, source in built
+    ]
     with LocalEngine(
         {e.key: e.python for e in environments}, settings.slots(), warm={e.key: "none" for e in environments}
     ) as engine:
-        for planned in chosen.values():
-            source = build(planned.variant)
-            made = dataclasses.replace(job(planned, source, imports=arguments.imports), task="build")
-            pending[made.key] = planned.variant, source
-            engine.submit(made)
-        while pending:
-            for outcome in engine.wait(1.0):
-                variant, source = pending.pop(outcome.job.key)
-                found.update((d, None) for d in _refusals(outcome, variant, source))
-    return list(found)
+        outcomes = drive(engine, with_reference(jobs))
+    refusals = [
+        _refusal(outcome, planned.variant, source) for outcome, (planned, source) in zip(outcomes, built, strict=True)
+    ]
+    return list(dict.fromkeys(filter(None, refusals)))
 
 
-def _refusals(outcome: Outcome, variant: Variant, source: Source) -> Sequence[Diagnostic]:
+def _refusal(outcome: Outcome, variant: Variant, source: Source) -> Diagnostic | None:
     span, raises = variant.case.span, variant.case.expect.raises
     if outcome.ended != "result":
-        return [_at(span, f"case {variant.case.name!r}: {describe(outcome)}")]
+        return _at(span, f"case {variant.case.name!r}: {describe(outcome)}")
     error = outcome.result.get("error")
     if error is None or raises is not None:  # what it is to raise, a run compares
-        return []
+        return None
     place = source.place(error.get("line")) or span
     first = str(error["message"]).strip().split("\n")[0]
-    return [_at(place, f"torch refuses this: {error['type']}: {first}", f"variant {variant.label.rpartition('::')[2]}")]
+    return _at(place, f"torch refuses this: {error['type']}: {first}", f"variant {variant.label.rpartition('::')[2]}")
 
 
 def _at(span: Span, message: str, hint: str = "") -> Diagnostic:

@@ -17,11 +17,14 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cli.arguments import add_variant, settings_of
+from runner.cli.minify import summary
 from runner.cli.variants import first_variant
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, extract_kernels, file_records, write_index
-from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.diagnose.harness import Lab, Progress, refuse_kernels, refuse_launches, result_of
 from runner.diagnose.repro import script
+from runner.diagnostics import shown_path
 from runner.engine.messages import Outcome
+from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.session.plan import TIMEOUT
 from runner.text import clean, one_line, plural
@@ -57,9 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     if arguments.record:
-        from runner.cli.record import record
-
-        return int(record(arguments, variant))
+        return _record(arguments, variant)
     refuse_launches(variant, "debug")
     folder = output_folder(arguments.output, "debug")
     progress = Progress()
@@ -80,6 +81,34 @@ def run(arguments: argparse.Namespace) -> int:
     write_index(folder, document)
     console.output(render(document, folder))
     return exit_codes.OK
+
+
+def _record(arguments: argparse.Namespace, variant: Variant) -> int:
+    """Run the variant while Dynamo records the frame in which it fails, for ``runner replay``; 0 when it did, else 1.
+
+    Raises:
+        UsageError: the case cannot run, or dill, with which torch records, is not there.
+    """
+    refuse_kernels(variant, "debug --record")
+    progress = Progress()
+    with Lab.of(settings_of(arguments), variant) as lab:
+        progress.say(f"running {variant.id} with recording on")
+        folder = output_folder(arguments.output, "record")
+        try:
+            recording = result_of(lab.ask([lab.job("record", {"folder": str(folder)})])[0])
+        finally:
+            progress.end()
+    raised = recording["raised"]
+    console.output(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
+    settings = dataclasses.replace(settings_of(arguments), python=tuple(arguments.python[:1]))
+    for file in recording["files"]:
+        words = ["runner", "replay", operand(shown_path(file)), *settings.flags("python", "imports")]
+        console.output(f"recorded: {shown_path(file)}\nreplay it: {shell_words(words)}")
+    if not recording["files"]:
+        console.output(
+            "nothing recorded: Dynamo records its own internal errors, not graph breaks and not what a backend raises"
+        )
+    return exit_codes.OK if recording["files"] else exit_codes.FAILED
 
 
 def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> dict[str, Any]:

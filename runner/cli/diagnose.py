@@ -60,12 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             page = write_page(diagnosis, run_heat_map(lab))
     progress.end()
     text = json.dumps(diagnosis.to_dict(), indent=2, default=str)
-    if arguments.json == "-":
-        console.output(text)
-    else:
-        console.output(render(diagnosis, _words(arguments, variant)))
-    if arguments.json not in (None, "-"):
-        outputs.write("--json", arguments.json, text + "\n")
+    outputs.show(arguments, text, render(diagnosis, _words(arguments, variant)))
     if page is not None:
         outputs.write("--html", arguments.html, page)
     elif arguments.html:
@@ -131,13 +126,6 @@ def _doing(lab: Lab) -> str:
 def _words(arguments: argparse.Namespace, variant: Variant) -> str:
     """What a further command about this variant must be told, as words of a shell."""
     file = arguments.case.partition("::")[0]
-    words = [operand(f"{file}::{variant.id.rpartition('::')[2]}"), *["--allow-python"] * arguments.allow_python]
-    for flag, values in (
-        ("--backend", arguments.backend),
-        ("--device", arguments.device),
-        ("--python", arguments.python),
-        ("--import", arguments.imports),
-        ("--limit", arguments.limit),
-    ):
-        words += [word for value in values for word in (flag, value)]
-    return shell_words(words + (["--seed", str(arguments.seed)] if arguments.seed else []))
+    settings = settings_of(arguments)
+    options = settings.flags("allow_python", "backend", "device", "python", "imports", "limit", "seed")
+    return shell_words([operand(f"{file}::{variant.id.rpartition('::')[2]}"), *options])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from runner.diagnose.harness import Lab, Progress
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
+from runner.files import replace_file
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
@@ -58,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     progress = Progress()
     try:
-        with Lab.of(settings_of(arguments), variant) as lab, Journal(folder, variant, arguments.resume) as journal:
+        with Lab.of(settings_of(arguments), variant) as lab:
+            journal = Journal(folder, variant, arguments.resume)
             if journal.done:
                 progress.end()
                 console.output((folder / CASE).read_text(encoding="utf-8"))
@@ -118,7 +119,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
 
 
 class Journal:
-    """What a reduction leaves in its folder as it goes. Use it in a ``with``."""
+    """What a reduction leaves in its folder as it goes."""
 
     def __init__(self, folder: Path, variant: Variant, resume: bool) -> None:
         """Read what is there with ``resume``, otherwise begin anew.
@@ -134,17 +135,7 @@ class Journal:
         else:
             for name in (CASE, SCRIPT, STEPS, TRIED, HEAD):
                 (folder / name).unlink(missing_ok=True)
-        self._tried = open(folder / TRIED, "a", encoding="utf-8")  # noqa: SIM115  closed by __exit__
-        self._steps = open(folder / STEPS, "a", encoding="utf-8")  # noqa: SIM115
-
-    def __enter__(self) -> Journal:
-        """The journal itself."""
-        return self
-
-    def __exit__(self, *about: object) -> None:
-        """Close its files."""
-        self._tried.close()
-        self._steps.close()
+        (folder / STEPS).touch()
 
     @property
     def done(self) -> bool:
@@ -184,13 +175,12 @@ class Journal:
         self.head |= known
         self._write_head()
         if self.memory.best is None:
-            _replace(self.folder / CASE, text)
+            replace_file(self.folder / CASE, [text.encode()])
 
     def _stepped(self, step: Step) -> None:
-        _replace(self.folder / CASE, step.text)
+        replace_file(self.folder / CASE, [step.text.encode()])
         line = {"what": step.change, **step.size.summary(), "seconds": step.seconds, "runs": step.runs}
-        self._steps.write(json.dumps(line) + "\n")
-        self._steps.flush()
+        _append(self.folder / STEPS, line)
 
     def _told(self, candidate: Candidate, same: bool) -> None:
         line = {
@@ -199,18 +189,15 @@ class Journal:
             "what": candidate.attempt.change,
             **candidate.size.summary(),
         }
-        self._tried.write(json.dumps(line) + "\n")
-        self._tried.flush()
+        _append(self.folder / TRIED, line)
 
     def _write_head(self) -> None:
-        _replace(self.folder / HEAD, json.dumps(self.head, indent=1) + "\n")
+        replace_file(self.folder / HEAD, [json.dumps(self.head, indent=1).encode(), b"\n"])
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file that is whole at every instant."""
-    other = path.with_name(path.name + ".new")
-    other.write_text(text, encoding="utf-8")
-    os.replace(other, path)
+def _append(path: Path, record: Mapping[str, Any]) -> None:
+    with open(path, "a", encoding="utf-8") as log:
+        log.write(json.dumps(record) + "\n")
 
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:
@@ -227,8 +214,7 @@ def _lines(path: Path) -> list[Mapping[str, Any]]:
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
     case = reduced.variant.case
     words = ["runner", "run", operand(shown_path(str(folder / CASE))), "--backend", reduced.variant.backend.backend]
-    for name in arguments.imports:
-        words += ["--import", name]
+    words += settings_of(arguments).flags("imports")
     words += ["--allow-python"] if case.module is not None or case.kernels else []
     console.output(f"case:      {shell_words(words)}")
     console.output(f"script:    {shell_words(['python', operand(shown_path(str(folder / SCRIPT)))])}")

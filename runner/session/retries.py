@@ -18,7 +18,8 @@ OPINIONS = 3
 """Processes of its own in which a variant has to pass before what ran before it is to blame for its failure. A compiler
 that goes wrong every other time, as one that chooses kernels by their times may, gets through once in eight times."""
 
-_CONFIRMED = ("FAIL", "ERROR")
+CONFIRMED = ("FAIL", "ERROR")
+"""Verdicts for which a variant runs again, alone and in a fresh process, before they are reported."""
 
 
 def again(results: Sequence[VariantFinished], retries: int = 0, stress: int = 1) -> bool:
@@ -41,11 +42,6 @@ def combined(results: Sequence[VariantFinished]) -> VariantFinished:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     reason = f"{attempts} runs disagree: {counts}; run {red[0]}: {red[1].reason}"
     return replace(red[1], verdict="FLAKY", reason=reason, attempts=attempts)
-
-
-def wants_confirmation(verdict: str, main: Outcome | None) -> bool:
-    """Whether a verdict is one to run the variant again for, alone and in a fresh process, before it is reported."""
-    return main is not None and verdict in _CONFIRMED
 
 
 def machine_made(outcome: Outcome) -> bool:

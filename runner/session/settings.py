@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +39,6 @@ class Option:
         metavar: what stands for the value in the help.
         choices: the values of a ``choice``.
         least, most: bounds of a ``number``.
-        repeated: whether the command that reproduces one variant must say it too.
     """
 
     flags: str
@@ -48,7 +48,6 @@ class Option:
     choices: tuple[str, ...] = ()
     least: int = 0
     most: int = MANY
-    repeated: bool = False
 
 
 def _setting(default: Any, flags: str, help: str, **more: Any) -> Any:
@@ -64,22 +63,20 @@ class RunSettings:
     """
 
     allow_python: bool = _setting(
-        False, "--allow-python", "allow cases that bring Python of their own (module:)", kind="switch", repeated=True
+        False, "--allow-python", "allow cases that bring Python of their own (module:)", kind="switch"
     )
-    no_known: bool = _setting(
-        False, "--no-known", "ignore the ledger: known failures are failures", kind="switch", repeated=True
-    )
+    no_known: bool = _setting(False, "--no-known", "ignore the ledger: known failures are failures", kind="switch")
     seed: int = _setting(
         0, "--seed", "of models, inputs and random operators (default: 0)",
-        kind="number", metavar="N", least=SEED[0], most=SEED[1], repeated=True,
+        kind="number", metavar="N", least=SEED[0], most=SEED[1],
     )  # fmt: skip
     imports: tuple[str, ...] = _setting(
         (), "--import", "import this in every worker first (registers operators and backends)",
-        kind="list", metavar="MODULE", repeated=True,
+        kind="list", metavar="MODULE",
     )  # fmt: skip
     limit: tuple[str, ...] = _setting(
         (), "--limit", "change a limit on what files may ask for, such as tensor_bytes=8GiB",
-        kind="list", metavar="NAME=VALUE", repeated=True,
+        kind="list", metavar="NAME=VALUE",
     )  # fmt: skip
     backend: tuple[str, ...] = _setting(
         (), "--backend", "instead of the suites' own: a name torch.compile knows, a suite's, or package:function",
@@ -187,7 +184,7 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         """Hold every value against its bounds."""
-        for name, option in options():
+        for name, option in options().items():
             value = getattr(self, name)
             if value is None:
                 continue
@@ -213,16 +210,15 @@ class RunSettings:
         """Return how many processes run at once: ``jobs``, or the cores."""
         return self.jobs or os.cpu_count() or 1
 
-    def flags(self) -> tuple[str, ...]:
-        """Return the words that a command which reproduces one variant must repeat."""
+    def flags(self, *names: str) -> list[str]:
+        """Return the words by which a command line gives these settings the values that they have here."""
         words: list[str] = []
-        for name, option in options():
-            value = getattr(self, name)
-            if option.repeated and value != RunSettings.__dataclass_fields__[name].default:
-                flag = option.flags.split()[-1]
+        for name in names:
+            value, flag = getattr(self, name), options()[name].flags.split()[-1]
+            if value != RunSettings.__dataclass_fields__[name].default:
                 values = value if isinstance(value, tuple) else (value,)
-                words += [flag] if option.kind == "switch" else [word for each in values for word in (flag, str(each))]
-        return tuple(words)
+                words += [flag] if value is True else [word for each in values for word in (flag, str(each))]
+        return words
 
     def refuse_contradictions(self) -> None:
         """Raise UsageError for settings that undo each other."""
@@ -239,7 +235,7 @@ class RunSettings:
             raise UsageError("--durations says how to cut shards: add --shard M/N")
 
 
-def options() -> Iterator[tuple[str, Option]]:
-    """Yield the name of each setting with its option, in the order of the fields."""
-    for each in dataclasses.fields(RunSettings):
-        yield each.name, each.metadata["option"]
+@functools.cache
+def options() -> Mapping[str, Option]:
+    """Return the option of each setting by its name, in the order of the fields."""
+    return {each.name: each.metadata["option"] for each in dataclasses.fields(RunSettings)}

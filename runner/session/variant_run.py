@@ -22,6 +22,9 @@ from runner.verdict.stages import below, in_order, locate, stage_of
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
 """Doubts of a job that never came to the backend."""
 
+_COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays")
+"""What a job counts and its event repeats."""
+
 _TORCH = ("eager", "eager-again", "float64", "backend")
 """Phases of a job that are torch's own calls. The judge calls torch too, on our account."""
 
@@ -94,9 +97,7 @@ class _Attempt:
             main = yield from self._apart("main", alone=retries.machine_made(main))
         verdict = yield from self._judge(main)
         main = self.main or main
-        unconfirmed = (
-            self.context.settings.confirm and self.shared is None and retries.wants_confirmation(verdict.word, main)
-        )
+        unconfirmed = self.context.settings.confirm and self.shared is None and verdict.word in retries.CONFIRMED
         return (yield from self._confirm(verdict, main)) if unconfirmed and not self.is_stale(verdict) else verdict
 
     def is_stale(self, verdict: Verdict) -> bool:
@@ -263,10 +264,12 @@ class _Attempt:
         labels = [*record.get("labels", ()), *(explained.label(flag) for flag in self.policies), *self.labels]
         labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
         notes = [*record.get("notes", ()), *self.notes]
+        counts: dict[str, Any] = {name: record.get(name) for name in _COUNTS}
         if main is not None and main.lost:
             notes.append(f"run again elsewhere: {main.lost} node{'s' if main.lost > 1 else ''} went away while it ran")
         return VariantFinished(
             **{name: getattr(plain, name) for name in VariantPlanned.__dataclass_fields__},
+            **counts,
             verdict=verdict.word,
             seconds=round(main.seconds, 3) if main and not main.cached else 0.0,
             params=dict(self.planned.variant.params),
@@ -277,13 +280,7 @@ class _Attempt:
             notes=tuple(notes),
             reason=verdict.reason,
             stages=self._strip(),
-            graphs=record.get("graphs"),
-            graph_breaks=record.get("graph_breaks"),
             break_reasons=tuple(record.get("break_reasons", ())),
-            recompiles=record.get("recompiles"),
-            kernels=record.get("kernels"),
-            vectorized=record.get("vectorized"),
-            replays=record.get("replays"),
             comparisons=record.get("comparisons", 0),
             known=verdict.known,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
@@ -334,7 +331,8 @@ def repro(planned: Planned, context: RunContext) -> str:
     """The command that runs this variant alone."""
     variant, settings = planned.variant, context.settings
     file = context.files.get(variant.suites[0], variant.case.file)
-    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}"), *settings.flags()]
+    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}")]
+    words += settings.flags("allow_python", "no_known", "seed", "imports", "limit")
     words += ["--backend", variant.backend.name] if settings.backend else []
     words += ["--device", variant.device] if settings.device else []
     if planned.environment.python != context.default_python:

@@ -117,14 +117,9 @@ def test_tlparse_is_found_beside_the_python_or_on_the_path(tmp_path: Path, monke
         assert find_tlparse(python) == str(tmp_path / name / "tlparse")
 
 
-def test_recording_is_another_commands_work(monkeypatch: pytest.MonkeyPatch):
-    import sys
-    import types
-
+def test_with_record_no_bundle_is_made(monkeypatch: pytest.MonkeyPatch):
     from runner.cli import debug
 
     monkeypatch.setattr(debug, "first_variant", lambda arguments: None)
-    module = types.ModuleType("runner.cli.record")
-    module.record = lambda arguments, variant: 7  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "runner.cli.record", module)
+    monkeypatch.setattr(debug, "_record", lambda arguments, variant: 7)
     assert debug.run(argparse.Namespace(record=True)) == 7
