@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Sequence
 
 from runner import console, exit_codes
-from runner.cases.model import Variant
 from runner.cli.arguments import add_paths, add_selection
 from runner.cli.variants import matching_variants
 from runner.diagnose.repro import script
@@ -35,15 +33,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the first variant on CUDA that CASE names."""
-    return sanitize(arguments, matching_variants(arguments))
-
-
-def sanitize(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
-    """Run the first of ``variants`` that is on CUDA; FAILED when the tool or the script finds something.
+    """Run the first variant on CUDA that CASE names; FAILED when the tool or the script finds something.
 
     Raises UsageError when there is no compute-sanitizer here, or no variant on CUDA.
     """
+    variants = matching_variants(arguments)
     tool = shutil.which("compute-sanitizer")
     if tool is None:
         raise UsageError("no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder")

@@ -37,9 +37,6 @@ class Last:
         return self.verdict in RED
 
 
-History = Mapping[Key, Last]
-
-
 def key_of(planned: Planned) -> Key:
     """The key of a planned variant."""
     return planned.variant.id, planned.environment.torch
@@ -81,7 +78,7 @@ def seconds_of(events: Iterable[Event]) -> dict[str, float]:
     return found
 
 
-def ordered(planned: Sequence[Planned], history: History, how: str) -> list[Planned]:
+def ordered(planned: Sequence[Planned], history: Mapping[Key, Last], how: str) -> list[Planned]:
     """The order of a run. ``how`` is ``plan`` (as it stands), ``failed-first``, or ``smart``.
 
     ``smart``: failed ones first, then what has never run, then the longest first, so that no slot is left with a long

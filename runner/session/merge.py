@@ -85,13 +85,19 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
     ]
 
 
-def check_stamps(path: str | os.PathLike[str]) -> None:
-    """See that all lines of a journal are stamped with one plan and shard. Raises UsageError, and OSError."""
-    found = set()
+def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
+    """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without. Raises OSError."""
+    pairs = set()
     for line in lines(path):
         with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
             data = parse_line(line)
-            found.add((str(data.get("plan", "")), str(data.get("shard", ""))))
+            pairs.add((str(data.get("plan", "")), str(data.get("shard", ""))))
+    return pairs
+
+
+def check_stamps(path: str | os.PathLike[str]) -> None:
+    """See that all lines of a journal are of one run's shard. Raises UsageError, and OSError."""
+    found = stamps(path)
     if len(found) > 1:
         names = sorted(f"shard {shard or 'none'} of plan {plan or 'none'}" for plan, shard in found)
         raise UsageError(

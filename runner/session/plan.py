@@ -60,11 +60,10 @@ def skip_reason(planned: Planned) -> str:
     requires = variant.case.requires
     if not matches(requires.torch, environment.torch):
         return f"needs torch {requires.torch}, this is {environment.torch}"
-    if requires.device and variant.device.split(":")[0] not in requires.device:
-        return f"needs device {' or '.join(requires.device)}, this variant is on {variant.device}"
     kind = variant.device.split(":")[0]
-    launches = variant.backend.backend in KERNEL_BACKENDS
-    if launches and not variant.case.kernels:
+    if requires.device and kind not in requires.device:
+        return f"needs device {' or '.join(requires.device)}, this variant is on {variant.device}"
+    if variant.backend.backend in KERNEL_BACKENDS and not variant.case.kernels:
         return "this case launches no Triton kernel"
     if kind == "cpu" and variant.case.kernels and variant.backend.backend != LAUNCH:
         return "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"

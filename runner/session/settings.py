@@ -210,15 +210,15 @@ class RunSettings:
         """Return how many processes run at once: ``jobs``, or the cores."""
         return self.jobs or os.cpu_count() or 1
 
-    def flags(self, *names: str) -> list[str]:
-        """Return the words by which a command line gives these settings the values that they have here."""
+    def flags(self, *names: str) -> tuple[str, ...]:
+        """Return these settings as words of a command line; without names those that a command for one variant repeats."""
         words: list[str] = []
-        for name in names:
+        for name in names or ("allow_python", "no_known", "seed", "imports", "limit"):
             value, flag = getattr(self, name), options()[name].flags.split()[-1]
             if value != RunSettings.__dataclass_fields__[name].default:
                 values = value if isinstance(value, tuple) else (value,)
                 words += [flag] if value is True else [word for each in values for word in (flag, str(each))]
-        return words
+        return tuple(words)
 
     def refuse_contradictions(self) -> None:
         """Raise UsageError for settings that undo each other."""

@@ -331,8 +331,7 @@ def repro(planned: Planned, context: RunContext) -> str:
     """The command that runs this variant alone."""
     variant, settings = planned.variant, context.settings
     file = context.files.get(variant.suites[0], variant.case.file)
-    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}")]
-    words += settings.flags("allow_python", "no_known", "seed", "imports", "limit")
+    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}"), *settings.flags()]
     words += ["--backend", variant.backend.name] if settings.backend else []
     words += ["--device", variant.device] if settings.device else []
     if planned.environment.python != context.default_python:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.cases.model import Variant
 from runner.cli import sanitize
 from runner.exit_codes import FAILED, OK, UsageError
-from runner.session.collect import load
 from runner.session.plan import Environment
 
 TOOL = """#!/bin/sh
@@ -19,16 +17,14 @@ exit {code}
 """
 
 
-def variants(tmp_path: Path) -> list[Variant]:
+def arguments(tmp_path: Path, *options: str) -> argparse.Namespace:
     path = tmp_path / "a.spec.yaml"
     path.write_text(
         "cases:\n  - {name: a, inputs: {x: [3]}, devices: [cpu, cuda], chain: [F.relu]}\n", encoding="utf-8"
     )
-    return list(load([str(path)]).variants)
-
-
-def arguments() -> argparse.Namespace:
-    return argparse.Namespace(python=[], tool="racecheck")
+    parser = argparse.ArgumentParser()
+    sanitize.add(parser)
+    return parser.parse_args([str(path), "--tool", "racecheck", *options])
 
 
 @pytest.fixture
@@ -46,7 +42,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_script_runs_under_the_tool(tool: Path, tmp_path: Path) -> None:
-    assert sanitize.sanitize(arguments(), variants(tmp_path)) == OK
+    assert sanitize.run(arguments(tmp_path)) == OK
     words = (tool.parent / "said").read_text().split()
     assert words[:6] == ["1", "--tool", "racecheck", "--error-exitcode", "99", "python-of-mine"]
     assert words[6].endswith("case.py")
@@ -59,16 +55,16 @@ def test_what_it_finds_fails(
     tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, said: str
 ) -> None:
     tool.write_text(TOOL.format(code=code), encoding="utf-8")
-    assert sanitize.sanitize(arguments(), variants(tmp_path)) == FAILED
+    assert sanitize.run(arguments(tmp_path)) == FAILED
     assert said in capsys.readouterr().out
 
 
 def test_without_the_tool_it_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="no compute-sanitizer on the PATH"):
-        sanitize.sanitize(arguments(), variants(tmp_path))
+        sanitize.run(arguments(tmp_path))
 
 
 def test_a_case_on_the_cpu_is_none_for_it(tool: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs CUDA: add --device cuda"):
-        sanitize.sanitize(arguments(), variants(tmp_path)[:1])
+        sanitize.run(arguments(tmp_path, "--device", "cpu"))

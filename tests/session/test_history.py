@@ -114,7 +114,7 @@ def test_orders(chosen: list) -> None:  # type: ignore[type-arg]
     key = [history.key_of(one) for one in planned]
     known = {key[0]: history.Last("PASS", 1.0), key[1]: history.Last("PASS", 5.0), key[2]: history.Last("FAIL", 0.1)}
 
-    def numbers(how: str, known: history.History) -> list[int]:
+    def numbers(how: str, known: dict[tuple[str, str], history.Last]) -> list[int]:
         return [planned.index(one) for one in history.ordered(planned, known, how)]
 
     assert numbers("plan", known) == [0, 1, 2]
