@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runner.benchmark.model import Compile, Copy, Row, Side, Spread, Traffic
 from runner.builder.source import Source, build
@@ -17,6 +17,7 @@ from runner.cases.model import LAUNCH
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.session.plan import Environment, Planned, job, skip_reason
+from runner.session.scheduler import Engine, Steps, drive
 from runner.verdict import outcomes
 
 ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
@@ -33,16 +34,6 @@ PHASES = {"load": "while it was loaded", "eager": "in eager", "backend": "while 
 RAISED = {"eager": ("eager-error", "eager raised"), "compile": ("compile-error", "the backend raised"), "timing": ("runtime-error", "raised while it was timed:")}  # fmt: skip
 
 _THREADS = "import torch; print(torch.get_num_threads())"
-
-
-class Engine(Protocol):
-    """The engine that a measurer needs."""
-
-    def submit(self, job: Job) -> None:
-        """Queue a job."""
-
-    def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return outcomes, once there are some or the time is over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,9 +76,9 @@ class Measurer:
         if reason:
             return dataclasses.replace(row, reason=reason)
         source = build(variant, limits=self._options.limits)
-        errors = [diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"]
-        if errors:
-            return dataclasses.replace(row, status="invalid", reason=f"{errors[0].span}: {errors[0].message}")
+        error = next((diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"), None)
+        if error:
+            return dataclasses.replace(row, status="invalid", reason=f"{error.span}: {error.message}")
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
             return self._parts(row, planned, source, folder)
@@ -141,11 +132,11 @@ class Measurer:
         )
 
     def _ask(self, request: Job) -> Outcome:
-        self._engine.submit(request)
-        while True:
-            for outcome in self._engine.wait(0.2):
-                return outcome
-            self._tick()
+        def alone() -> Steps[Outcome]:
+            (outcome,) = yield [request]
+            return outcome
+
+        return drive(self._engine, alone(), self._tick)
 
 
 def read(row: Row, part: str, outcome: Outcome) -> Row:

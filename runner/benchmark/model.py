@@ -181,14 +181,14 @@ def _copy(copy: Copy) -> dict[str, Any]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    fields = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name not in ("copy", "traffic")}
+    record = dataclasses.asdict(row)
+    del record["copy"]
+    traffic = record.pop("traffic")
     return {
-        **fields,
-        "cold": _plain(row.cold),
-        "warm": _plain(row.warm),
+        **record,
         "eager": _side(row.eager),
         "compiled": _side(row.compiled),
-        "moved": _plain(row.traffic),
+        "moved": traffic,
         "notes": [*row.notes],
         "speedup": row.speedup,
         "speedup_range": None if row.speedup_range is None else [*row.speedup_range],
@@ -196,10 +196,6 @@ def _row(row: Row) -> dict[str, Any]:
         "bytes_per_second": row.bandwidth,
         "of_copy": row.of_copy,
     }
-
-
-def _plain(value: Compile | Traffic | None) -> dict[str, Any] | None:
-    return None if value is None else dataclasses.asdict(value)
 
 
 def _side(side: Side | None) -> dict[str, Any] | None:

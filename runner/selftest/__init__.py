@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runner.cases.expand import expand
 from runner.cases.limits import Limits
 from runner.cases.model import Backend, Variant
 from runner.cases.suites import Reader
@@ -47,8 +48,8 @@ def _flag(bug: str, case: str, backend: str, oracle: str, flag: str, value: Any)
     return Planted(bug, case, backend, (oracle,), stage, {flag: value}, backend)
 
 
-def _torch(bug: str, *oracles: str) -> Planted:
-    return Planted(bug, "relu", bug, oracles)
+def _torch(bug: str, case: str, oracle: str) -> Planted:
+    return Planted(bug, case, bug, (oracle,))
 
 
 BUGS: tuple[Planted, ...] = (
@@ -70,9 +71,9 @@ BUGS: tuple[Planted, ...] = (
     _own("segfaults", "two_outputs", "signal"),
     _own("exits_silently", "two_outputs", "runtime-error"),
     _own("toy_compiler", "relu", "compile-error"),
-    _torch("relu_compile_error_TESTING_ONLY", "compile-error"),
-    _torch("relu_runtime_error_TESTING_ONLY", "runtime-error"),
-    _torch("relu_accuracy_error_TESTING_ONLY", "value"),
+    _torch("relu_compile_error_TESTING_ONLY", "relu", "compile-error"),
+    _torch("relu_runtime_error_TESTING_ONLY", "relu", "runtime-error"),
+    _torch("relu_accuracy_error_TESTING_ONLY", "relu", "value"),
     _inductor("inductor_relu_accuracy", "relu", "value", "inject_relu_bug_TESTING_ONLY", "accuracy"),
     _inductor("inductor_relu_compile_error", "relu", "compile-error", "inject_relu_bug_TESTING_ONLY", "compile_error"),
     _inductor("inductor_relu_runtime_error", "relu", "runtime-error", "inject_relu_bug_TESTING_ONLY", "runtime_error"),
@@ -102,9 +103,7 @@ BUGS: tuple[Planted, ...] = (
         "torch.fx.experimental._config.inject_EVALUATE_EXPR_flip_equality_TESTING_ONLY",
         True,
     ),
-    Planted(
-        "non_leaf_compile_error_TESTING_ONLY", "not_a_leaf", "non_leaf_compile_error_TESTING_ONLY", ("compile-error",)
-    ),
+    _torch("non_leaf_compile_error_TESTING_ONLY", "not_a_leaf", "compile-error"),
 )
 """Every bug that torch offers to testers on a CPU, and the project's own broken backends."""
 
@@ -135,10 +134,6 @@ class Result:
 
 def variants(bugs: Sequence[Planted] = BUGS) -> list[Variant]:
     """Return the variants to run: each planted bug, and each twin once."""
-    from dataclasses import replace
-
-    from runner.cases.expand import expand
-
     reader = Reader(Limits())
     suite = reader.spec_as_suite(SPEC)
     assert not reader.problems, reader.problems
