@@ -41,10 +41,9 @@ class Change:
 
 def changes(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
     """Return the changes worth trying for a failure of that signature. ``source`` is the case's text."""
-    config = variant.config
     candidates: list[Change] = []
     if signature.stage == "inductor":
-        candidates += _of_inductor(variant, signature, source, config)
+        candidates += _of_inductor(variant, signature, source)
     if signature.stage == "decomposition":
         candidates.append(_of_flags("without common subexpressions", {"torch._functorch.config.cse": False}))
     launched = variant.backend.backend == LAUNCH  # no compiler, and no code of torch's that has threads
@@ -60,32 +59,27 @@ def changes(variant: Variant, signature: FailureSignature, source: str) -> list[
         altered = dataclasses.replace(variant, grad=Grad("off"))
         candidates.append(Change("without gradients", "grad: off", variant=altered))
     candidates += _of_devices(variant)
-    return [change for change in candidates if not change.config or not _already_set(change.config, config)]
+    return [change for change in candidates if not change.config or not change.config.items() <= variant.config.items()]
 
 
-def _of_inductor(variant: Variant, signature: FailureSignature, source: str, config: Mapping[str, Any]) -> list[Change]:
+def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
     """Return the changes of Inductor's own switches."""
     row = row_of(signature.oracle)
     numeric, executes = row.numeric or row.random, not row.compiling
     switches = []
     if numeric:
         switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
-    if numeric and _DRAWS.search(_model_of(source)):
-        inductor_draws = config.get(RANDOM) is False
+    if numeric and _DRAWS.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
+        inductor_draws = variant.config.get(RANDOM) is False
         name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
         switches.append(_of_flags(name, {RANDOM: inductor_draws}))
     if variant.device == "cpu":
         if executes:
             # The one switch for the flags of every C++ kernel, in spite of its name (get_optimization_cflags in
             # torch/_inductor/cpp_builder.py). A precompiled header would take longer to make than it saves.
-            switches.append(
-                Change(
-                    "compiled with -O0",
-                    f"{_INDUCTOR}aot_inductor.debug_compile = True",
-                    {f"{_INDUCTOR}aot_inductor.debug_compile": True},
-                    {f"{_INDUCTOR}cpp_cache_precompile_headers": False},
-                )
-            )
+            unoptimized = _of_flags("compiled with -O0", {f"{_INDUCTOR}aot_inductor.debug_compile": True})
+            helpers = {f"{_INDUCTOR}cpp_cache_precompile_headers": False}
+            switches.append(dataclasses.replace(unoptimized, helpers=helpers))
         switches.append(_of_flags("without vectorization", {f"{_INDUCTOR}cpp.simdlen": 1}))
     switches += [
         # The first keeps kernels apart, the others keep pointwise operators from being inlined into their readers.
@@ -145,28 +139,17 @@ def _of_flags(name: str, config: Mapping[str, Any]) -> Change:
     return Change(name, ", ".join(f"{flag} = {value}" for flag, value in config.items()), config)
 
 
-def _already_set(config: Mapping[str, Any], case_flags: Mapping[str, Any]) -> bool:
-    """Return whether the case itself sets all of these flags."""
-    return all(flag in case_flags and case_flags[flag] == value for flag, value in config.items())
-
-
-def _model_of(source: str) -> str:
-    """Return the text without the functions that make inputs."""
-    return source.partition("\ndef make_inputs")[0]
-
-
 # --- asking ---
 
 
 def jobs(lab: Lab, candidates: Sequence[Change], helpers: bool = True) -> list[Job | None]:
     """Return a judging job for each change; None for a change that cannot be run here."""
-    return [_job(lab, change, helpers) for change in candidates]
-
-
-def _job(lab: Lab, change: Change, helpers: bool) -> Job | None:
-    if change.variant is not None and skip_reason(Planned(change.variant, lab.environment)):
-        return None
-    return lab.job(variant=change.variant, config={**change.config, **(change.helpers if helpers else {})})
+    return [
+        lab.job(variant=change.variant, config={**change.config, **(change.helpers if helpers else {})})
+        if change.variant is None or not skip_reason(Planned(change.variant, lab.environment))
+        else None
+        for change in candidates
+    ]
 
 
 def read(signature: FailureSignature, change: Change, answer: Answer) -> Ablation | None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from runner import console
 from runner.builder.source import Source, build
@@ -22,14 +22,11 @@ from runner.record.events import Finding, VariantFinished
 from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import Environment, Planned, job, skip_reason, warmth
-from runner.session.scheduler import Steps, drive, with_reference
+from runner.session.scheduler import drive, with_reference
 from runner.session.settings import RunSettings
 from runner.session.variant_run import run_variant
 from runner.text import in_line
 from runner.verdict import outcomes
-from runner.verdict.stages import below, locate
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,6 @@ class Answer:
 
     findings: tuple[Finding, ...]
     trust: Mapping[str, Any] | None
-    outcome: Outcome
 
     @property
     def sound(self) -> bool:
@@ -62,7 +58,6 @@ class Lab:
         imports: Sequence[str] = (),
         paths: Sequence[str] = (),
         limits: Limits | None = None,
-        kernel_cache: str = "shared",
     ) -> None:
         """Start nothing yet.
 
@@ -73,14 +68,11 @@ class Lab:
         self.planned = Planned(variant, environment)
         self.limits = limits or Limits()
         self.slots, self.seed, self.imports, self.paths = slots, seed, tuple(imports), tuple(paths)
-        reason = skip_reason(self.planned)
-        if reason:
+        if reason := skip_reason(self.planned):
             raise UsageError(f"{variant.id} cannot run here: {reason}")
         self.source = self.write(variant)
         warm = {environment.key: warmth([variant])}
-        self.engine = LocalEngine(
-            {environment.key: environment.python}, slots, warm=warm, kernel_cache=kernel_cache
-        )  # fmt: skip
+        self.engine = LocalEngine({environment.key: environment.python}, slots, warm=warm)
         self._number = 0
 
     @staticmethod
@@ -126,7 +118,7 @@ class Lab:
             InputError: the case is wrong.
         """
         source = build(variant, limits=self.limits)
-        errors = [found for found in source.diagnostics if found.severity == "error"]
+        errors = [diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"]
         if errors:
             raise InputError(errors)
         return source
@@ -147,51 +139,33 @@ class Lab:
         if source is None:
             source = self.source if variant is None else self.write(variant)
         self._number += 1
-        made = job(planned, source, seed=self.seed, imports=self.imports, paths=self.paths,
+        base = job(planned, source, seed=self.seed, imports=self.imports, paths=self.paths,
                    suffix=f" {task} {self._number}", **changes)  # fmt: skip
         return dataclasses.replace(
-            made,
+            base,
             task=task,
             arguments=dict(arguments or {}),
             isolation=isolation,
             cacheable=False,
-            timeout=made.timeout if timeout is None else timeout,
+            timeout=base.timeout if timeout is None else timeout,
         )
 
-    def run(self, steps: Steps[T], tick: Callable[[], None] | None = None) -> T:
-        """Drive a generator of jobs to its result. ``tick`` is called several times a second."""
-        return drive(self.engine, steps, tick)
-
     def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
-        """Run jobs and wait for all; return their outcomes in the same order."""
-        return self.run(with_reference(jobs), tick)
+        """Run jobs and wait for all; return their outcomes in order. ``tick`` is called several times a second."""
+        return drive(self.engine, with_reference(jobs), tick)
 
-    def judge(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Answer]:
-        """As ``ask``, for jobs that judge; without stages, which only a ladder can tell."""
-        return [self.read(outcome) for outcome in self.ask(jobs, tick)]
+    def read(self, outcome: Outcome) -> Answer:
+        """Return what a judging job said; without stages, which only a ladder can tell."""
+        findings, doubt = outcomes.read(outcome, self.source)
+        return Answer(tuple(findings), doubt)
 
-    def read(self, outcome: Outcome, source: Source | None = None) -> Answer:
-        """Return what a judging job said."""
-        findings, doubt = outcomes.read(outcome, source or self.source)
-        return Answer(tuple(findings), doubt, outcome)
-
-    def located(self, answer: Answer, rungs: Mapping[str, Answer]) -> Answer:
-        """The answer with the stage of each finding, from what the backends below said (stage to answer)."""
-        seen = {stage: rung.findings for stage, rung in rungs.items() if rung.findings or rung.sound}
-        found = locate(answer.findings, self.variant.backend.backend, seen)
-        return dataclasses.replace(answer, findings=tuple(found))
-
-    def rungs(self) -> list[tuple[str, str]]:
-        """The (stage, backend) pairs below the variant's own backend."""
-        return below(self.variant.backend.backend)
-
-    def verdict(self, confirm: bool = False) -> VariantFinished:
+    def verdict(self) -> VariantFinished:
         """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels."""
-        settings = RunSettings(no_known=True, confirm=confirm, seed=self.seed, imports=self.imports)
+        settings = RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports)
         context = RunContext(
             settings, slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits
         )
-        return self.run(run_variant(self.planned, context)).event
+        return drive(self.engine, run_variant(self.planned, context)).event
 
 
 def result_of(outcome: Outcome) -> Mapping[str, Any]:
@@ -203,8 +177,7 @@ def result_of(outcome: Outcome) -> Mapping[str, Any]:
     if outcome.ended != "result":
         detail = f": {outcome.output.strip().splitlines()[-1]}" if outcome.output.strip() else ""
         raise UsageError(f"{outcome.job.task}: {outcomes.describe(outcome)}{detail}")
-    error = outcome.result.get("error")
-    if error:
+    if error := outcome.result.get("error"):
         raise UsageError(f"{outcome.job.task}: {error['type']}: {str(error['message']).strip().splitlines()[0]}")
     return outcome.result
 

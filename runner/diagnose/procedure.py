@@ -16,7 +16,7 @@ from runner.diagnose.harness import Answer, Lab
 from runner.record.events import Finding, VariantFinished
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, main_signature
-from runner.verdict.stages import stage_of
+from runner.verdict.stages import below, stage_of
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
 """Runs every operator beside its fake twin: a kernel and its meta function that disagree show here."""
@@ -74,11 +74,11 @@ def diagnose(
 
 def _findings_below(lab: Lab, signature: FailureSignature) -> Mapping[str, Sequence[Finding]]:
     """Return what the guilty stage's own backend shows, where that is not the variant's."""
-    findings: dict[str, Sequence[Finding]] = {}
-    for stage, backend in lab.rungs():
-        if stage == signature.stage and bisector.whole_stage(signature) is None:
-            findings[stage] = lab.judge([lab.job(backend=backend)])[0].findings
-    return findings
+    backend = dict(below(lab.variant.backend.backend)).get(str(signature.stage))
+    if backend is None or bisector.whole_stage(signature) is not None:
+        return {}
+    (outcome,) = lab.ask([lab.job(backend=backend)])
+    return {str(signature.stage): lab.read(outcome).findings}
 
 
 def _ablations(
@@ -87,7 +87,7 @@ def _ablations(
     """What became of the failure; what failed for want of a helping flag is run again without it."""
     repeated = [change for change, answer in answers if ablate.lacks(answer, change.helpers)]
     jobs = [job for job in ablate.jobs(lab, repeated, helpers=False) if job is not None]
-    later = iter([lab.read(outcome) for outcome in lab.ask(jobs, tick)] if jobs else [])
+    later = map(lab.read, lab.ask(jobs, tick) if jobs else ())
     answers = [(change, next(later) if change in repeated else answer) for change, answer in answers]
     ablations = (ablate.read(signature, change, answer) for change, answer in answers)
     return [ablation for ablation in ablations if ablation is not None]

@@ -11,7 +11,6 @@ import pytest
 from runner.cases.model import Variant
 from runner.diagnose.ablate import Change, changes, jobs, lacks, read
 from runner.diagnose.harness import Answer, Lab
-from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, variants
@@ -98,9 +97,8 @@ def test_a_gpu_is_asked_where_torch_could_have_one(variant: Variant) -> None:
 
 
 def answer(findings: Sequence[Finding] = (), verdict: str = "", reason: str = "") -> Answer:
-    job = Job("k", "i", "0", "n", "", {"backend": "inductor"})
     trust = {"verdict": verdict, "reason": reason} if verdict else None
-    return Answer(tuple(findings), trust, Outcome(job, "result", 1.0))
+    return Answer(tuple(findings), trust)
 
 
 @pytest.mark.parametrize(
