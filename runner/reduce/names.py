@@ -73,6 +73,12 @@ def substitute_nodes(nodes: Iterable[Node], names: Names) -> tuple[Node, ...]:
     return map_nodes(nodes, lambda value: substitute(value, names))
 
 
+def renamed(case: Case, names: Names) -> Case:
+    """Apply ``substitute`` to the chain and the returned value of a case."""
+    result = None if case.result is None else substitute(case.result, names)
+    return replace(case, chain=substitute_nodes(case.chain, names), result=result)
+
+
 def _referred(ref: Ref, names: Names) -> Value:
     target = names.get(ref.name)
     if isinstance(target, Ref):
@@ -173,7 +179,7 @@ class _Namer:
             target = step.arguments.positional[0] if step.arguments.positional else None
             if not out:
                 return step, target if isinstance(target, Ref) else None
-            return step, self._bound(out[0], step, branch)
+            return step, _reference(out[0], step)
         if not out or out[0] == PREVIOUS:
             out[:1] = [next(self.free)]
             self.generated.add(out[0])
@@ -182,12 +188,13 @@ class _Namer:
                 out[place] = next(self.free)
                 self.names[name] = Ref(out[place], (), step.span)
         self.bound.update(name for name in out if name != PREVIOUS)
-        return replace(step, out=tuple(out)), self._bound(out[0], step, branch)
+        return replace(step, out=tuple(out)), _reference(out[0], step)
 
-    def _bound(self, name: str, step: Step, branch: bool) -> Ref:
-        if name.startswith("self."):
-            return Ref("self", (name.removeprefix("self."),), step.span)
-        return Ref(name, (), step.span)
+
+def _reference(name: str, step: Step) -> Ref:
+    if name.startswith("self."):
+        return Ref("self", (name.removeprefix("self."),), step.span)
+    return Ref(name, (), step.span)
 
 
 def _explicit(step: Step, previous: Ref | None) -> Step:

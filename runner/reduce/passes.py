@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
-from runner.reduce.names import named, substitute, substitute_nodes, unnamed
-from runner.reduce.remove_steps import remove_steps, steps_of, tidy
+from runner.reduce.names import named, renamed, unnamed
+from runner.reduce.remove_steps import nodes_of, remove_steps, replace_nodes, steps_of, tidy
 from runner.reduce.state import Attempt, State
 from runner.reduce.value_info import input_like, references
 
@@ -106,9 +106,9 @@ def cone(steps: Sequence[Step], numbers: Sequence[int]) -> list[int]:
 def blocks(state: State) -> Iterator[Attempt]:
     """Propose the contents of blocks without the block, and one branch without the other."""
     case = state.named
-    for number, node in enumerate(_blocks(case.chain)):
+    for number, node in enumerate(node for node in nodes_of(case.chain) if not isinstance(node, Step)):
         for change, replacement in _unwrapped(node):
-            chain = _replaced(case.chain, node, replacement)
+            chain = replace_nodes(case.chain, {id(node): replacement})
             # In the form that people write, so that $_ flows as it would.
             yield from attempt(change, named(replace(case, chain=chain)))
         if isinstance(node, With) and len(node.contexts) > 1:
@@ -116,39 +116,14 @@ def blocks(state: State) -> Iterator[Attempt]:
                 fewer = replace(node, contexts=tuple(c for c in node.contexts if c is not context))
                 yield from attempt(
                     f"block {number}: drop {context.operator}",
-                    replace(case, chain=_replaced(case.chain, node, (fewer,))),
+                    replace(case, chain=replace_nodes(case.chain, {id(node): (fewer,)})),
                 )
-
-
-def _blocks(nodes: Sequence[Node]) -> Iterator[With | If]:
-    for node in nodes:
-        if isinstance(node, With):
-            yield node
-            yield from _blocks(node.chain)
-        elif isinstance(node, If):
-            yield node
-            yield from _blocks((*node.do, *node.otherwise))
 
 
 def _unwrapped(node: With | If) -> list[tuple[str, tuple[Node, ...]]]:
     if isinstance(node, With):
         return [("drop the contexts around a block", node.chain)]
     return [("take the first branch", node.do), ("take the other branch", node.otherwise)]
-
-
-def _replaced(nodes: Sequence[Node], target: Node, replacement: tuple[Node, ...]) -> tuple[Node, ...]:
-    replaced: list[Node] = []
-    for node in nodes:
-        if node is target:
-            replaced += replacement
-        elif isinstance(node, With):
-            replaced.append(replace(node, chain=_replaced(node.chain, target, replacement)))
-        elif isinstance(node, If):
-            do, otherwise = _replaced(node.do, target, replacement), _replaced(node.otherwise, target, replacement)
-            replaced.append(replace(node, do=do, otherwise=otherwise))
-        else:
-            replaced.append(node)
-    return tuple(replaced)
 
 
 def outputs(state: State) -> Iterator[Attempt]:
@@ -178,12 +153,6 @@ def merged_inputs(state: State) -> Iterator[Attempt]:
             if alike and item.kind != "view":
                 names = {item.name: Ref(earlier.name, (), item.span)}
                 yield from attempt(f"${earlier.name} for ${item.name}", renamed(case, names))
-
-
-def renamed(case: Case, names: Mapping[str, Value]) -> Case:
-    """Return the case with some names replaced by others."""
-    result = None if case.result is None else substitute(case.result, names)
-    return replace(case, chain=substitute_nodes(case.chain, names), result=result)
 
 
 def plain_inputs(state: State) -> Iterator[Attempt]:

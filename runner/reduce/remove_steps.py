@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.builder.scope import python_name
-from runner.cases.chain_nodes import Items, Node, Ref, Step, Table, Value, With
+from runner.cases.chain_nodes import If, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.model import Call, Case, Input
 from runner.cases.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
-from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute, substitute_nodes
+from runner.reduce.names import PREVIOUS, is_in_place, is_statement, renamed
 from runner.reduce.value_info import ValueInfo, component, input_like, references
 
 INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
@@ -19,16 +19,19 @@ INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
 ValueInfos = Mapping[str, ValueInfo]
 
 
-def steps_of(nodes: Iterable[Node]) -> Iterator[Step]:
-    """Yield every step of a chain and its blocks, in order, but not the steps of functions."""
+def nodes_of(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield every node of a chain and its blocks, in order, wholes before parts, but not those of functions."""
     for node in nodes:
-        if isinstance(node, Step):
-            yield node
-        elif isinstance(node, With):
-            yield from steps_of(node.chain)
-        else:
-            yield from steps_of(node.do)
-            yield from steps_of(node.otherwise)
+        yield node
+        if isinstance(node, With):
+            yield from nodes_of(node.chain)
+        elif isinstance(node, If):
+            yield from nodes_of((*node.do, *node.otherwise))
+
+
+def steps_of(nodes: Iterable[Node]) -> Iterator[Step]:
+    """Yield the steps among ``nodes_of``."""
+    return (node for node in nodes_of(nodes) if isinstance(node, Step))
 
 
 def remove_steps(
@@ -42,7 +45,7 @@ def remove_steps(
     """
     steps = list(steps_of(case.chain))
     removed = [step for number, step in enumerate(steps) if number not in numbers]
-    chain = _without(case.chain, {id(step) for step in removed})
+    chain = replace_nodes(case.chain, {id(step): () for step in removed})
     if _uses_modules(chain, {step.id for step in removed if step.id}):
         return None
     missing = {name for step in removed for name in step.out} - set(names_made(chain)) - {PREVIOUS}
@@ -58,9 +61,8 @@ def remove_steps(
         if value is None:
             return None
         names[name] = value
-    chain = substitute_nodes(chain, names)
-    result = None if result is None else substitute(result, names)
-    return tidy(replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs)))
+    shorter = replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs))
+    return tidy(renamed(shorter, names))
 
 
 class _Replacements:
@@ -158,18 +160,20 @@ def _operands(step: Step) -> list[Ref]:
     return [ref for value in values for ref in references(value)]
 
 
-def _without(nodes: Iterable[Node], removed: set[int]) -> tuple[Node, ...]:
-    """Return the chain without the steps of these identities, and without blocks that are empty then."""
+def replace_nodes(nodes: Iterable[Node], replacements: Mapping[int, Sequence[Node]]) -> tuple[Node, ...]:
+    """Return the chain with other nodes for those of these identities, and without blocks that are empty then."""
     remaining: list[Node] = []
     for node in nodes:
-        if isinstance(node, Step):
-            remaining += [] if id(node) in removed else [node]
+        if id(node) in replacements:
+            remaining += replacements[id(node)]
         elif isinstance(node, With):
-            inner = _without(node.chain, removed)
+            inner = replace_nodes(node.chain, replacements)
             remaining += [replace(node, chain=inner)] if inner else []
-        else:
-            do, otherwise = _without(node.do, removed), _without(node.otherwise, removed)
+        elif isinstance(node, If):
+            do, otherwise = (replace_nodes(branch, replacements) for branch in (node.do, node.otherwise))
             remaining += [replace(node, do=do, otherwise=otherwise)] if do or otherwise else []
+        else:
+            remaining.append(node)
     return tuple(remaining)
 
 
@@ -248,8 +252,7 @@ def with_first_names(case: Case, own: Collection[str]) -> Case:
             used = used - {item.name} | {free[0]}
             item = replace(item, name=free[0])
         inputs.append(item)
-    result = None if case.result is None else substitute(case.result, names)
-    return replace(case, inputs=tuple(inputs), chain=substitute_nodes(case.chain, names), result=result)
+    return renamed(replace(case, inputs=tuple(inputs)), names)
 
 
 def _used_names(case: Case) -> set[str]:
