@@ -25,8 +25,8 @@ from runner.exit_codes import UsageError
 from runner.files import replace_file
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
-from runner.reduce.reducer import Memory, Reduced, Step, digest, reduce_variant
-from runner.reduce.search import Candidate
+from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
+from runner.reduce.search import Candidate, digest
 from runner.reduce.state import Size
 from runner.verdict.signature import FailureSignature
 

@@ -73,7 +73,7 @@ def substitute_nodes(nodes: Iterable[Node], names: Names) -> tuple[Node, ...]:
     return map_nodes(nodes, lambda value: substitute(value, names))
 
 
-def renamed(case: Case, names: Names) -> Case:
+def substitute_case(case: Case, names: Names) -> Case:
     """Apply ``substitute`` to the chain and the returned value of a case."""
     result = None if case.result is None else substitute(case.result, names)
     return replace(case, chain=substitute_nodes(case.chain, names), result=result)

@@ -10,7 +10,7 @@ from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table
 from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
-from runner.reduce.names import named, renamed, unnamed
+from runner.reduce.names import named, substitute_case, unnamed
 from runner.reduce.remove_steps import nodes_of, remove_steps, replace_nodes, steps_of, tidy
 from runner.reduce.state import Attempt, State
 from runner.reduce.value_info import input_like, references
@@ -152,7 +152,7 @@ def merged_inputs(state: State) -> Iterator[Attempt]:
             )  # fmt: skip
             if alike and item.kind != "view":
                 names = {item.name: Ref(earlier.name, (), item.span)}
-                yield from attempt(f"${earlier.name} for ${item.name}", renamed(case, names))
+                yield from attempt(f"${earlier.name} for ${item.name}", substitute_case(case, names))
 
 
 def plain_inputs(state: State) -> Iterator[Attempt]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 import re
@@ -87,18 +86,13 @@ class Reduced:
 
 @dataclass
 class Memory:
-    """Callbacks of a reduction while it runs, and what an earlier one left: the best text and its verdicts (by hash)."""
+    """Callbacks of a reduction while it runs, and what an earlier one left: the best text and its verdicts (by digest)."""
 
     best: str | None = None
     verdicts: dict[str, bool] = field(default_factory=dict)
     on_start: Callable[[FailureSignature, str, Size], None] = lambda signature, text, size: None
     on_step: Callable[[Step], None] = lambda step: None
     on_verdict: Callable[[Candidate, bool], None] = lambda candidate, same: None
-
-
-def digest(text: str) -> str:
-    """Return a short name of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def reduce_variant(
@@ -154,7 +148,7 @@ class _Reduction:
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
         self.lab, self.folder, self.memory = lab, folder, memory
-        self.began, self.budget, self.tick = began, budget, tick
+        self.began, self.tick = began, tick
         self.finding: Finding = failure.findings[0]
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
@@ -165,7 +159,16 @@ class _Reduction:
         self.file = folder / f"case{SPEC}"
         self.steps: list[Step] = []
         self.notes: list[str] = []
-        self.search: Search | None = None
+        self.search = Search(
+            self.judge,
+            self._read,
+            PASSES,
+            self._accept,
+            began + budget * (1 - CONFIRMING),
+            memory.verdicts,
+            memory.on_verdict,
+            self._report_progress,
+        )
 
     def run(self) -> Reduced:
         original = self._original()
@@ -174,17 +177,6 @@ class _Reduction:
         self.memory.on_start(self.signature, text, self.original_size)
         self.history: list[tuple[str, Size]] = [(text, self.original_size)]
         state = self._initial_state(original)
-        search_time = self.budget * (1 - CONFIRMING)
-        self.search = Search(
-            self.judge,
-            self._read,
-            PASSES,
-            self._accept,
-            self.began + search_time,
-            _Verdicts(self.memory.verdicts),
-            self.memory.on_verdict,
-            self._report_progress,
-        )
         complete = interrupted = False
         try:
             complete = self.search.run(state)
@@ -197,17 +189,12 @@ class _Reduction:
         """Return the variant as a case of its own beside its Python, without what says nothing about the failure."""
         case = replace(resolve_axes(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
         if case.module is not None:
-            copy = self.folder / Path(case.module.file).name
-            if copy.resolve() != Path(case.module.file).resolve():
-                shutil.copyfile(case.module.file, copy)
+            copy = _copy(case.module.file, self.folder / Path(case.module.file).name)
             case = replace(case, module=replace(case.module, file=str(copy)))
         origin = Path(self.lab.variant.case.file).resolve().parent
         kernels = []
         for kernel in case.kernels:
-            copy = self.folder / os.path.relpath(kernel.file, origin)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            if copy.resolve() != Path(kernel.file).resolve():
-                shutil.copyfile(kernel.file, copy)
+            copy = _copy(kernel.file, self.folder / os.path.relpath(kernel.file, origin))
             kernels.append(replace(kernel, file=str(copy.resolve())))
         return replace(case, kernels=tuple(kernels))
 
@@ -228,18 +215,15 @@ class _Reduction:
 
     def _accept(self, candidate: Candidate) -> State:
         self.history.append((candidate.text, candidate.size))
-        runs = self.search.runs if self.search else 0
-        step = Step(
-            candidate.attempt.change, candidate.size, round(time.monotonic() - self.began, 3), runs, candidate.text
-        )
+        seconds = round(time.monotonic() - self.began, 3)
+        step = Step(candidate.attempt.change, candidate.size, seconds, self.search.runs, candidate.text)
         self.steps.append(step)
         self.memory.on_step(step)
         return State(candidate.variant.case, self.signature, self.judge.measure)
 
     def _report_progress(self) -> None:
         size = self.history[-1][1]
-        runs = self.search.runs if self.search else 0
-        self.tick(f"{size.operators} operators, {size.elements} elements after {runs} runs")
+        self.tick(f"{size.operators} operators, {size.elements} elements after {self.search.runs} runs")
 
     def _result(self, complete: bool, interrupted: bool) -> Reduced:
         """Confirm, in a process of its own, the last state that is no larger than the original; return the result."""
@@ -269,7 +253,7 @@ class _Reduction:
             size_after=size,
             complete=complete,
             confirmed=confirmed,
-            runs=self.search.runs if self.search else 0,
+            runs=self.search.runs,
             seconds=round(time.monotonic() - self.began, 3),
             interrupted=interrupted,
             notes=tuple(self.notes),
@@ -285,16 +269,12 @@ class _Reduction:
         return read_case(self.file, self.backend, self.lab)
 
 
-class _Verdicts(dict[str, bool]):
-    """Verdicts by text. Those of an earlier search are known by hash."""
-
-    def __init__(self, earlier: dict[str, bool]) -> None:
-        super().__init__()
-        self.earlier = earlier
-
-    def get(self, text: str, default: bool | None = None) -> bool | None:  # type: ignore[override]
-        """Return whether the text failed alike; ``default`` where it was not tried."""
-        return self[text] if text in self else self.earlier.get(digest(text), default)
+def _copy(file: str, target: Path) -> Path:
+    """Copy a case's Python, unless it is there already; return ``target``."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.resolve() != Path(file).resolve():
+        shutil.copyfile(file, target)
+    return target
 
 
 def read_case(path: Path, backend: Backend, lab: Lab) -> tuple[Variant, Source] | None:

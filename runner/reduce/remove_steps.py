@@ -10,7 +10,7 @@ from runner.builder.scope import python_name
 from runner.cases.chain_nodes import If, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.model import Call, Case, Input
 from runner.cases.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
-from runner.reduce.names import PREVIOUS, is_in_place, is_statement, renamed
+from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute_case
 from runner.reduce.value_info import ValueInfo, component, input_like, references
 
 INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
@@ -62,7 +62,7 @@ def remove_steps(
             return None
         names[name] = value
     shorter = replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs))
-    return tidy(renamed(shorter, names))
+    return tidy(substitute_case(shorter, names))
 
 
 class _Replacements:
@@ -252,7 +252,7 @@ def with_first_names(case: Case, own: Collection[str]) -> Case:
             used = used - {item.name} | {free[0]}
             item = replace(item, name=free[0])
         inputs.append(item)
-    return renamed(replace(case, inputs=tuple(inputs)), names)
+    return substitute_case(replace(case, inputs=tuple(inputs)), names)
 
 
 def _used_names(case: Case) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,11 @@ Read = Callable[[str], tuple[Variant, Source] | None]
 """The variant and the source of a text; None for one that is no valid case."""
 
 
+def digest(text: str) -> str:
+    """Return a short name of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An attempt that is a valid, smaller case. ``place`` is that of the pass that proposed it."""
@@ -42,15 +48,15 @@ class Candidate:
     variant: Variant
     source: Source
     size: Size
-    place: int  # of the pass that proposed it
+    place: int
 
 
 @dataclass
 class Search:
     """Goes through the passes until no attempt fails alike any more, or ``deadline`` (monotonic seconds) has come.
 
-    ``verdicts`` maps texts to whether they fail alike; it may hold those of an earlier search. ``on_verdict`` gets each
-    tried candidate. ``accept`` gets each success, and returns the state to go on from.
+    ``verdicts`` maps digests of texts to whether they fail alike; it may hold those of an earlier search. ``on_verdict``
+    gets each tried candidate. ``accept`` gets each success, and returns the state to go on from.
     """
 
     judge: Judge
@@ -86,14 +92,15 @@ class Search:
                 if size >= size_limit:
                     continue
                 text = text_of_plain(attempt.data)
-                if text in proposed or self.verdicts.get(text) is False:
+                key = digest(text)
+                if key in proposed or self.verdicts.get(key) is False:
                     continue
-                proposed.add(text)
+                proposed.add(key)
                 parsed = self.read(text)
                 if parsed is None:
-                    self.verdicts[text] = False
-                    continue
-                yield Candidate(attempt, text, *parsed, size, place)
+                    self.verdicts[key] = False
+                else:
+                    yield Candidate(attempt, text, *parsed, size, place)
 
     def _first(self, state: State, attempts: Iterable[Candidate]) -> Candidate | None:
         """Return the first attempt in order that fails alike. Later ones run at the same time, and are dropped then."""
@@ -112,7 +119,7 @@ class Search:
                     break
                 started += 1
                 running[started] = candidate
-                if self.verdicts.get(candidate.text):  # an earlier search knows
+                if self.verdicts.get(digest(candidate.text)):  # an earlier search knows
                     first_success = started
                     break
                 self.runs += 1
@@ -125,7 +132,7 @@ class Search:
                 return None
             for number, fails_alike in self.judge.finished(0.2):
                 candidate = running[number]
-                self.verdicts[candidate.text] = fails_alike
+                self.verdicts[digest(candidate.text)] = fails_alike
                 self.on_verdict(candidate, fails_alike)
                 if not fails_alike:
                     del running[number]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from runner.reduce.state import SIMPLE_INITS, Attempt, State
+from runner.reduce.state import SIMPLE_INITS, Attempt, Path, State, init_name, tables_of, value_rank
 from runner.worker.oracles import row_of
 
-Path = tuple[str | int, ...]
 Data = Mapping[str, Any]
 
 _DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
@@ -33,18 +33,18 @@ def with_value(tree: Any, path: Path, value: Any) -> Any:
     """Return a copy of the tree with another value at ``path``."""
     if not path:
         return value
-    if isinstance(tree, dict):
-        return {key: with_value(item, path[1:], value) if key == path[0] else item for key, item in tree.items()}
-    return [with_value(item, path[1:], value) if place == path[0] else item for place, item in enumerate(tree)]
+    changed = tree.copy()
+    changed[path[0]] = with_value(tree[path[0]], path[1:], value)
+    return changed
 
 
 def without(tree: Any, path: Path) -> Any:
     """Return a copy without the value at ``path``; a mapping that is empty then goes too."""
     if len(path) == 1:
-        if isinstance(tree, dict):
-            return {key: item for key, item in tree.items() if key != path[0]}
-        return [item for place, item in enumerate(tree) if place != path[0]]
-    inner = without(value_at(tree, path[:1]), path[1:])
+        changed = tree.copy()
+        del changed[path[0]]
+        return changed
+    inner = without(tree[path[0]], path[1:])
     return without(tree, path[:1]) if inner == {} else with_value(tree, path[:1], inner)
 
 
@@ -118,21 +118,9 @@ def _scaled(size: int, small: int) -> Callable[[int], int]:
 
 def _shapes(data: Data) -> Iterator[tuple[Path, list[Any]]]:
     """Yield the shapes of inputs and state, in all calls."""
-    roots: list[Path] = [("inputs",), ("state",)]
-    roots += [("calls", number, "inputs") for number in range(len(data.get("calls") or ()))]
-    for root in roots:
-        table = _get(data, root) or {}
+    for root, table in tables_of(data):
         for name, item in table.items():
             yield from _shapes_of(item, (*root, name))
-
-
-def _get(data: Data, path: Path) -> Any:
-    value: Any = data
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else value[part]
-        if value is None:
-            return None
-    return value
 
 
 def _shapes_of(item: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:
@@ -187,10 +175,7 @@ def settings(state: State) -> Iterator[Attempt]:
     data = state.data
     paths = [*_settings(data, state.signature.oracle)]
     if len(paths) > 1:
-        reduced: Any = data
-        for path in reversed(paths):
-            reduced = without(reduced, path)
-        yield Attempt("default settings", reduced)
+        yield Attempt("default settings", functools.reduce(without, reversed(paths), data))
     for path in paths:
         yield Attempt(f"default {path_text(path)}", without(data, path))
     grad = data.get("grad")
@@ -261,17 +246,17 @@ def _shorter(data: Data, path: Path, item: Mapping[str, Any]) -> Iterator[Attemp
 def values(state: State) -> Iterator[Attempt]:
     """Propose values that are easy to read: ones, zeros, 0 1 2 ..., for all inputs and then for each."""
     data = state.data
-    filled_tensors = [(path, item) for path, item in _makers(data)]
+    filled_tensors = [*_makers(data)]
     if len(filled_tensors) > 1:
         for init in ("ones", "zeros", {"arange": [0, 1]}):
             changed: Any = data
             for path, item in filled_tensors:
                 changed = with_value(changed, path, _filled(item, init))
-            yield Attempt(f"all inputs {_name(init)}", changed)
+            yield Attempt(f"all inputs {init_name(init)}", changed)
     for path, item in filled_tensors:
         for init in ("ones", "zeros", {"arange": [0, 1]}):
-            if not isinstance(item, dict) or SIMPLE_INITS.index(_name(init)) < _rank(item):
-                yield Attempt(f"{path_text(path)}: {_name(init)}", with_value(data, path, _filled(item, init)))
+            if SIMPLE_INITS.index(init_name(init)) < value_rank(item):
+                yield Attempt(f"{path_text(path)}: {init_name(init)}", with_value(data, path, _filled(item, init)))
         if isinstance(item, dict) and isinstance(item.get("init"), dict):
             yield Attempt(f"{path_text(path)}: default values", _simplified(data, path, "init"))
 
@@ -286,17 +271,7 @@ def _makers(data: Data) -> Iterator[tuple[Path, Any]]:
 
 
 def _filled(item: Any, init: Any) -> Any:
-    if isinstance(item, dict):
-        return {**item, "init": init}
-    return {"shape": item, "init": init}
-
-
-def _rank(item: Mapping[str, Any]) -> int:
-    return SIMPLE_INITS.index(_name(item.get("init", "normal")))
-
-
-def _name(init: Any) -> str:
-    return init if isinstance(init, str) else str(next(iter(init)))
+    return {**(item if isinstance(item, dict) else {"shape": item}), "init": init}
 
 
 # --- arguments ------------------------------------------------------------------------------
@@ -343,11 +318,8 @@ def _scalars(data: Data) -> Iterable[tuple[Path, Any]]:
 def _simpler(value: Any) -> list[Any]:
     if isinstance(value, str):
         entries = value[1:-1].split(", ")
-        return (
-            [f"[{', '.join([*entries[:n], *entries[n + 1 :]])}]" for n in range(len(entries))]
-            if len(entries) > 1
-            else []
-        )
+        shorter = ([*entries[:n], *entries[n + 1 :]] for n in range(len(entries)))
+        return [f"[{', '.join(remaining)}]" for remaining in shorter if remaining]
     if isinstance(value, int):
         return [n for n in (0, 1, 2) if n < abs(value)]
     return [] if value == 1.0 else [1.0]

@@ -30,6 +30,9 @@ SIMPLE_INITS = (
 )
 """Ways of making values, the one that says most at a glance first."""
 
+Path = tuple[str | int, ...]
+"""The keys and places that lead to a value of a case in plain data."""
+
 _BLOCK_KEYS = frozenset({"with", "if", "do", "else", "chain"})
 
 
@@ -93,10 +96,17 @@ class Size:
         return {"operators": self.operators, "elements": self.elements, "inputs": self.inputs}
 
 
+def tables_of(data: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the tables of inputs and state, those of all calls too, and their paths."""
+    for key in ("inputs", "state"):
+        yield (key,), data.get(key) or {}
+    for number, call in enumerate(data.get("calls") or ()):
+        yield ("calls", number, "inputs"), call.get("inputs") or {}
+
+
 def size_of(data: Mapping[str, Any]) -> Size:
     """Return the size of a case in plain data (see ``runner.cases.serialize.plain``)."""
-    calls = data.get("calls") or []
-    tables = [data.get("inputs") or {}, data.get("state") or {}, *((call.get("inputs") or {}) for call in calls)]
+    tables = [table for _, table in tables_of(data)]
     tensors = [tensor for table in tables for item in table.values() for tensor in _tensors(item)]
     chain = data.get("chain") or []
     operators, blocks = _counted(chain)
@@ -104,7 +114,7 @@ def size_of(data: Mapping[str, Any]) -> Size:
     return Size(
         operators=operators,
         blocks=blocks,
-        calls=len(calls),
+        calls=len(data.get("calls") or ()),
         inputs=sum(map(len, tables)),
         outputs=_leaves(data.get("return")),
         elements=sum(math.prod(_shape(tensor)) for tensor in tensors),
@@ -112,7 +122,7 @@ def size_of(data: Mapping[str, Any]) -> Size:
         settings=sum(map(_leaves, setting_values))
         + sum(_input_settings(item) for table in tables for item in table.values()),
         arguments=_weight(chain) + _weight(data.get("return")),
-        values=sum(_values(tensor) for tensor in tensors),
+        values=sum(map(value_rank, tensors)),
     )
 
 
@@ -173,14 +183,18 @@ def _nested(values: Any) -> list[int]:
     return shape
 
 
-def _values(tensor: Any) -> int:
-    """Return how hard the values of an input are to read."""
+def value_rank(tensor: Any) -> int:
+    """Return how hard the values of an input are to read: the place of its ``init`` in ``SIMPLE_INITS``, or more."""
     if not isinstance(tensor, dict) or ("init" not in tensor and "values" not in tensor):
         return SIMPLE_INITS.index("normal")
     if "values" in tensor:
         return len(SIMPLE_INITS) + _leaves(tensor["values"])
-    init = tensor["init"]
-    return SIMPLE_INITS.index(init if isinstance(init, str) else next(iter(init)))
+    return SIMPLE_INITS.index(init_name(tensor["init"]))
+
+
+def init_name(init: Any) -> str:
+    """Return the name of an ``init``, which may have arguments."""
+    return init if isinstance(init, str) else str(next(iter(init)))
 
 
 def _input_settings(item: Any) -> int:
