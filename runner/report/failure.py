@@ -72,18 +72,13 @@ def location(place: Span, source: Source = source_line) -> list[str]:
 
 def ladder(stages: Mapping[str, str]) -> str:
     """Return ``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
-    return one_line(" · ".join(f"{stage} {_oracles_text(outcome)}" for stage, outcome in in_order(stages).items()))
-
-
-def _oracles_text(value: Any) -> str:
-    return value if isinstance(value, str) else ", ".join(map(str, value))
+    return one_line(" · ".join(f"{stage} {outcome}" for stage, outcome in in_order(stages).items()))
 
 
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
     """Return the block as plain text, without escape sequences and without a newline at its end."""
     title = headline(event)
-    lines = [title, *location(span(event), source)]
-    lines += _properties(event)
+    lines = [title, *location(span(event), source), *_properties(event)]
     for finding in event.findings[:_FINDINGS]:
         lines += _finding(finding, event.stage, title)
     if len(event.findings) > _FINDINGS:
@@ -167,9 +162,7 @@ def layout(numbers: Mapping[str, Any]) -> list[str]:
 
     lines = [
         _mismatched(take("mismatched"), take("elements")),
-        _worst(
-            take("worst_index"), {"eager": take("eager"), "compiled": take("compiled"), "float64": take("reference")}
-        ),
+        _worst(take("worst_index"), take("eager"), take("compiled"), take("reference")),
         _difference(take("abs_error"), take("rel_error"), take("atol"), take("rtol")),
         _largest(take("abs_error_max"), take("scale")),
         _errors("worst element", take("eager_error_max"), take("compiled_error_max")),
@@ -189,9 +182,10 @@ def _mismatched(count: Any, total: Any) -> str:
     return f"mismatched {count} of {total} ({100 * count / total:.3g} %)"
 
 
-def _worst(index: Any, values: Mapping[str, Any]) -> str:
+def _worst(index: Any, eager: Any, compiled: Any, reference: Any) -> str:
+    values = {"eager": eager, "compiled": compiled, "float64": reference}
     present = {name: value for name, value in values.items() if value is not None}
-    digits = _distinct(list(present.values()))
+    digits = _distinct([*present.values()])
     text = " · ".join(f"{name} {value}" for name, value in zip(present, digits, strict=True))
     if not index:  # none, or [] for a tensor without dimensions
         return text
@@ -199,14 +193,15 @@ def _worst(index: Any, values: Mapping[str, Any]) -> str:
 
 
 def _difference(absolute: Any, relative: Any, atol: Any, rtol: Any) -> str:
-    parts = [
-        f"{name} {number(value)}"
-        for name, value in (("absolute", absolute), ("relative", relative))
-        if value is not None
-    ]
-    bounds = [f"{name} {number(value)}" for name, value in (("atol", atol), ("rtol", rtol)) if value is not None]
+    parts = _named(absolute=absolute, relative=relative)
+    bounds = _named(atol=atol, rtol=rtol)
     allowed = f" (allowed: {', '.join(bounds)})" if bounds else ""
     return f"difference there: {' · '.join(parts)}{allowed}" if parts else allowed[2:-1]
+
+
+def _named(**values: Any) -> list[str]:
+    """Return ``name value`` for each value that is there."""
+    return [f"{name} {number(value)}" for name, value in values.items() if value is not None]
 
 
 def _largest(difference: Any, scale: Any) -> str:
@@ -216,9 +211,7 @@ def _largest(difference: Any, scale: Any) -> str:
 
 
 def _errors(kind: str, eager: Any, compiled: Any) -> str:
-    parts = [
-        f"{name} {number(value)}" for name, value in (("eager", eager), ("compiled", compiled)) if value is not None
-    ]
+    parts = _named(eager=eager, compiled=compiled)
     return f"error against float64, {kind}: " + " · ".join(parts) if parts else ""
 
 

@@ -15,6 +15,8 @@ LEVELS = 7
 ALIKE, MISPLACED = 1, 2
 """As in ``runner/worker/tasks/heatmap.py``."""
 
+_NONFINITE = {ALIKE: "NaN or infinite on both sides", MISPLACED: "NaN or infinite on one side alone"}
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -55,7 +57,7 @@ def heat_map(record: Mapping[str, Any]) -> HeatMap:
     The shades are equal steps of the exponent between the smallest and the largest error.
     """
     grid, shape = record["grid"], list(record["shape"])
-    errors = [[value_of(cell) for cell in row] for row in grid["absolute"]]
+    errors = [[float(cell) for cell in row] for row in grid["absolute"]]  # infinities and NaN are words there
     finite = [error for row in errors for error in row if 0 < error < math.inf]
     low, high = (math.log10(min(finite)), math.log10(max(finite))) if finite else (0.0, 0.0)
     cells = []
@@ -65,18 +67,15 @@ def heat_map(record: Mapping[str, Any]) -> HeatMap:
             if kind == 0 and error == 0:
                 continue
             shade = "misplaced" if kind == MISPLACED else f"h{_level(error, low, high)}" if error else "alike"
-            nonfinite = {ALIKE: "NaN or infinite on both sides", MISPLACED: "NaN or infinite on one side alone"}.get(
-                kind
-            )
-            parts = [f"error {number(error)}, relative {number(grid['relative'][y][x])}"] if error else []
-            parts = [*([nonfinite] if nonfinite else []), *parts]
+            parts = [_NONFINITE[kind]] if kind in _NONFINITE else []
+            parts += [f"error {number(error)}, relative {number(grid['relative'][y][x])}"] if error else []
             cells.append(Cell(x, y, shade, f"{_range(grid, shape, y, x)}: {'; '.join(parts)}"))
     used = {cell.shade for cell in cells}
     legend = [
         (f"h{level}", _span(level, low, high)) for level in range(1, LEVELS + 1) if finite and f"h{level}" in used
     ]
-    legend += [("misplaced", "NaN or infinite on one side alone")] if "misplaced" in used else []
-    legend += [("alike", "NaN or infinite on both sides")] if "alike" in used else []
+    legend += [("misplaced", _NONFINITE[MISPLACED])] if "misplaced" in used else []
+    legend += [("alike", _NONFINITE[ALIKE])] if "alike" in used else []
     columns = len(errors[0]) if errors else 0
     return HeatMap(columns, len(errors), tuple(cells), tuple(legend), _layout(grid, shape), _size(columns, len(errors)))
 
@@ -101,15 +100,8 @@ def bars(histogram: Mapping[str, Any]) -> list[Bar]:
     ]
 
 
-def value_of(wire_value: Any) -> float:
-    """Return a number of the record, in which infinities and NaN are words."""
-    return float(wire_value)
-
-
 def _level(error: float, low: float, high: float) -> int:
-    if not math.isfinite(error):
-        return LEVELS
-    if high == low:
+    if not math.isfinite(error) or high == low:
         return LEVELS
     return min(LEVELS, 1 + int((math.log10(error) - low) / (high - low) * LEVELS))
 

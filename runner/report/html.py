@@ -71,9 +71,8 @@ def _steps(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     """Return the ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
     steps = []
     for stage, outcome in diagnosis.stages.items():
-        text = outcome if isinstance(outcome, str) else ", ".join(outcome)
-        kind = "ok" if text == "ok" else "guilty" if stage == diagnosis.stage else "bad"
-        steps.append((stage, one_line(text), kind))
+        kind = "ok" if outcome == "ok" else "guilty" if stage == diagnosis.stage else "bad"
+        steps.append((stage, one_line(outcome), kind))
     return steps
 
 

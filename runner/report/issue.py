@@ -74,7 +74,7 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
         script=code,
         yaml=material.yaml.rstrip(),
         steps=material.steps,
-        ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), _outcome_text(outcome)) for stage, outcome in diagnosis.stages.items()],
+        ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), outcome) for stage, outcome in diagnosis.stages.items()],
         logs=logs(report),
         versions=report.versions,
         environment=redact(clean(material.environment)).rstrip(),
@@ -142,11 +142,8 @@ def _blame(diagnosis: Diagnosis) -> str:
         parts.append(f"it first shows at the stage {markdown_code(diagnosis.stage)}")
     culprit = diagnosis.culprit
     if culprit is not None:
-        blamed = (
-            [f"the subsystem {markdown_code(culprit.subsystem)}"]
-            if culprit.subsystem
-            else [f"the backend {markdown_code(culprit.backend)}"]
-        )
+        part = "subsystem" if culprit.subsystem else "backend"
+        blamed = [f"the {part} {markdown_code(culprit.subsystem or culprit.backend)}"]
         blamed += [f"application {culprit.number}"] if culprit.number is not None else []
         blamed += [markdown_code(one_line(redact(culprit.name), 200))] if culprit.name else []
         parts.append(f"torch's `CompilerBisector` blames {', '.join(blamed)}")
@@ -179,10 +176,6 @@ def logs(report: ReportInput) -> str:
     if report.script.output.strip():
         blocks.append(f"$ python repro.py; echo $?\n{report.script.output.rstrip()}\n{report.script.code}")
     return "\n\n".join(cap(redact(clean(block)), _LOG) for block in blocks)
-
-
-def _outcome_text(outcome: object) -> str:
-    return outcome if isinstance(outcome, str) else ", ".join(map(str, outcome))  # type: ignore[call-overload]
 
 
 def _table_text(value: object) -> str:
