@@ -52,7 +52,7 @@ def task(lab: Lab, signature: FailureSignature, findings_by_stage: Mapping[str, 
     Args:
         lab: of the failing variant.
         signature: of the failure, with its stage.
-        seen: what the backends below showed, a stage each; its own stage's is needed where that is below the variant's backend.
+        findings_by_stage: what the backends below showed; its own stage's is needed where that is below the variant's.
     """
     if lab.variant.backend.backend == LAUNCH:
         return Bisected(note="a launch compiles nothing that could be bisected")

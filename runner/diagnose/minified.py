@@ -46,14 +46,8 @@ def _forward(text: str) -> ast.FunctionDef | None:
         return None
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == "Repro":
-            return next(
-                (
-                    statement
-                    for statement in node.body
-                    if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
-                ),
-                None,
-            )
+            functions = (statement for statement in node.body if isinstance(statement, ast.FunctionDef))
+            return next((function for function in functions if function.name == "forward"), None)
     return None
 
 

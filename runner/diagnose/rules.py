@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from runner.cases.chain_nodes import Step
@@ -116,7 +116,7 @@ class Check:
     rule: str
     met: bool
     fact: str
-    advice: str = field(default="")
+    advice: str = ""
 
 
 Rule = Callable[[ReportInput], Check]
@@ -165,10 +165,8 @@ def worse_than_eager(report: ReportInput) -> Check:
     if not row_of(finding.oracle).measured or not report.about_rounding:
         return Check(rule, True, "NaN, infinities, signs and integers are compared exactly")
     numbers = finding.numbers
-    eager_error, compiled_error = (
-        _number(numbers.get("eager_error_max")),
-        _number(numbers.get("compiled_error_max")),
-    )
+    eager_error = _number(numbers.get("eager_error_max"))
+    compiled_error = _number(numbers.get("compiled_error_max"))
     if eager_error is None or compiled_error is None:
         return _without_float64(rule, report, finding)
     fact = f"largest error against float64: eager {eager_error:.3g}, compiled {compiled_error:.3g}"
@@ -181,10 +179,8 @@ def worse_than_eager(report: ReportInput) -> Check:
 
 def _without_float64(rule: str, report: ReportInput, finding: Finding) -> Check:
     """Require a gross difference where no float64 run can be had (autocast, random numbers, shared storage)."""
-    difference, scale = (
-        _number(finding.numbers.get("abs_error_max")),
-        _number(finding.numbers.get("scale")),
-    )
+    difference = _number(finding.numbers.get("abs_error_max"))
+    scale = _number(finding.numbers.get("scale"))
     bound = max(GROSS, ULPS * low_precision(report.source, report.variant.dtype))
     why = next((note for note in report.diagnosis.notes if "float64" in note), "there is no float64 run")
     gross = difference is not None and scale is not None and difference > bound * scale
@@ -243,14 +239,13 @@ def ordinary_inputs(report: ReportInput) -> Check:
         return Check(rule, True, "the failure is not about values")
     remarks = []
     for entry in report.inputs:
-        kinds = (
-            [f"{entry['nonfinite']} NaN or infinite"] if entry["nonfinite"] and finding.oracle != "nonfinite" else []
-        )
+        nonfinite = entry["nonfinite"] if finding.oracle != "nonfinite" else 0
+        kinds = [f"{nonfinite} NaN or infinite"] if nonfinite else []
         kinds += [f"{entry['denormal']} denormal"] if entry["denormal"] else []
         kinds += [f"up to {entry['largest']:.3g}"] if entry["largest"] > ORDINARY else []
         remarks += [f"input {entry['index']}: {', '.join(kinds)}"] if kinds else []
     largest = max((float(entry["largest"]) for entry in report.inputs), default=0.0)
-    fact = "; ".join(remarks) if remarks else f"the largest is {largest:.3g}"
+    fact = "; ".join(remarks) or f"the largest is {largest:.3g}"
     return Check(rule, not remarks, fact, f"show it with numbers below {ORDINARY:g} in magnitude (`init: normal`)")
 
 

@@ -204,13 +204,12 @@ def page(report: Report) -> str:
 
 def _from_template(report: Report, name: str) -> str:
     rows, ticks = bars(report)
-    parity = next((x for x, text in ticks if text == "1"), None)
     unit = ticks[1][0] / float(ticks[1][1])  # pixels of a speed-up of 1
     text = template(name, px=lambda value: f"{value:.1f}").render(
         report=report,
         bars=rows,
         ticks=ticks,
-        parity=parity if parity is not None else unit,
+        parity=next((x for x, text in ticks if text == "1"), unit),
         width=_WIDTH,
         height=len(rows) * _ROW,
         bar_height=_BAR,

@@ -26,7 +26,7 @@ def render(diagnosis: Diagnosis, target: str = "") -> str:
     """Return the text, without a newline at its end.
 
     Args:
-        words: what a further command about the variant must be told, as words of a shell; its id if empty.
+        target: what a further command about the variant must be told, as words of a shell; its id if empty.
     """
     lines = [f"{diagnosis.verdict} {one_line(diagnosis.id)} on torch {diagnosis.torch}"]
     if diagnosis.signature is None:

@@ -268,7 +268,8 @@ class JUnitFile:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = Path(path)
-        self._model = _Model(dialect, _remembered(source_line))
+        # A file may be on a slow disk, and hundreds of cases point into it.
+        self._model = _Model(dialect, functools.lru_cache(maxsize=4096)(source_line))
         self._file = LiveFile(path, self._model.xml, on_problem, clock)
         self._plan_written = False
         self._lost: str | None = None  # an event that could not be taken in: no later write makes up for it
@@ -304,11 +305,6 @@ class JUnitFile:
         self._file.write(now=True)
 
 
-def _remembered(source: Source) -> Source:
-    """``source``, asked once for each line: a file may be on a slow disk, and hundreds of cases point into it."""
-    return functools.lru_cache(maxsize=4096)(source)
-
-
 # --- words ---------------------------------------------------------------------------------
 
 
@@ -332,10 +328,10 @@ def _type(event: VariantFinished) -> str:
     if event.verdict in _TYPES:
         return _TYPES[event.verdict]
     oracles = event.oracles or tuple(finding.oracle for finding in event.findings)
-    for word, named in (("timeout", "timeout"), ("memory", "memory"), ("signal", "crash")):
+    for word in ("timeout", "memory"):
         if word in oracles:
-            return named
-    if event.signal:
+            return word
+    if event.signal or "signal" in oracles:
         return "crash"
     groups = {row_of(word).group for word in oracles}
     if "behaviour" in groups:

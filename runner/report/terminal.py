@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -183,10 +184,8 @@ class Reporter:
         table = render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
         if table:
             self._line("\n" + table)
-        order: dict[tuple[str, str], int] = {}
-        for planned in self._events:
-            if isinstance(planned, VariantPlanned):
-                order[planned.id, planned.torch] = len(order)
+        planned = [(event.id, event.torch) for event in self._events if isinstance(event, VariantPlanned)]
+        order = {key: place for place, key in enumerate(planned)}
         red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
         red.sort(key=lambda result: order.get((result.id, result.torch), len(order)))
         blocks = red if self._whole else red[:_BLOCKS]
@@ -205,12 +204,9 @@ class Reporter:
 
     def _summary(self, event: RunFinished) -> str:
         """Return ``3 passed, 1 failed, 1 xfail in 12.3s``."""
-        counts: dict[str, int] = {}
-        for result in self._finished:
-            counts[result.verdict] = counts.get(result.verdict, 0) + 1
-        unfinished = self._planned - len(self._finished)
-        if unfinished > 0:
-            counts[NOT_RUN] = counts.get(NOT_RUN, 0) + unfinished
+        counts = Counter[str](result.verdict for result in self._finished)
+        if (unfinished := self._planned - len(self._finished)) > 0:
+            counts[NOT_RUN] += unfinished
         ordered = [verdict for verdict in _ORDER if verdict in counts] + [v for v in counts if v not in _ORDER]
         parts = [
             self._paint(f"{counts[verdict]} {WORDS.get(verdict, in_line(verdict.lower()))}", colour_of(verdict))
