@@ -62,10 +62,9 @@ def task(lab: Lab, signature: FailureSignature, findings_by_stage: Mapping[str, 
     stage = str(signature.stage)
     backend, targets = _BACKENDS[stage], [signature]
     if backend != lab.variant.backend.backend:
-        group = _group(signature.oracle)
-        targets = [
-            signature_of(finding) for finding in findings_by_stage.get(stage, ()) if _group(finding.oracle) == group
-        ]
+        group = row_of(signature.oracle).group
+        alike = (finding for finding in findings_by_stage.get(stage, ()) if row_of(finding.oracle).group == group)
+        targets = [*map(signature_of, alike)]
         if not targets:
             return Bisected(note=f"the failure does not show under {backend}, which the bisector would have to use")
     hangs = any(target.oracle == "timeout" for target in targets)
@@ -83,7 +82,3 @@ def read(outcome: Outcome) -> Bisected:
         return Bisected(note=f"bisecting failed: {outcomes.describe(outcome)}")
     culprit = outcome.result.get("culprit")
     return Bisected(Culprit(**culprit) if culprit else None, str(outcome.result.get("note") or ""))
-
-
-def _group(oracle: str) -> str:
-    return row_of(oracle).group

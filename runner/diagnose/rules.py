@@ -262,8 +262,9 @@ def script_alone(report: ReportInput) -> Check:
     """Require that the script fails by itself, with torch alone, for the same reason."""
     rule = "the script alone shows it"
     code, output = report.script.code, report.script.output
-    last = next((line for line in reversed(output.strip().splitlines()) if line.strip()), "nothing was printed")
-    fact = f"exit status {code}: {_problem(output) or last}"[:300]
+    lines = [line for line in output.strip().splitlines() if line.strip()] or ["nothing was printed"]
+    problem = next((line for line in lines if line.startswith("PROBLEM:")), lines[-1])
+    fact = f"exit status {code}: {problem}"[:300]
     signature = report.diagnosis.signature
     alike = signature is not None and any(_script_shows(finding, code, output) for finding in report.diagnosis.findings)
     advice = "run what `runner repro` prints; what only `--import` brings must stand in the script"
@@ -283,11 +284,6 @@ def _script_shows(finding: Finding, code: int, output: str) -> bool:
         return False
     expected = "error" if error and row_of(oracle).raised else oracle
     return f"\nPROBLEM: {expected}: " in f"\n{output}"
-
-
-def _problem(output: str) -> str:
-    """Return the script's first ``PROBLEM`` line; empty if there is none."""
-    return next((line for line in output.splitlines() if line.startswith("PROBLEM:")), "")
 
 
 def short(report: ReportInput) -> Check:

@@ -153,7 +153,8 @@ class _Reduction:
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
         timeout = None if slow else min(lab.job().timeout, max(20.0, 6 * failure.seconds))
-        self.judge = LabJudge(lab, self.signature, _finite(relative_error(self.finding)), timeout)
+        error = relative_error(self.finding)
+        self.judge = LabJudge(lab, self.signature, error if math.isfinite(error) else 1.0, timeout)
         backend = lab.variant.backend.backend
         self.backend = Backend(backend, backend)
         self.file = folder / f"case{SPEC}"
@@ -313,7 +314,3 @@ def _place(span: Span) -> str:
 
 def _no_larger(size: Size, limit: Size) -> bool:
     return size.operators <= limit.operators and size.elements <= limit.elements
-
-
-def _finite(error: float) -> float:
-    return error if math.isfinite(error) else 1.0

@@ -36,17 +36,13 @@ Path = tuple[str | int, ...]
 _BLOCK_KEYS = frozenset({"with", "if", "do", "else", "chain"})
 
 
-def _unknown(case: Case) -> ValueInfos:
-    return {}
-
-
 @dataclass(frozen=True)
 class State:
     """A case that fails alike, in all the forms that passes need. ``measure`` returns the values of a named case."""
 
     case: Case
     signature: FailureSignature
-    measure: Callable[[Case], ValueInfos] = _unknown
+    measure: Callable[[Case], ValueInfos] = lambda case: {}
     suspects: tuple[int, ...] = ()  # numbers of steps that the failure itself points to
 
     @cached_property
