@@ -12,6 +12,7 @@ from runner.worker.oracles import row_of
 
 Data = Mapping[str, Any]
 
+_EASY_INITS = ("ones", "zeros", {"arange": [0, 1]})
 _DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
 
@@ -248,13 +249,13 @@ def values(state: State) -> Iterator[Attempt]:
     data = state.data
     filled_tensors = [*_makers(data)]
     if len(filled_tensors) > 1:
-        for init in ("ones", "zeros", {"arange": [0, 1]}):
+        for init in _EASY_INITS:
             changed: Any = data
             for path, item in filled_tensors:
                 changed = with_value(changed, path, _filled(item, init))
             yield Attempt(f"all inputs {init_name(init)}", changed)
     for path, item in filled_tensors:
-        for init in ("ones", "zeros", {"arange": [0, 1]}):
+        for init in _EASY_INITS:
             if SIMPLE_INITS.index(init_name(init)) < value_rank(item):
                 yield Attempt(f"{path_text(path)}: {init_name(init)}", with_value(data, path, _filled(item, init)))
         if isinstance(item, dict) and isinstance(item.get("init"), dict):

@@ -17,13 +17,10 @@ def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
 
     Raises InputError for a value that has no place in Python text.
     """
-    with placed(variant.case):
-        return _described(variant, siblings)
-
-
-def _described(variant: Variant, siblings: Sequence[Variant]) -> str:
     case = variant.case
-    source = build(variant)
+    with placed(case):
+        source = build(variant)
+        limits = f"{decimal(case.timeout or TIMEOUT)} s" + (f", {case.memory >> 20} MiB" if case.memory else "")
     properties = {
         "id": variant.id,
         "declared": f"{shown_path(case.file)}:{case.span.line}",
@@ -40,7 +37,7 @@ def _described(variant: Variant, siblings: Sequence[Variant]) -> str:
         "requires": _non_defaults(case.requires),
         "tolerance": _non_defaults(case.tolerance),
         "ignore": "; ".join(f"{k}: {v}" for k, v in case.ignore.items()),
-        "limits": f"{decimal(case.timeout or TIMEOUT)} s" + (f", {case.memory >> 20} MiB" if case.memory else ""),
+        "limits": limits,
     }
     pairs = [(f"{name}:", value) for name, value in properties.items() if value]
     pairs += [("known:", _ledger(entry)) for entry in case.known]

@@ -77,7 +77,8 @@ def heat_map(record: Mapping[str, Any]) -> HeatMap:
     legend += [("misplaced", _NONFINITE[MISPLACED])] if "misplaced" in used else []
     legend += [("alike", _NONFINITE[ALIKE])] if "alike" in used else []
     columns = len(errors[0]) if errors else 0
-    return HeatMap(columns, len(errors), tuple(cells), tuple(legend), _layout(grid, shape), _size(columns, len(errors)))
+    side = min(24.0, 640 / max(columns, len(errors), 1))  # a small map can be seen, a large one fits on a page
+    return HeatMap(columns, len(errors), tuple(cells), tuple(legend), _layout(grid, shape), side)
 
 
 def bars(histogram: Mapping[str, Any]) -> list[Bar]:
@@ -104,11 +105,6 @@ def _level(error: float, low: float, high: float) -> int:
     if not math.isfinite(error) or high == low:
         return LEVELS
     return min(LEVELS, 1 + int((math.log10(error) - low) / (high - low) * LEVELS))
-
-
-def _size(columns: int, rows: int) -> float:
-    """Return pixels of a cell's side, so that a small map can be seen and a large one fits on a page."""
-    return min(24.0, 640 / max(columns, rows, 1))
 
 
 def _span(level: int, low: float, high: float) -> str:
