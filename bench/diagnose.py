@@ -26,7 +26,7 @@ import corpus  # noqa: E402
 
 from runner.cases.model import Variant  # noqa: E402
 from runner.diagnose.diagnosis import Culprit, Diagnosis  # noqa: E402
-from runner.diagnose.harness import Lab  # noqa: E402
+from runner.diagnose.harness import VariantEngine  # noqa: E402
 from runner.diagnose.procedure import diagnose  # noqa: E402
 from runner.exit_codes import UsageError  # noqa: E402
 from runner.report.diagnosis import sentence  # noqa: E402
@@ -106,8 +106,8 @@ def run(todo: list[Task], environment: Environment, results: Results, jobs: int,
     def one(task: Task) -> None:
         found: Diagnosis | str
         try:
-            with Lab(task.variant, environment, slots=1) as lab:
-                found = diagnose(lab, ablations=ablations)
+            with VariantEngine(task.variant, environment, slots=1) as engine:
+                found = diagnose(engine, ablations=ablations)
         except UsageError as error:
             found = str(error)
         results.add(task, found)

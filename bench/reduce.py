@@ -34,7 +34,7 @@ from runner.cases.model import Variant
 from runner.cases.select import parse_selection
 from runner.cases.serialize import plain, text_of_plain
 from runner.cli.arguments import seconds
-from runner.diagnose.harness import Lab, Progress
+from runner.diagnose.harness import Progress, VariantEngine
 from runner.exit_codes import UsageError
 from runner.reduce.reducer import Reduced, reduce_variant
 from runner.session.collect import load
@@ -222,9 +222,9 @@ def reduced_by(variant: Variant, here: Environment, arguments: argparse.Namespac
     """The variant reduced, from a cold start of the workers."""
     progress = Progress()
     try:
-        with Lab(variant, here, slots=arguments.jobs, paths=[str(HERE)]) as lab:
+        with VariantEngine(variant, here, slots=arguments.jobs, paths=[str(HERE)]) as engine:
             return reduce_variant(
-                lab, budget=arguments.budget, tick=progress.say if sys.stderr.isatty() else lambda _: None
+                engine, budget=arguments.budget, tick=progress.say if sys.stderr.isatty() else lambda _: None
             )
     finally:
         progress.end()
@@ -232,8 +232,8 @@ def reduced_by(variant: Variant, here: Environment, arguments: argparse.Namespac
 
 def fill_cache(variant: Variant, here: Environment, jobs: int) -> None:
     """Compile once, so that what depends on the machine alone is in the cache."""
-    with Lab(variant, here, slots=jobs, paths=[str(HERE)]) as lab:
-        lab.verdict()
+    with VariantEngine(variant, here, slots=jobs, paths=[str(HERE)]) as engine:
+        engine.verdict()
 
 
 def unlike(reduced: Reduced, here: Environment, path: Path, backend: str) -> Iterator[str]:
@@ -243,8 +243,8 @@ def unlike(reduced: Reduced, here: Environment, path: Path, backend: str) -> Ite
     if loaded.errors or text_of_plain(plain(loaded.variants[0].case)) != reduced.text:
         yield "valid YAML"
         return
-    with Lab(loaded.variants[0], here, slots=2, paths=[str(HERE)]) as lab:
-        if main_signature(lab.verdict().findings) != reduced.signature:
+    with VariantEngine(loaded.variants[0], here, slots=2, paths=[str(HERE)]) as engine:
+        if main_signature(engine.verdict().findings) != reduced.signature:
             yield "signature"
 
 

@@ -20,7 +20,7 @@ from runner.cli.arguments import add_variant, settings_of
 from runner.cli.minify import summary
 from runner.cli.variants import first_variant
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, extract_kernels, file_records, write_index
-from runner.diagnose.harness import Lab, Progress, refuse_kernels, refuse_launches, result_of
+from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels, refuse_launches, result_of
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.engine.messages import Outcome
@@ -65,18 +65,18 @@ def run(arguments: argparse.Namespace) -> int:
     folder = output_folder(arguments.output, "debug")
     progress = Progress()
     said = f"compiling {variant.id} without caches"
-    with Lab.of(settings_of(arguments), variant, slots=1) as lab:
+    with VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
         asked = {"folder": str(folder), "function": arguments.function, "artifacts": list(ARTIFACTS)}
-        job = lab.job("debug", asked, timeout=(variant.case.timeout or TIMEOUT) + WITHOUT_CACHES)
+        job = engine.job("debug", asked, timeout=(variant.case.timeout or TIMEOUT) + WITHOUT_CACHES)
         job = dataclasses.replace(job, name="case")  # the worker writes FOLDER/case.py
-        outcome = lab.ask([job], lambda: progress.say(said))[0]
+        outcome = engine.ask([job], lambda: progress.say(said))[0]
         progress.end()
         document = {
             "id": variant.id,
-            "torch": lab.environment.build,
+            "torch": engine.environment.build,
             "backend": variant.backend.backend,
             "function": arguments.function,
-            **_gather(folder, outcome, variant, lab.environment.python),
+            **_gather(folder, outcome, variant, engine.environment.python),
         }
     write_index(folder, document)
     console.output(render(document, folder))
@@ -91,11 +91,11 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
     """
     refuse_kernels(variant, "debug --record")
     progress = Progress()
-    with Lab.of(settings_of(arguments), variant) as lab:
+    with VariantEngine.of(settings_of(arguments), variant) as engine:
         progress.say(f"running {variant.id} with recording on")
         folder = output_folder(arguments.output, "record")
         try:
-            recording = result_of(lab.ask([lab.job("record", {"folder": str(folder)})])[0])
+            recording = result_of(engine.ask([engine.job("record", {"folder": str(folder)})])[0])
         finally:
             progress.end()
     raised = recording["raised"]

@@ -14,7 +14,7 @@ from runner.cli import outputs
 from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.harness import Lab, Progress
+from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.procedure import diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
@@ -49,15 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     variant = first_variant(arguments)
     progress = Progress()
     page = None
-    with Lab.of(settings_of(arguments), variant, **_slots(variant)) as lab:
+    with VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
         progress.say(f"running {variant.id} and what lies below its backend")
-        diagnosis = diagnose(lab, arguments.bisect, lambda: progress.say(_doing(lab)))
+        diagnosis = diagnose(engine, arguments.bisect, lambda: progress.say(_doing(engine)))
         if arguments.html and diagnosis.signature is not None:
             from runner.diagnose.heatmap import run_heat_map
             from runner.report.html import page as write_page
 
             progress.say("drawing the error")
-            page = write_page(diagnosis, run_heat_map(lab))
+            page = write_page(diagnosis, run_heat_map(engine))
     progress.end()
     text = json.dumps(diagnosis.to_dict(), indent=2, default=str)
     outputs.show(arguments, text, render(diagnosis, _words(arguments, variant)))
@@ -79,11 +79,11 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
         failing = by_key[event.key]
         progress.say(f"diagnosing {number} of {min(len(failed), MOST)}: {event.id}")
         try:
-            with Lab(
+            with VariantEngine(
                 failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed, imports=settings.imports,
                 paths=worker_paths(settings), slots=_slots(failing.variant).get("slots", settings.slots()),
-            ) as lab:  # fmt: skip
-                diagnosis = diagnose(lab)
+            ) as engine:  # fmt: skip
+                diagnosis = diagnose(engine)
         except (UsageError, InputError) as error:
             progress.end()
             console.message(f"runner: {event.id}: not diagnosed: {error}")
@@ -113,9 +113,9 @@ def _slots(variant: Variant) -> dict[str, int]:
     return {} if variant.device in ("cpu", "meta") else {"slots": 1}
 
 
-def _doing(lab: Lab) -> str:
+def _doing(engine: VariantEngine) -> str:
     """What runs now, in one line; the details only where a line can be rewritten."""
-    running = lab.engine.running()
+    running = engine.local_engine.running()
     bisecting = next((phase for _, _, phase in running if phase.startswith("bisecting")), "")
     if not sys.stderr.isatty():
         return "asking torch's bisector and trying changed settings"

@@ -40,7 +40,7 @@ from runner import console, exit_codes
 from runner.builder.source import Source
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
 from runner.text import clean, duration, one_line, plural
 
 _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
@@ -64,12 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
     variant = first_variant(arguments)
     refuse_launches(variant, "explain")
     progress = Progress()
-    with Lab.of(settings_of(arguments), variant, slots=1) as lab:
+    with VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
         progress_text = f"compiling {variant.id}"
-        record = result_of(lab.ask([lab.job("explain")], lambda: progress.say(progress_text))[0])
+        record = result_of(engine.ask([engine.job("explain")], lambda: progress.say(progress_text))[0])
         progress.end()
-        about = {"id": variant.id, "torch": lab.environment.build, "backend": variant.backend.backend}
-        document = {**about, **placed(record, lab.source)}
+        about = {"id": variant.id, "torch": engine.environment.build, "backend": variant.backend.backend}
+        document = {**about, **placed(record, engine.source)}
     console.output(json.dumps(document, indent=2) if arguments.json else render(document))
     return exit_codes.OK
 

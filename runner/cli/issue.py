@@ -19,7 +19,7 @@ from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.harness import Lab, Progress, refuse_launches, result_of
+from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
 from runner.diagnose.heatmap import run_heat_map
 from runner.diagnose.rules import Check, ReportInput, ScriptRun, VersionVerdict
 from runner.engine import interpreters, scratch
@@ -64,12 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
     known = _known(arguments, variant)
     matches: list[similar.Match] = []
     environments = sorted(find_environments(arguments.python), key=lambda e: release_of(e.torch), reverse=True)
-    with contextlib.ExitStack() as stack, contextlib.ExitStack() as labs:
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as engines:
         stack.callback(progress.end)
         folder = stack.enter_context(scratch.folder())
-        lab = labs.enter_context(_lab(arguments, environments[0], variant))
-        progress.say(f"running it with torch {lab.environment.torch}")
-        event = lab.verdict()
+        engine = engines.enter_context(_engine(arguments, environments[0], variant))
+        progress.say(f"running it with torch {engine.environment.torch}")
+        event = engine.verdict()
         if known is not None:
             matches = similar.search(similar.profile_of(variant, event.findings), known)
             progress.end()
@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
             say(similar.table(matches))
         if event.verdict not in ("FAIL", "ERROR"):
             return _refuse([_passes(event)], progress)
-        _say_known(lab, event)
-        small, yaml, steps = _reduce(arguments, lab, folder, progress)
+        _say_known(engine, event)
+        small, yaml, steps = _reduce(arguments, engine, folder, progress)
         if small is not variant:
-            labs.close()
-            lab = labs.enter_context(_lab(arguments, environments[0], small))
-        material = _gather(arguments, lab, environments, yaml, progress)
+            engines.close()
+            engine = engines.enter_context(_engine(arguments, environments[0], small))
+        material = _gather(arguments, engine, environments, yaml, progress)
     material = replace(material, report=replace(material.report, origin=variant), matches=tuple(matches), steps=steps)
     text, checks = write(material)
     if not all(one.met for one in checks):
@@ -95,10 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _lab(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> Lab:
-    """The lab of a variant under one Python; on accelerators with one process at a time."""
+def _engine(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> VariantEngine:
+    """The engine of a variant under one Python; on accelerators with one process at a time."""
     settings = replace(settings_of(arguments), python=(environment.python,))
-    return Lab.of(settings, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
+    return VariantEngine.of(settings, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
 
 
 def _passes(event: VariantFinished) -> Check:
@@ -120,9 +120,9 @@ def _refuse(checks: Sequence[Check], progress: Progress) -> int:
     return exit_codes.FAILED
 
 
-def _say_known(lab: Lab, event: VariantFinished) -> None:
+def _say_known(engine: VariantEngine, event: VariantFinished) -> None:
     """Say where the ledger says that this has been reported."""
-    for entry in lab.variant.case.known:
+    for entry in engine.variant.case.known:
         if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in event.findings):
             console.message(f"runner: the ledger says that this is reported: {entry.issue}")
 
@@ -142,13 +142,15 @@ def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entr
 # --- gathering --------------------------------------------------------------------------------
 
 
-def _reduce(arguments: argparse.Namespace, lab: Lab, folder: Path, progress: Progress) -> tuple[Variant, str, str]:
+def _reduce(
+    arguments: argparse.Namespace, engine: VariantEngine, folder: Path, progress: Progress
+) -> tuple[Variant, str, str]:
     """The smallest variant that fails alike, its YAML, and a sentence about the way there."""
     if not arguments.reduce:
-        return lab.variant, case_text(lab.variant), ""
+        return engine.variant, case_text(engine.variant), ""
     from runner.reduce.reducer import reduce_variant
 
-    found = reduce_variant(lab, budget=arguments.budget, tick=progress.say, folder=folder)
+    found = reduce_variant(engine, budget=arguments.budget, tick=progress.say, folder=folder)
     if found.interrupted:
         raise KeyboardInterrupt
     more = "" if found.complete else "; there was no time to take away more"
@@ -156,36 +158,40 @@ def _reduce(arguments: argparse.Namespace, lab: Lab, folder: Path, progress: Pro
 
 
 def _gather(
-    arguments: argparse.Namespace, lab: Lab, environments: Sequence[Environment], yaml: str, progress: Progress
+    arguments: argparse.Namespace,
+    engine: VariantEngine,
+    environments: Sequence[Environment],
+    yaml: str,
+    progress: Progress,
 ) -> Material:
     """Everything that needs torch."""
     from runner.diagnose.procedure import diagnose
 
     progress.say("looking for what is to blame")
-    diagnosis = diagnose(lab, bisect=True, tick=lambda: progress.say("looking for what is to blame"))
+    diagnosis = diagnose(engine, bisect=True, tick=lambda: progress.say("looking for what is to blame"))
     progress.say("running it in fresh processes, and asking torch about this machine")
-    *fresh, described = lab.ask([*(lab.job(isolation="fresh") for _ in range(FRESH)), lab.job("environment")])
-    answers = [lab.read(outcome) for outcome in fresh]
+    *fresh, described = engine.ask([*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")])
+    answers = [engine.read(outcome) for outcome in fresh]
     environment = str(result_of(described)["text"])
     progress.say("measuring its inputs")
-    inputs = run_heat_map(lab).get("inputs", ())
+    inputs = run_heat_map(engine).get("inputs", ())
     progress.say("running the script alone")
-    ran = run_script(script_of(lab.variant), lab)
+    ran = run_script(script_of(engine.variant), engine)
     report_input = ReportInput(
-        variant=lab.variant,
+        variant=engine.variant,
         diagnosis=diagnosis,
-        source=lab.source.text,
+        source=engine.source.text,
         fresh_findings=tuple(answer.findings if answer.sound else None for answer in answers),
         script=ran,
         inputs=tuple(inputs),
-        versions=_verdicts_by_version(arguments, lab, diagnosis, environments, progress),
+        versions=_verdicts_by_version(arguments, engine, diagnosis, environments, progress),
     )
     return Material(report_input, yaml, environment)
 
 
 def _verdicts_by_version(
     arguments: argparse.Namespace,
-    lab: Lab,
+    engine: VariantEngine,
     diagnosis: Diagnosis,
     environments: Sequence[Environment],
     progress: Progress,
@@ -195,7 +201,7 @@ def _verdicts_by_version(
     for environment in environments[1:]:
         progress.say(f"running it with torch {environment.torch}")
         try:
-            with _lab(arguments, environment, lab.variant) as other:
+            with _engine(arguments, environment, engine.variant) as other:
                 event = other.verdict()
             verdicts.append(VersionVerdict(environment.torch, event.verdict, event.reason))
         except UsageError as error:
@@ -203,17 +209,17 @@ def _verdicts_by_version(
     return tuple(verdicts)
 
 
-def run_script(text: str, lab: Lab) -> ScriptRun:
-    """Run a script in a folder of its own, under the lab's Python, as a maintainer would."""
-    limit = (lab.variant.case.timeout or TIMEOUT) + START
+def run_script(text: str, engine: VariantEngine) -> ScriptRun:
+    """Run a script in a folder of its own, under the engine's Python, as a maintainer would."""
+    limit = (engine.variant.case.timeout or TIMEOUT) + START
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
-    if lab.paths:
-        environment["PYTHONPATH"] = os.pathsep.join(lab.paths)
+    if engine.paths:
+        environment["PYTHONPATH"] = os.pathsep.join(engine.paths)
     with scratch.folder() as folder:
         (folder / "repro.py").write_text(text, encoding="utf-8")
         try:
             done = interpreters.run_process_tree(
-                [lab.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit,
+                [engine.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:

@@ -12,7 +12,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.harness import Lab, Progress, refuse_kernels
+from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnostics import shown_path
 from runner.engine.messages import Isolation, Outcome
@@ -86,12 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     variant = first_variant(arguments)
     refuse_kernels(variant, "minify")
     progress = Progress()
-    with Lab.of(settings_of(arguments), variant) as lab:
+    with VariantEngine.of(settings_of(arguments), variant) as engine:
         try:
             progress.say(f"running {variant.id}")
-            failure = failure_of(lab.verdict())
+            failure = failure_of(engine.verdict())
             folder = output_folder(arguments.output, "minify")
-            minifier = _Minifier(lab, failure, folder, progress)
+            minifier = _Minifier(engine, failure, folder, progress)
             if arguments.accuracy and not failure.accuracy:
                 minifier.notes.append("it gives no answer that --accuracy could compare, so the error is minified")
             return minifier.go(list(attempts(failure, arguments.after, arguments.level)))
@@ -154,9 +154,9 @@ def attempts(failure: Failure, after: str, level: int) -> Iterator[Attempt]:
 class _Minifier:
     """The steps, each a process of its own, in one folder."""
 
-    def __init__(self, lab: Lab, failure: Failure, folder: Path, progress: Progress) -> None:
-        self.lab, self.failure, self.folder, self.progress = lab, failure, folder, progress
-        self.backend = lab.job("minify").backend
+    def __init__(self, engine: VariantEngine, failure: Failure, folder: Path, progress: Progress) -> None:
+        self.engine, self.failure, self.folder, self.progress = engine, failure, folder, progress
+        self.backend = engine.job("minify").backend
         name = str(self.backend["backend"])
         self.alias = re.sub(r"\W+", "_", name) + ("" if ":" in name else "_copied")
         self.notes: list[str] = []
@@ -167,18 +167,18 @@ class _Minifier:
             if launcher is not None and self._cut(attempt, launcher):
                 return self._confirm(attempt, launcher, asked=attempt.after == tries[0].after)
         self.progress.end()
-        console.output(f"{self.lab.variant.id}\nfails: {self.failure.text}\nno graph could be minified:")
+        console.output(f"{self.engine.variant.id}\nfails: {self.failure.text}\nno graph could be minified:")
         for note in dict.fromkeys(self.notes):
             console.output(f"  {note}")
-        console.output(f"runner reduce {shell_word(operand(self.lab.variant.id))} shrinks the case instead")
+        console.output(f"runner reduce {shell_word(operand(self.engine.variant.id))} shrinks the case instead")
         return exit_codes.FAILED
 
     def _ask(self, step: str, attempt: Attempt, isolation: Isolation = "fork", **more: Any) -> Outcome:
         given = {"step": step, "folder": str(self.folder), "after": attempt.after, "level": attempt.level,
                  "tolerance": attempt.tolerance, "alias": self.alias, "signal": self.failure.signal, **more}  # fmt: skip
         cutting = step == "cut"
-        job = self.lab.job("minify", given, timeout=CUT_SECONDS if cutting else None, isolation=isolation)
-        return self.lab.ask([job], self._how_far if cutting else None)[0]
+        job = self.engine.job("minify", given, timeout=CUT_SECONDS if cutting else None, isolation=isolation)
+        return self.engine.ask([job], self._how_far if cutting else None)[0]
 
     def _how_far(self) -> None:
         """Say how far the cutting is, by the checkpoints, which are named after the nodes that they hold."""
@@ -227,19 +227,19 @@ class _Minifier:
             return [["--no-isolate"], ["--no-isolate", "--strict-accuracy"]]
         if self.failure.signal:
             # A child opens no accelerator that its parent has opened.
-            return [["--no-isolate"] if self.lab.variant.device == "cpu" else []]
+            return [["--no-isolate"] if self.engine.variant.device == "cpu" else []]
         return [["--no-isolate", "--check-str", self.failure.kind]]
 
     def _confirm(self, attempt: Attempt, launcher: Path, asked: bool) -> int:
         """Make the script run alone, run it in a fresh process, and say everything."""
-        script, job = self.folder / "repro.py", self.lab.job("minify")
+        script, job = self.folder / "repro.py", self.engine.job("minify")
         whole, text = launcher.read_text(encoding="utf-8"), script.read_text(encoding="utf-8")
         text = standalone(text, self.folder, self.backend, self.alias, job.imports, job.paths)
         script.write_text(text, encoding="utf-8")
         self.progress.say("running repro.py in a fresh process")
         kind, detail = ended(self._ask("run", attempt, isolation="fresh", script=str(script)))
         self.progress.end()
-        console.output(f"{self.lab.variant.id}\nfails: {self.failure.text}")
+        console.output(f"{self.engine.variant.id}\nfails: {self.failure.text}")
         if not asked:
             console.output("the graph after AOT does not show it; this is the one after Dynamo")
         for note in dict.fromkeys(self.notes):
@@ -251,7 +251,7 @@ class _Minifier:
         again = kind == self.failure.kind
         how = f"fails alike: {detail}" if again else f"fails otherwise: {detail}" if kind else "does not fail"
         console.output(f"\nrepro.py in a fresh process {how}")
-        console.output(f"run it: {shell_words([self.lab.environment.python, operand(shown_path(str(script)))])}")
+        console.output(f"run it: {shell_words([self.engine.environment.python, operand(shown_path(str(script)))])}")
         return exit_codes.OK if again else exit_codes.FAILED
 
 

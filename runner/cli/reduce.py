@@ -18,7 +18,7 @@ from runner.cases.model import Variant
 from runner.cases.suites import SPEC
 from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.harness import Lab, Progress
+from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     progress = Progress()
     try:
-        with Lab.of(settings_of(arguments), variant) as lab:
+        with VariantEngine.of(settings_of(arguments), variant) as engine:
             journal = Journal(folder, variant, arguments.resume)
             if journal.done:
                 progress.end()
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
                 console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exit_codes.OK
             reduced = reduce_variant(
-                lab, budget=arguments.budget, tick=progress.say, folder=folder, memory=journal.memory
+                engine, budget=arguments.budget, tick=progress.say, folder=folder, memory=journal.memory
             )
             progress.end()
             journal.end(reduced)

@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.cases.model import LAUNCH, THREADS, Grad, Variant
 from runner.diagnose.diagnosis import Ablation
-from runner.diagnose.harness import Answer, Lab
+from runner.diagnose.harness import Answer, VariantEngine
 from runner.engine.messages import Job
 from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
@@ -142,11 +142,11 @@ def _of_flags(name: str, config: Mapping[str, Any]) -> Change:
 # --- asking ---
 
 
-def jobs(lab: Lab, candidates: Sequence[Change], helpers: bool = True) -> list[Job | None]:
+def jobs(engine: VariantEngine, candidates: Sequence[Change], helpers: bool = True) -> list[Job | None]:
     """Return a judging job for each change; None for a change that cannot be run here."""
     return [
-        lab.job(variant=change.variant, config={**change.config, **(change.helpers if helpers else {})})
-        if change.variant is None or not skip_reason(Planned(change.variant, lab.environment))
+        engine.job(variant=change.variant, config={**change.config, **(change.helpers if helpers else {})})
+        if change.variant is None or not skip_reason(Planned(change.variant, engine.environment))
         else None
         for change in candidates
     ]

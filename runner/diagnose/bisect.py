@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runner.cases.model import LAUNCH
 from runner.diagnose.diagnosis import Culprit
-from runner.diagnose.harness import Lab
+from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.verdict import outcomes
@@ -46,22 +46,24 @@ def whole_stage(signature: FailureSignature) -> Bisected | None:
     return None
 
 
-def task(lab: Lab, signature: FailureSignature, findings_by_stage: Mapping[str, Sequence[Finding]]) -> Job | Bisected:
+def task(
+    engine: VariantEngine, signature: FailureSignature, findings_by_stage: Mapping[str, Sequence[Finding]]
+) -> Job | Bisected:
     """Return the job that bisects a failure, or the reason why there is none.
 
     Args:
-        lab: of the failing variant.
+        engine: of the failing variant.
         signature: of the failure, with its stage.
         findings_by_stage: what the backends below showed; its own stage's is needed where that is below the variant's.
     """
-    if lab.variant.backend.backend == LAUNCH:
+    if engine.variant.backend.backend == LAUNCH:
         return Bisected(note="a launch compiles nothing that could be bisected")
     answer = whole_stage(signature)
     if answer is not None:
         return answer
     stage = str(signature.stage)
     backend, targets = _BACKENDS[stage], [signature]
-    if backend != lab.variant.backend.backend:
+    if backend != engine.variant.backend.backend:
         group = row_of(signature.oracle).group
         alike = (finding for finding in findings_by_stage.get(stage, ()) if row_of(finding.oracle).group == group)
         targets = [*map(signature_of, alike)]
@@ -73,7 +75,7 @@ def task(lab: Lab, signature: FailureSignature, findings_by_stage: Mapping[str, 
         "seconds": HANG_SECONDS if hangs else SECONDS,
         "budget": BUDGET,
     }
-    return lab.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)
+    return engine.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)
 
 
 def read(outcome: Outcome) -> Bisected:

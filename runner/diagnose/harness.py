@@ -41,7 +41,7 @@ class Answer:
         return (self.trust or {}).get("verdict") not in ("INVALID", "SKIP", "BROKEN", "FLAKY")
 
 
-class Lab:
+class VariantEngine:
     """An engine for one variant in one environment. Use it in a ``with``; leaving it ends its processes.
 
     Each job gets a key of its own, so that many may be asked at once.
@@ -71,12 +71,12 @@ class Lab:
             raise UsageError(f"{variant.id} cannot run here: {reason}")
         self.source = self.write(variant)
         warm = {environment.key: warmth([variant])}
-        self.engine = LocalEngine({environment.key: environment.python}, slots, warm=warm)
+        self.local_engine = LocalEngine({environment.key: environment.python}, slots, warm=warm)
         self._number = 0
 
     @staticmethod
-    def of(settings: RunSettings, variant: Variant, **changes: Any) -> Lab:
-        """Return the lab that the settings ask for; of several Pythons the first.
+    def of(settings: RunSettings, variant: Variant, **changes: Any) -> VariantEngine:
+        """Return the engine that the settings ask for; of several Pythons the first.
 
         Raises:
             UsageError, InputError: as in ``__init__``; no such Python.
@@ -88,15 +88,15 @@ class Lab:
             "paths": worker_paths(settings),
             "limits": settings.limits(),
         }
-        return Lab(variant, checked_environments(settings, [variant])[0], **{**values, **changes})
+        return VariantEngine(variant, checked_environments(settings, [variant])[0], **{**values, **changes})
 
-    def __enter__(self) -> Lab:
-        """The lab itself."""
+    def __enter__(self) -> VariantEngine:
+        """The engine itself."""
         return self
 
     def __exit__(self, *about: object) -> None:
         """End its processes."""
-        self.engine.close()
+        self.local_engine.close()
 
     @property
     def variant(self) -> Variant:
@@ -149,7 +149,7 @@ class Lab:
 
     def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
         """Run jobs and wait for all; return their outcomes in order. ``tick`` is called several times a second."""
-        return drive(self.engine, with_reference(jobs), tick)
+        return drive(self.local_engine, with_reference(jobs), tick)
 
     def read(self, outcome: Outcome) -> Answer:
         """Return what a judging job said; without stages, which only a ladder can tell."""
@@ -162,7 +162,7 @@ class Lab:
         context = RunContext(
             settings, slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits
         )
-        return drive(self.engine, run_variant(self.planned, context)).event
+        return drive(self.local_engine, run_variant(self.planned, context)).event
 
 
 def result_of(outcome: Outcome) -> Mapping[str, Any]:

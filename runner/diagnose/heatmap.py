@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.diagnose.harness import Lab, result_of
+from runner.diagnose.harness import VariantEngine, result_of
 from runner.verdict import outcomes
 
 
-def run_heat_map(lab: Lab) -> dict[str, Any]:
+def run_heat_map(engine: VariantEngine) -> dict[str, Any]:
     """Run the variant once more and return the record of ``runner.worker.tasks.heatmap.run_picture``.
 
     A process that dies leaves no heat map: ``picture`` is None then, and ``reason`` says how it ended.
@@ -16,7 +16,7 @@ def run_heat_map(lab: Lab) -> dict[str, Any]:
     Raises:
         UsageError: the case is wrong.
     """
-    (outcome,) = lab.ask([lab.job("picture")])
+    (outcome,) = engine.ask([engine.job("picture")])
     if outcome.ended != "result":
         return {"picture": None, "reason": outcomes.describe(outcome), "inputs": []}
     return dict(result_of(outcome))

@@ -12,7 +12,8 @@ from runner.diagnose import bisect as bisector
 from runner.diagnose.ablate import Change
 from runner.diagnose.bisect import Bisected
 from runner.diagnose.diagnosis import Ablation, Diagnosis
-from runner.diagnose.harness import Answer, Lab
+from runner.diagnose.harness import Answer, VariantEngine
+from runner.engine.messages import Job
 from runner.record.events import Finding, VariantFinished
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, main_signature
@@ -23,18 +24,18 @@ CROSSREF = "aot_eager_decomp_partition_crossref"
 
 
 def diagnose(
-    lab: Lab, bisect: bool = True, tick: Callable[[], None] | None = None, ablations: bool = True
+    engine: VariantEngine, bisect: bool = True, tick: Callable[[], None] | None = None, ablations: bool = True
 ) -> Diagnosis:
     """Return everything that can be found out about the variant's failure; of one that does not fail its verdict alone.
 
     Args:
-        lab: of the variant, entered.
+        engine: of the variant, entered.
         bisect: ask torch's bisector too, which takes up to some minutes.
         tick: called several times a second while the bisector and the ablations run.
         ablations: try changed settings too.
     """
     begun = time.monotonic()
-    event = lab.verdict()
+    event = engine.verdict()
     signature = main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None
     plain = Diagnosis(
         id=event.id,
@@ -43,51 +44,56 @@ def diagnose(
         reason=event.reason,
         signature=signature,
         findings=tuple(event.findings),
-        stages=_strip(event, lab.variant),
+        stages=_strip(event, engine.variant),
         labels=tuple(event.labels),
         notes=tuple(event.notes),
     )
     if signature is None:
         return replace(plain, seconds=round(time.monotonic() - begun, 1))
-    changes = ablate.changes(lab.variant, signature, lab.source.text) if ablations else []
-    task = bisector.task(lab, signature, _findings_below(lab, signature)) if bisect else Bisected(note="not asked for")
-    cross = lab.job(backend=CROSSREF) if stage_of(lab.variant.backend.backend) == "inductor" else None
-    trials = ablate.jobs(lab, changes)
+    changes = ablate.changes(engine.variant, signature, engine.source.text) if ablations else []
+    task: Job | Bisected = Bisected(note="not asked for")
+    if bisect:
+        task = bisector.task(engine, signature, _findings_below(engine, signature))
+    cross = engine.job(backend=CROSSREF) if stage_of(engine.variant.backend.backend) == "inductor" else None
+    trials = ablate.jobs(engine, changes)
     # The bisector first, which takes longest.
     jobs = [*([] if isinstance(task, Bisected) else [task]), *([cross] if cross else []), *filter(None, trials)]
-    outcomes = dict(zip((job.key for job in jobs), lab.ask(jobs, tick), strict=True))
+    outcomes = dict(zip((job.key for job in jobs), engine.ask(jobs, tick), strict=True))
     bisected = task if isinstance(task, Bisected) else bisector.read(outcomes[task.key])
-    crossed = lab.read(outcomes[cross.key]) if cross else None
+    crossed = engine.read(outcomes[cross.key]) if cross else None
     answers = [
-        (change, lab.read(outcomes[job.key])) for change, job in zip(changes, trials, strict=True) if job is not None
+        (change, engine.read(outcomes[job.key])) for change, job in zip(changes, trials, strict=True) if job is not None
     ]
     return replace(
         plain,
         stages=_with_crossref(plain.stages, crossed),
         culprit=bisected.culprit,
         bisect_note=bisected.note,
-        ablations=tuple(_ablations(lab, signature, answers, tick)),
+        ablations=tuple(_ablations(engine, signature, answers, tick)),
         notes=(*plain.notes, *_crossref_notes(plain.stages, crossed)),
         seconds=round(time.monotonic() - begun, 1),
     )
 
 
-def _findings_below(lab: Lab, signature: FailureSignature) -> Mapping[str, Sequence[Finding]]:
+def _findings_below(engine: VariantEngine, signature: FailureSignature) -> Mapping[str, Sequence[Finding]]:
     """Return what the guilty stage's own backend shows, where that is not the variant's."""
-    backend = dict(below(lab.variant.backend.backend)).get(str(signature.stage))
+    backend = dict(below(engine.variant.backend.backend)).get(str(signature.stage))
     if backend is None or bisector.whole_stage(signature) is not None:
         return {}
-    (outcome,) = lab.ask([lab.job(backend=backend)])
-    return {str(signature.stage): lab.read(outcome).findings}
+    (outcome,) = engine.ask([engine.job(backend=backend)])
+    return {str(signature.stage): engine.read(outcome).findings}
 
 
 def _ablations(
-    lab: Lab, signature: FailureSignature, answers: Sequence[tuple[Change, Answer]], tick: Callable[[], None] | None
+    engine: VariantEngine,
+    signature: FailureSignature,
+    answers: Sequence[tuple[Change, Answer]],
+    tick: Callable[[], None] | None,
 ) -> list[Ablation]:
     """What became of the failure; what failed for want of a helping flag is run again without it."""
     repeated = [change for change, answer in answers if ablate.lacks(answer, change.helpers)]
-    jobs = [job for job in ablate.jobs(lab, repeated, helpers=False) if job is not None]
-    later = map(lab.read, lab.ask(jobs, tick) if jobs else ())
+    jobs = [job for job in ablate.jobs(engine, repeated, helpers=False) if job is not None]
+    later = map(engine.read, engine.ask(jobs, tick) if jobs else ())
     answers = [(change, next(later) if change in repeated else answer) for change, answer in answers]
     ablations = (ablate.read(signature, change, answer) for change, answer in answers)
     return [ablation for ablation in ablations if ablation is not None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import KERNEL_BACKENDS, Case, Variant
-from runner.diagnose.harness import Lab
+from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.reduce.remove_steps import ValueInfos
@@ -54,22 +54,24 @@ _MEASURE = "measure"
 """The name of what is no candidate."""
 
 
-class LabJudge:
-    """Tries candidates in a lab, as many at once as it has slots."""
+class EngineJudge:
+    """Tries candidates on an engine, as many at once as it has slots."""
 
-    def __init__(self, lab: Lab, signature: FailureSignature, error: float = 0.0, timeout: float | None = None) -> None:
+    def __init__(
+        self, engine: VariantEngine, signature: FailureSignature, error: float = 0.0, timeout: float | None = None
+    ) -> None:
         """Start nothing yet.
 
         Args:
-            lab: its engine is the judge's alone while a search goes on.
+            engine: the judge's alone while a search goes on.
             signature: the failure's, with its stage.
             error: the relative error of the finding that it is the mark of.
             timeout: seconds that a candidate may take; the case's own limit if None.
         """
-        self.lab, self.signature, self.error, self.timeout = lab, signature, error, timeout
-        self.slots = lab.slots
-        self.backend, self.below = backends_for(signature.stage, lab.variant.backend.backend)
-        self._scheduler: Scheduler[Any] = Scheduler(lab.engine)
+        self.engine, self.signature, self.error, self.timeout = engine, signature, error, timeout
+        self.slots = engine.slots
+        self.backend, self.below = backends_for(signature.stage, engine.variant.backend.backend)
+        self._scheduler: Scheduler[Any] = Scheduler(engine.local_engine)
         self._verdicts: list[tuple[int, bool]] = []
 
     def start(self, number: int, variant: Variant, source: Source) -> None:
@@ -84,19 +86,20 @@ class LabJudge:
         return verdicts
 
     def stop(self) -> None:
-        """End what runs. The lab's engine must be used by nobody else meanwhile."""
+        """End what runs. Nobody else may use the engine meanwhile."""
         self._scheduler.cancel()
         self._verdicts.clear()
 
     def measure(self, case: Case) -> ValueInfos:
         """What the values of a named case are in eager; nothing where that cannot be had. Candidates go on meanwhile."""
-        variant = replace(self.lab.variant, case=case, params={name: values[0] for name, values in case.params.items()})
+        params = {name: values[0] for name, values in case.params.items()}
+        variant = replace(self.engine.variant, case=case, params=params)
         variant = replace(variant, dtype=case.dtypes[0], device=case.devices[0], grad=case.grad[0], train=case.train[0],
                           autocast=case.autocast[0], threads=case.threads[0])  # fmt: skip
         # Names that nothing uses are errors of a case. Here they are what is asked for.
         self._scheduler.start(
             _MEASURE,
-            self._values(self.lab.job("shapes", variant=variant, source=build(variant, limits=self.lab.limits))),
+            self._values(self.engine.job("shapes", variant=variant, source=build(variant, limits=self.engine.limits))),
         )
         values = self._wait(0.0)
         while values is None:
@@ -105,8 +108,8 @@ class LabJudge:
 
     def confirm(self, variant: Variant, source: Source) -> bool:
         """Whether a case fails alike in a process of its own, under the variant's own backend."""
-        job = self.lab.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
-        (outcome,) = self.lab.ask([job])
+        job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
+        (outcome,) = self.engine.ask([job])
         return self._fails_alike(*outcomes.read(outcome, source))
 
     # --- one candidate ---
@@ -124,7 +127,7 @@ class LabJudge:
         def answer(
             backend: str, config: Mapping[str, Any] | None = None
         ) -> Steps[tuple[Outcome, list[Finding], Mapping[str, Any] | None]]:
-            job = self.lab.job(
+            job = self.engine.job(
                 variant=variant,
                 source=source,
                 backend=backend,

@@ -17,13 +17,13 @@ from runner.cases.expand import expand
 from runner.cases.model import Backend, Case, Suite, Variant
 from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
-from runner.diagnose.harness import Lab
+from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import InputError, Span
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import RED, Finding, VariantFinished
 from runner.reduce import passes, shrink
-from runner.reduce.judge import LabJudge, relative_error
+from runner.reduce.judge import EngineJudge, relative_error
 from runner.reduce.names import named
 from runner.reduce.remove_steps import steps_of, with_first_names
 from runner.reduce.search import Candidate, Search
@@ -96,17 +96,17 @@ class Memory:
 
 
 def reduce_variant(
-    lab: Lab,
+    engine: VariantEngine,
     *,
     budget: float = 120.0,
     tick: Callable[[str], None] = lambda text: None,
     folder: Path | None = None,
     memory: Memory | None = None,
 ) -> Reduced:
-    """Shrink the lab's variant while it fails with the same signature.
+    """Shrink the engine's variant while it fails with the same signature.
 
     Args:
-        lab: an open lab; nobody else may use its engine meanwhile.
+        engine: of the variant, entered; nobody else may use it meanwhile.
         budget: seconds, counted from now; the first verdict and the last confirmation take part in it.
         tick: told several times a second what is being done.
         folder: where candidates are written (a temporary one if None); a case's own Python is copied there.
@@ -120,20 +120,20 @@ def reduce_variant(
     """
     began = time.monotonic()
     tick("running the case as it is")
-    failure = failing(lab)
+    failure = failing(engine)
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(scratch.folder())
-        return _Reduction(lab, failure, folder, began, budget, tick, memory or Memory()).run()
+        return _Reduction(engine, failure, folder, began, budget, tick, memory or Memory()).run()
 
 
-def failing(lab: Lab) -> VariantFinished:
+def failing(engine: VariantEngine) -> VariantFinished:
     """Return the verdict of a variant that fails.
 
     Raises:
         UsageError: it does not; the message says its verdict.
     """
-    event = lab.verdict()
+    event = engine.verdict()
     if event.verdict not in RED or not event.findings:
         reason = f": {event.reason}" if event.reason else ""
         raise UsageError(f"{event.id} does not fail: {event.verdict}{reason}")
@@ -144,18 +144,18 @@ class _Reduction:
     """One reduction. ``history`` holds the accepted states; the first one is the original case."""
 
     def __init__(
-        self, lab: Lab, failure: VariantFinished, folder: Path, began: float, budget: float,
+        self, engine: VariantEngine, failure: VariantFinished, folder: Path, began: float, budget: float,
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
-        self.lab, self.folder, self.memory = lab, folder, memory
+        self.engine, self.folder, self.memory = engine, folder, memory
         self.began, self.tick = began, tick
         self.finding: Finding = failure.findings[0]
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
-        timeout = None if slow else min(lab.job().timeout, max(20.0, 6 * failure.seconds))
+        timeout = None if slow else min(engine.job().timeout, max(20.0, 6 * failure.seconds))
         error = relative_error(self.finding)
-        self.judge = LabJudge(lab, self.signature, error if math.isfinite(error) else 1.0, timeout)
-        backend = lab.variant.backend.backend
+        self.judge = EngineJudge(engine, self.signature, error if math.isfinite(error) else 1.0, timeout)
+        backend = engine.variant.backend.backend
         self.backend = Backend(backend, backend)
         self.file = folder / f"case{SPEC}"
         self.steps: list[Step] = []
@@ -188,11 +188,11 @@ class _Reduction:
 
     def _original(self) -> Case:
         """Return the variant as a case of its own beside its Python, without what says nothing about the failure."""
-        case = replace(resolve_axes(self.lab.variant), doc="", tags=(), links=(), file=str(self.file))
+        case = replace(resolve_axes(self.engine.variant), doc="", tags=(), links=(), file=str(self.file))
         if case.module is not None:
             copy = _copy(case.module.file, self.folder / Path(case.module.file).name)
             case = replace(case, module=replace(case.module, file=str(copy)))
-        origin = Path(self.lab.variant.case.file).resolve().parent
+        origin = Path(self.engine.variant.case.file).resolve().parent
         kernels = []
         for kernel in case.kernels:
             copy = _copy(kernel.file, self.folder / os.path.relpath(kernel.file, origin))
@@ -212,7 +212,7 @@ class _Reduction:
         """Return variant and source of a candidate; None where the reader or the builder finds an error."""
         path = self.folder / f"candidate{SPEC}"
         path.write_text(text, encoding="utf-8")
-        return read_case(path, self.backend, self.lab)
+        return read_case(path, self.backend, self.engine)
 
     def _accept(self, candidate: Candidate) -> State:
         self.history.append((candidate.text, candidate.size))
@@ -265,9 +265,9 @@ class _Reduction:
         read = self._read(text)
         if read is None:
             return None
-        case = with_first_names(read[0].case, {item.name for item in self.lab.variant.case.inputs})
+        case = with_first_names(read[0].case, {item.name for item in self.engine.variant.case.inputs})
         self.file.write_text(text_of_plain(plain(case, self.folder)), encoding="utf-8")
-        return read_case(self.file, self.backend, self.lab)
+        return read_case(self.file, self.backend, self.engine)
 
 
 def _copy(file: str, target: Path) -> Path:
@@ -278,17 +278,17 @@ def _copy(file: str, target: Path) -> Path:
     return target
 
 
-def read_case(path: Path, backend: Backend, lab: Lab) -> tuple[Variant, Source] | None:
+def read_case(path: Path, backend: Backend, engine: VariantEngine) -> tuple[Variant, Source] | None:
     """Return the only variant of a file, and its source; None where the file has an error."""
-    reader = Reader(lab.limits, any_device=bool(lab.imports))
+    reader = Reader(engine.limits, any_device=bool(engine.imports))
     cases = reader.spec(path, None)
     if len(cases) != 1 or any(problem.severity == "error" for problem in reader.problems):
         return None
-    variants = expand([Suite(path.name, str(path), cases=cases, backends=(backend,))], limits=lab.limits)
+    variants = expand([Suite(path.name, str(path), cases=cases, backends=(backend,))], limits=engine.limits)
     if len(variants) != 1:
         return None
     try:
-        return variants[0], lab.write(variants[0])
+        return variants[0], engine.write(variants[0])
     except InputError:
         return None
 

@@ -29,7 +29,7 @@ def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixt
 
 def reduced(**changes: Any) -> Any:
     values = {"variant": "small", "text": "cases:", "steps": (1, 2), "complete": True, "interrupted": False, **changes}
-    return lambda lab, **more: SimpleNamespace(**values)
+    return lambda engine, **more: SimpleNamespace(**values)
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,5 @@ def test_the_script_runs_in_a_process_of_its_own(
     monkeypatch.setattr(issue, "START", 2.0)
     case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
     one = loaded(written(tmp_path, case)).variants[0]
-    lab = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
-    assert issue.run_script(text, lab) == ScriptRun(code, output)  # type: ignore[arg-type]
+    engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
+    assert issue.run_script(text, engine) == ScriptRun(code, output)  # type: ignore[arg-type]

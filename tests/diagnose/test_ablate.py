@@ -10,7 +10,7 @@ import pytest
 
 from runner.cases.model import Variant
 from runner.diagnose.ablate import Change, changes, jobs, lacks, read
-from runner.diagnose.harness import Answer, Lab
+from runner.diagnose.harness import Answer, VariantEngine
 from runner.record.events import Finding
 from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, variants
@@ -28,8 +28,8 @@ def variant(tmp_path: Path) -> Variant:
 
 
 @pytest.fixture
-def lab(variant: Variant) -> Iterator[Lab]:
-    with Lab(variant, environment()) as made:
+def engine(variant: Variant) -> Iterator[VariantEngine]:
+    with VariantEngine(variant, environment()) as made:
         yield made
 
 
@@ -74,9 +74,9 @@ def test_what_the_case_has_already_is_not_tried(tmp_path: Path) -> None:
     assert {"with static shapes", "on 2 threads"} <= found
 
 
-def test_changes_reach_the_jobs(lab: Lab) -> None:
-    wanted = changes(lab.variant, VALUE, PLAIN)
-    made = {change.name: job for change, job in zip(wanted, jobs(lab, wanted), strict=True)}
+def test_changes_reach_the_jobs(engine: VariantEngine) -> None:
+    wanted = changes(engine.variant, VALUE, PLAIN)
+    made = {change.name: job for change, job in zip(wanted, jobs(engine, wanted), strict=True)}
     assert made["on cuda"] is None  # a torch for the CPU alone
     told = {name: job for name, job in made.items() if job is not None}
     assert told["without vectorization"].config[SIMD] == 1
@@ -84,15 +84,15 @@ def test_changes_reach_the_jobs(lab: Lab) -> None:
     assert told["on one thread"].threads == 1 and told["without gradients"].grad["mode"] == "off"
     helper = "torch._inductor.config.cpp_cache_precompile_headers"
     assert told["compiled with -O0"].config[helper] is False
-    unaided = jobs(lab, [change for change in wanted if change.helpers], helpers=False)[0]
+    unaided = jobs(engine, [change for change in wanted if change.helpers], helpers=False)[0]
     assert unaided is not None and helper not in unaided.config
     assert len({job.key for job in told.values()}) == len(told)
 
 
 def test_a_gpu_is_asked_where_torch_could_have_one(variant: Variant) -> None:
-    with Lab(variant, dataclasses.replace(environment(), build="2.13.0+cu130")) as lab:
+    with VariantEngine(variant, dataclasses.replace(environment(), build="2.13.0+cu130")) as engine:
         wanted = [change for change in changes(variant, VALUE, PLAIN) if change.name == "on cuda"]
-        made = jobs(lab, wanted)[0]
+        made = jobs(engine, wanted)[0]
     assert made is not None and made.device == "cuda"
 
 

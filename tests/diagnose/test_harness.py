@@ -12,7 +12,7 @@ from runner.cases.model import Backend, Variant
 from runner.diagnose import ablate
 from runner.diagnose.bisect import Bisected, task
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.harness import Lab, refuse_kernels, refuse_launches
+from runner.diagnose.harness import VariantEngine, refuse_kernels, refuse_launches
 from runner.exit_codes import UsageError
 from runner.report.diagnosis import render
 from runner.verdict.signature import FailureSignature
@@ -29,8 +29,8 @@ def launched() -> Variant:
 
 
 @pytest.fixture
-def lab(launched: Variant) -> Iterator[Lab]:
-    with Lab(launched, environment()) as made:
+def engine(launched: Variant) -> Iterator[VariantEngine]:
+    with VariantEngine(launched, environment()) as made:
         yield made
 
 
@@ -54,11 +54,11 @@ def test_other_cases_are_not_refused(tmp_path: Path) -> None:
         refuse_kernels(variant, "minify")
 
 
-def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(lab: Lab) -> None:
+def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(engine: VariantEngine) -> None:
     signature = FailureSignature("value", "backend")
-    found = task(lab, signature, {})
+    found = task(engine, signature, {})
     assert isinstance(found, Bisected) and "compiles nothing" in found.note
-    tried = ablate.changes(lab.variant, signature, lab.source.text)
+    tried = ablate.changes(engine.variant, signature, engine.source.text)
     assert {change.setting for change in tried} <= {"device: cuda", "grad: off"}
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from runner.diagnose.harness import Lab
+from runner.diagnose.harness import VariantEngine
 from runner.diagnose.heatmap import run_heat_map
 from runner.engine.messages import Job, Outcome
 from tests.handmade import environment, variants
 
 
-class ScriptedLab(Lab):
-    """A lab whose jobs end as written: fields of an ``Outcome``, one mapping a job."""
+class ScriptedEngine(VariantEngine):
+    """An engine whose jobs end as written: fields of an ``Outcome``, one mapping a job."""
 
     def __init__(self, tmp_path: Path, *endings: dict[str, Any]) -> None:
         super().__init__(variants(tmp_path, "")[0], environment())
@@ -31,14 +31,14 @@ RECORD = {"picture": {"path": "output[0]"}, "reason": "", "inputs": [{"index": 0
 
 
 def test_the_record_of_the_task_is_returned(tmp_path: Path) -> None:
-    with ScriptedLab(tmp_path, {"ended": "result", "result": RECORD}) as lab:
-        assert run_heat_map(lab) == RECORD
-    assert [(job.task, job.float64) for job in lab.asked] == [("picture", True)]
+    with ScriptedEngine(tmp_path, {"ended": "result", "result": RECORD}) as engine:
+        assert run_heat_map(engine) == RECORD
+    assert [(job.task, job.float64) for job in engine.asked] == [("picture", True)]
 
 
 @pytest.mark.parametrize("phase", ["eager", "backend", "float64"])
 def test_a_death_leaves_no_heat_map(tmp_path: Path, phase: str) -> None:
-    with ScriptedLab(tmp_path, {"ended": "signal", "signal": "SIGSEGV", "phase": phase}) as lab:
-        record = run_heat_map(lab)
+    with ScriptedEngine(tmp_path, {"ended": "signal", "signal": "SIGSEGV", "phase": phase}) as engine:
+        record = run_heat_map(engine)
     assert record == {"picture": None, "reason": "the process was ended by SIGSEGV", "inputs": []}
-    assert len(lab.asked) == 1
+    assert len(engine.asked) == 1

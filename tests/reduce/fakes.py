@@ -74,7 +74,7 @@ class FakeJudge:
 
 
 def reader(folder: Path) -> Callable[[str], tuple[Variant, Source] | None]:
-    """Reads candidates as the reducer does, without a lab."""
+    """Reads candidates as the reducer does, without an engine."""
 
     def read(text: str) -> tuple[Variant, Source] | None:
         path = folder / "candidate.spec.yaml"

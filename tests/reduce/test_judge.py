@@ -11,10 +11,10 @@ import pytest
 from fakes import SIGNATURE, variant
 
 from runner.cases.model import Variant
-from runner.diagnose.harness import Lab
+from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
-from runner.reduce.judge import LabJudge, alike, backends_for, relative_error
+from runner.reduce.judge import EngineJudge, alike, backends_for, relative_error
 from runner.session.plan import Environment
 from runner.verdict.signature import FailureSignature
 from runner.worker.pattern import pattern_of
@@ -62,7 +62,6 @@ class Engine:
 @pytest.fixture
 def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
     """``judged(says, ...)``: whether a candidate fails alike, and what was asked to know."""
-    labs: list[Lab] = []
 
     def judge(
         says: Callable[[Job], Any],
@@ -71,18 +70,17 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
         error: float = 0.5,
     ) -> tuple[bool, list[Job]]:
         chosen: Variant = variant(tmp_path, keys)
-        lab = Lab(chosen, HERE, slots=2)
-        lab.engine.close()
-        labs.append(lab)
-        engine = Engine(says)
-        lab.engine = engine  # type: ignore[assignment]
-        found = LabJudge(lab, signature, error)
-        found.start(7, chosen, lab.source)
+        engine = VariantEngine(chosen, HERE, slots=2)
+        engine.local_engine.close()
+        scripted = Engine(says)
+        engine.local_engine = scripted  # type: ignore[assignment]
+        found = EngineJudge(engine, signature, error)
+        found.start(7, chosen, engine.source)
         done: list[tuple[int, bool]] = []
         while not done:
             done = found.finished(0.0)
         assert [number for number, _ in done] == [7]
-        return done[0][1], engine.asked
+        return done[0][1], scripted.asked
 
     yield judge
 
