@@ -7,10 +7,9 @@ import json
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from runner.cases.case import MODE_AXES
@@ -184,22 +183,13 @@ def _is_text(word: str) -> bool:
 
 
 def _shown_files(files: Iterable[str]) -> dict[str, str]:
-    """How ids name each file: from this folder where it lies below it, otherwise by as much of its path as is unique."""
-    names: dict[str, str] = {}
-    here = Path(os.getcwd()).resolve() if os.path.isdir(os.curdir) else Path("/")
-    outside = []
-    for file in sorted(set(files)):
-        path = PurePath(file)
-        if path.is_relative_to(here):
-            names[file] = path.relative_to(here).as_posix()
-        else:
-            outside.append(path)
-    parts, unnamed = 0, outside
-    while unnamed:
-        parts += 1
-        counts = Counter(path.parts[-parts:] for path in outside)
-        for path in unnamed:
-            if counts[path.parts[-parts:]] == 1 or parts == len(path.parts):
-                names[str(path)] = PurePath(*path.parts[-parts:]).as_posix()
-        unnamed = [path for path in unnamed if str(path) not in names]
-    return names
+    """How ids name each file: by its path from this folder, so that every id can be typed here."""
+    here = os.getcwd() if os.path.isdir(os.curdir) else "/"
+    return {file: PurePath(_relative(file, os.path.realpath(here))).as_posix() for file in files}
+
+
+def _relative(file: str, folder: str) -> str:
+    try:
+        return os.path.relpath(file, folder)
+    except ValueError:  # on another drive
+        return file

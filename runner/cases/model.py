@@ -254,6 +254,8 @@ class Suite:
     dtypes: tuple[str, ...] = ()
     select: str | None = None
     manual: bool = False
+    select_span: Span | None = field(default=None, compare=False)
+    has_defaults: bool = False  # its cases mean another thing than in their own files
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,8 @@ class Reader:
             dtypes=tuple(map(dtype_name, listed(node.get("dtypes"), str))),
             select=select,
             manual=scalar(node.get("manual"), bool, default=False),
+            select_span=selecting.span if (selecting := node.get("select")) is not None else None,
+            has_defaults=defaults is not None,
         )
 
     def _named(self, pattern: YamlNode, path: Path, problems: Problems) -> list[Path]:

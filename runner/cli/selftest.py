@@ -9,7 +9,7 @@ from runner import console, exit_codes
 from runner.cli.arguments import add_environment, settings_of
 from runner.engine.local import LocalEngine
 from runner.record.events import VariantFinished
-from runner.selftest import SPEC, judge, table, variants
+from runner.selftest import judge, table, variants
 from runner.session.context import RunContext
 from runner.session.environments import find_environments
 from runner.session.plan import plan, warmth
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         planned = plan(chosen, [environment])
         finished: list[VariantFinished] = []
         warm = {environment.key: warmth(chosen)}
-        context = RunContext(settings, slots=settings.slots(), files={"planted": str(SPEC)})
+        context = RunContext(settings, slots=settings.slots())
         with LocalEngine({environment.key: environment.python}, context.slots, warm=warm) as engine:
             for event in Session(planned, engine, context).events():
                 if isinstance(event, VariantFinished):

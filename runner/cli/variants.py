@@ -15,7 +15,11 @@ from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, InputError
 from runner.exit_codes import UsageError
 from runner.session.collect import Loaded, collect
+from runner.session.nodes import device_reason
 from runner.text import in_line, plural
+
+_REASONS = 3
+"""Why nothing is left, in so many sentences."""
 
 
 def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
@@ -43,13 +47,23 @@ def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool =
         selected = loaded.selected(arguments.select)
     except SelectError as error:
         raise UsageError(f"-k {error}") from None
+    for remark in selected.remarks:
+        console.message(f"runner: -k: {in_line(remark)}")
     if not selected.variants and not empty:
-        total = len(loaded.variants)
-        raise UsageError(
-            f"nothing selected: none of {total} variants is left" if total else "nothing selected: no case here",
-            exit_codes.NOTHING,
-        )
+        raise UsageError(f"nothing selected: {_why_nothing(loaded, settings_of(arguments).device)}", exit_codes.NOTHING)
     return selected
+
+
+def _why_nothing(loaded: Loaded, devices: Sequence[str]) -> str:
+    cases = [(suite, case) for suite in loaded.suites for case in suite.cases]
+    reasons = [f"none of {plural(len(loaded.variants), 'variant')} is left"] if loaded.variants else []
+    reasons += [
+        f"case {case.name!r}: {reason}" for suite, case in cases if (reason := device_reason(suite, case, devices))
+    ]
+    if not reasons and cases:
+        reasons = [d.message for d in loaded.diagnostics if d.severity == "warning"]
+    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    return "; ".join(map(in_line, reasons[:_REASONS])) + more or "no case here"
 
 
 def matching_variants(arguments: argparse.Namespace) -> Sequence[Variant]:
@@ -80,8 +94,9 @@ def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) ->
     exit code.
     """
     loaded = load_variants(arguments)
+    code = refuse(loaded.errors) if loaded.errors else exit_codes.OK
     if loaded.errors and not loaded.variants:
-        return refuse(loaded.diagnostics)
+        return code
     code = action(select_variants(arguments, loaded))
     if not loaded.errors:
         return code

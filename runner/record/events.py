@@ -65,6 +65,7 @@ class RunStarted:
     engine: str = "local"
     schema: int = 1  # the version of ``schema/events.schema.json`` that the log fits
     signature: str = ""  # by which this user on this machine knows the command line as his own
+    suites: Mapping[str, str] = field(default_factory=dict)  # each suite's name to its file
 
 
 @dataclass(frozen=True, slots=True)

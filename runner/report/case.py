@@ -51,7 +51,7 @@ def _non_defaults(settings: object) -> str:
     parts = []
     for field in dataclasses.fields(settings):  # type: ignore[arg-type]
         value = getattr(settings, field.name)
-        if value and value != field.default:
+        if value and value != field.default and field.compare:  # else it says where, and not what
             parts.append(f"{field.name}={_non_defaults(value) if dataclasses.is_dataclass(value) else value}")
     return ", ".join(parts)
 

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,24 +16,27 @@ from runner.cases.expand import expand
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
-from runner.cases.select import Predicate, parse_selection
-from runner.cases.suites import PathError, Reader, discover
+from runner.cases.select import parse_selection, values_of
+from runner.cases.suites import Reader
 from runner.cases.yaml.scalars import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, source_line
 from runner.exit_codes import UsageError
+from runner.session.nodes import added_variants, demand_all, node_predicate, split_paths
 from runner.session.settings import RunSettings
-
-_COMPARED = 5000
-"""Ids that a misspelt one is compared with: each takes 20 microseconds."""
+from runner.text import plural
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them."""
+    """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them.
+
+    ``remarks`` say which fields of ``-k`` match nothing.
+    """
 
     suites: tuple[Suite, ...]
     variants: tuple[Variant, ...]
     diagnostics: tuple[Diagnostic, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -44,7 +47,9 @@ class Loaded:
         """Return it with the variants that ``-k`` keeps. Raises SelectError."""
         if not expression:
             return self
-        return replace(self, variants=tuple(filter(parse_selection(expression), self.variants)))
+        selection = parse_selection(expression)
+        remarks = selection.idle_terms(values_of(self.variants)) if selection.terms else ()
+        return replace(self, variants=tuple(filter(selection, self.variants)), remarks=tuple(remarks))
 
 
 def collect(
@@ -110,182 +115,29 @@ def load(
     limits = limits or Limits()
     lines_of = functools.cache(_lines)
     reader = Reader(limits, any_device=any_device)
-    files, nodes = _split(paths)
+    files, nodes = split_paths(paths)
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
     diagnostics += _python(suites, allow_python, backends, lines_of)
     if everything:
         diagnostics += _unknown(suites, backends)
     try:
-        variants = expand(suites, backends, devices, limits, diagnostics)
+        expanded = expand(suites, backends, devices, limits, diagnostics)
+        added = added_variants(nodes, suites, expanded, backends, devices, allow_python, limits)
     except InputError as error:
         raise InputError(limited(error.diagnostics, limits)) from None
+    diagnostics += _selection_warnings(suites, expanded, narrowed=bool(devices))
+    variants = [*expanded, *added]
     bad = _check(variants, limits, everything, diagnostics, lines_of)
-    chooses = _chooser(nodes, suites)
+    chooses = node_predicate(nodes, suites)
     refused = {id(b) for suite in suites for b in suite.backends if file_refusal(b.backend, backends, allow_python)[0]}
     # Refused means that it does not run, even beside cases that do.
+    asked = [v for v in expanded if chooses(v) and id(v.backend) not in refused]
     good = [
-        v
-        for v in variants
-        if id(v.case) not in bad
-        and chooses(v)
-        and (allow_python or not (v.case.module or v.case.kernels))
-        and id(v.backend) not in refused
+        v for v in (*asked, *added) if id(v.case) not in bad and (allow_python or not (v.case.module or v.case.kernels))
     ]
-    _all_named(nodes, suites, good, variants, diagnostics)
+    demand_all(nodes, suites, good, variants, diagnostics, devices)
     return Loaded(tuple(suites), tuple(good), tuple(limited(diagnostics, limits)))
-
-
-def names_nodes(paths: Sequence[str]) -> bool:
-    """Whether a path names cases of its file or folder, and so leaves others out."""
-    return any(node.name is not None for node in _split(paths)[1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A ``PATH::NAME`` of the command line: the files that it means, and a case or variant in one of them (None: all).
-
-    ``narrowed`` are those files of which nothing runs but what is named.
-    """
-
-    path: str
-    files: frozenset[str]
-    name: str | None
-    narrowed: frozenset[str]
-
-
-def _split(paths: Sequence[str]) -> tuple[list[str], list[_Node]]:
-    """Files and folders to read, and what is asked of each.
-
-    A folder named as a whole leaves nothing out because of a name in a folder around it; a name in one of its files does.
-
-    Raises:
-        PathError: a path is empty, or a folder with a name holds nothing.
-    """
-    pairs = [_cut(path) for path in paths]
-    whole = [_resolved(path) for path, name in pairs if name is None and os.path.isdir(path)]
-    reading: dict[str, None] = {}
-    nodes = []
-    for path, name in pairs:
-        if not os.path.isdir(path):
-            file = frozenset({_resolved(path)})
-            nodes.append(_Node(path, file, name, file))
-            reading[path] = None
-        elif name is None:
-            reading[path] = None
-        else:
-            files = frozenset(map(str, discover([path])))
-            apart = frozenset(file for file in files if not any(Path(file).is_relative_to(folder) for folder in whole))
-            nodes.append(_Node(path, files, name, apart))
-            reading.update(dict.fromkeys(sorted(files)))
-    return [*reading], nodes
-
-
-def _cut(path: str) -> tuple[str, str | None]:
-    """The file or folder that a path of the command line names, and what follows its ``::``.
-
-    Folders may have a ``::`` in their names, and so may the values in a variant's id: what exists decides.
-    """
-    if not path:
-        raise PathError("an empty path; did a shell variable have no value?")
-    cuts = [(path[: match.start()] or ".", path[match.end() :]) for match in re.finditer("::", path)]
-    if not cuts or os.path.lexists(path):
-        return path, None
-    files = [cut for cut in cuts if cut[0].endswith(".yaml")]
-    folders = [cut for cut in cuts if os.path.isdir(cut[0])]
-    existing = [cut for cut in files if os.path.lexists(cut[0])] or folders[-1:] or files
-    return existing[0] if existing else (path, None) if path.endswith(".yaml") else cuts[0]
-
-
-def _resolved(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError:  # a NUL in it: no such file
-        return path
-
-
-def _sources(suites: Sequence[Suite]) -> Callable[[Variant], frozenset[str]]:
-    """Says which files bring a variant: that of its case, and its suites'."""
-    known: dict[tuple[tuple[str, ...], str], frozenset[str]] = {}
-
-    def sources(variant: Variant) -> frozenset[str]:
-        key = variant.suites, variant.case.file
-        if key not in known:
-            known[key] = frozenset(suite.file for suite in suites if suite.name in variant.suites) | {variant.case.file}
-        return known[key]
-
-    return sources
-
-
-def _chooser(nodes: Sequence[_Node], suites: Sequence[Suite]) -> Predicate:
-    """Whether a variant is asked for. A file's names add up; with the file itself among them they leave nothing out."""
-    sources = _sources(suites)
-    groups: dict[frozenset[str], set[str | None]] = {}
-    for node in nodes:
-        groups.setdefault(node.narrowed, set()).add(node.name)
-    relevant: dict[frozenset[str], list[set[str | None]]] = {}
-
-    def chooses(variant: Variant) -> bool:
-        files = sources(variant)
-        if files not in relevant:
-            relevant[files] = [names for group, names in groups.items() if group & files]
-        lists = relevant[files]
-        # None: it came with a folder.
-        return not lists or any(None in names or any(name in names for name in _names(variant)) for names in lists)
-
-    return chooses
-
-
-def _names(variant: Variant) -> Iterator[str]:
-    """Every node id that names this variant: the case, with or without its axes and its backend."""
-    own = _own(variant)
-    yield own
-    for match in re.finditer(r"[\[@]", own):
-        yield own[: match.start()]
-
-
-def _own(variant: Variant) -> str:
-    """The id after its file. A param's value may hold a ``::`` of its own."""
-    return variant.id[len(variant.where) + 2 :]
-
-
-def _all_named(
-    nodes: Sequence[_Node],
-    suites: Sequence[Suite],
-    good: Sequence[Variant],
-    variants: Sequence[Variant],
-    diagnostics: Sequence[Diagnostic],
-) -> None:
-    """Raises InputError, with all errors of the files, for a node that names none of the variants.
-
-    One whose case is there and has an error is not missing: that error is said.
-    """
-    errors = [d for d in diagnostics if d.severity == "error"]
-    names = {node.name for node in nodes} - {None}
-    if not names:
-        return
-    sources = _sources(suites)
-    # With errors a case that is there is one that cannot run; else only what runs counts.
-    present = {
-        (file, name)
-        for variant in (variants if errors else good)
-        for name in _names(variant)
-        if name in names
-        for file in sources(variant)
-    }
-    for node in nodes:
-        name = node.name
-        if name is None or any((file, name) in present for file in node.files):
-            continue
-        if not variants and errors:
-            raise InputError(errors)
-        if not variants:
-            raise PathError(f"{node.path}: no case here, so none matches {name!r}")
-        case = name.partition("[")[0]
-        ids = [_own(v) for v in variants if v.case.name == case] or [_own(v) for v in variants]
-        near = nearest(name, dict.fromkeys(v.case.name for v in variants)) or nearest(name, ids[:_COMPARED])
-        among = " that can be read" if errors else ""
-        raise InputError([*errors, Diagnostic(variants[0].case.span, f"no case{among} matches {name!r}", near)])
 
 
 def _python(
@@ -307,6 +159,25 @@ def _python(
             if message:
                 found.append(_of_backend(suite, backend, message, hint))
     return found
+
+
+def _selection_warnings(suites: Sequence[Suite], variants: Sequence[Variant], narrowed: bool) -> list[Diagnostic]:
+    """Warnings for a suite's selection that keeps nothing, or that names a tag or a case which no case has."""
+    warnings = []
+    kept = {name for variant in variants for name in variant.suites}
+    for suite in suites:
+        if suite.select is None or suite.select_span is None or not suite.cases:
+            continue
+        values = {
+            "tag": [tag for case in suite.cases for tag in case.tags],
+            "case": [case.name for case in suite.cases],
+        }
+        messages = parse_selection(suite.select).idle_terms(values)
+        if suite.name not in kept and not narrowed:
+            messages.append(f"suite {suite.name!r} selects none of its {plural(len(suite.cases), 'case')}")
+        span = suite.select_span
+        warnings += [Diagnostic(span, text, "", "warning", text=source_line(span.file, span.line)) for text in messages]
+    return warnings
 
 
 def _unknown(suites: Sequence[Suite], named: Sequence[str]) -> list[Diagnostic]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runner.cases.limits import Limits
+from runner.cases.model import Suite
 from runner.session.settings import RunSettings
 
 
@@ -17,7 +18,7 @@ class RunContext:
     Attributes:
         slots: processes at once.
         paths: folders at the end of the workers' path.
-        files: a suite's name to its file, for commands that reproduce a variant.
+        suites: by name, for commands that reproduce a variant.
         default_python: the Python that needs no ``--python`` in such a command.
         deadline: when the run ends, on ``time.monotonic``'s clock.
         limits: of the settings, which are read once.
@@ -26,7 +27,7 @@ class RunContext:
     settings: RunSettings = field(default_factory=RunSettings)
     slots: int = 1
     paths: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+    suites: Mapping[str, Suite] = field(default_factory=dict)
     default_python: str = ""
     deadline: float | None = None
     limits: Limits = field(default_factory=Limits)

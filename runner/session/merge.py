@@ -229,6 +229,7 @@ def _started(parts: Sequence[_Part], planned: int, cwd: str) -> RunStarted:
         planned=planned,
         total=planned,
         engine=_listed(start.engine for start in starts),
+        suites={name: file for start in starts for name, file in start.suites.items()},
     )
 
 

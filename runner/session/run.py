@@ -36,9 +36,10 @@ from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session import plan as planning
-from runner.session.collect import Loaded, names_nodes
+from runner.session.collect import Loaded
 from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
+from runner.session.nodes import names_nodes
 from runner.session.plan import Environment, Planned, precision_flags, skip_reason, warmth
 from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker
@@ -250,7 +251,7 @@ def _session(
         settings,
         slots=getattr(engine, "slots", settings.slots()),
         paths=worker_paths(settings),
-        files={suite.name: suite.file for suite in planned.loaded.suites},
+        suites={suite.name: suite for suite in planned.loaded.suites},
         default_python=planned.environments[0].python if not settings.python else "",
         deadline=begun + settings.budget if settings.budget else None,
         limits=settings.limits(),
@@ -290,6 +291,7 @@ def _started(planned: Plan, settings: RunSettings, folder: Path | None, argv: Se
         planned=len(planned.planned),
         total=planned.total,
         engine=settings.engine,
+        suites={suite.name: suite.file for suite in planned.loaded.suites},
     )
     return replace(start, signature=signature_of(start))
 

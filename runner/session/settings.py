@@ -86,7 +86,7 @@ class RunSettings:
     select: str | None = _setting(
         None,
         "-k",
-        'words of ids with and, or, not; tag:x, file:x*, backend:x, e.g. "tag:numeric and not conv"',
+        'words of ids with and, or, not; tag:x, case:x, file:x*, dtype:x, backend:x, device:x, e.g. "tag:numeric and not conv"',
         metavar="EXPR",
     )
     python: tuple[str, ...] = _setting(

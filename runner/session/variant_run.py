@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
+from runner.cases.model import Backend
 from runner.diagnostics import shown_path
 from runner.engine.messages import Isolation, Job, Outcome
 from runner.quote import operand, shell_words
@@ -328,12 +329,22 @@ def planned_event(planned: Planned) -> VariantPlanned:
 
 
 def repro(planned: Planned, context: RunContext) -> str:
-    """The command that runs this variant alone."""
+    """The command that runs this variant alone. The suite stands before the id where its file alone would mean another thing."""
     variant, settings = planned.variant, context.settings
-    file = context.files.get(variant.suites[0], variant.case.file)
-    words = ["runner", "run", operand(f"{shown_path(file)}::{variant.id.rpartition('::')[2]}"), *settings.flags()]
-    words += ["--backend", variant.backend.name] if settings.backend else []
-    words += ["--device", variant.device] if settings.device else []
+    suite = context.suites.get(variant.suites[0])
+    name = variant.backend.name
+    own = (
+        suite is None
+        or suite.file == variant.case.file
+        or not (suite.has_defaults or variant.backend != Backend(name, name))
+    )
+    words = [
+        "runner",
+        "run",
+        operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),
+    ]
+    words += settings.flags()
+    words += ["--backend", name] if ":" in name else []  # code runs for who types it
     if planned.environment.python != context.default_python:
         words += ["--python", planned.environment.python]
     return shell_words(words)

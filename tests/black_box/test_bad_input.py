@@ -138,7 +138,7 @@ PATHS = [
     (["run", "one.spec.yaml", "-k", "(one"], 4, "-k.*'[(]one'.*not closed"),
     (["run", "one.spec.yaml", "-k", "one and"], 4, "-k.*word is missing"),
     (["run", "one.spec.yaml", "-k", " "], 4, "-k.*empty"),
-    (["run", "one.spec.yaml", "-k", "conv"], 5, "nothing selected: none of 1 variants"),
+    (["run", "one.spec.yaml", "-k", "conv"], 5, "nothing selected: none of 1 variant is left"),
     (["list", "one.spec.yaml", "-k", "not one"], 5, "nothing selected"),
     (["run", "one.spec.yaml", "--python", "/nowhere/python"], 4, "/nowhere/python: no such Python"),
     (["run", "one.spec.yaml", "--python", "one.spec.yaml"], 4, "one.spec.yaml is not an executable file"),

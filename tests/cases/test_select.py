@@ -8,7 +8,7 @@ import time
 import pytest
 
 from runner.cases.model import Backend, Case, Grad, Variant
-from runner.cases.select import SelectError, parse_selection
+from runner.cases.select import SelectError, parse_selection, values_of
 from runner.diagnostics import Span
 
 SPAN = Span("specs/silent.spec.yaml", 1, 1)
@@ -70,6 +70,10 @@ def test_a_case_without_tags() -> None:
         ("()", "a word is missing"),
         ("tags:regression", "unknown field 'tags': did you mean 'tag'?"),
         ("not devices:cpu", "unknown field 'devices': did you mean 'device'?"),
+        (
+            "oracle:value",
+            "unknown field 'oracle': there are tag, case, file, backend, device, dtype; quote text that has a colon",
+        ),
     ],
 )
 def test_errors(text: str, words: str) -> None:
@@ -82,6 +86,19 @@ def test_errors(text: str, words: str) -> None:
 def test_no_expression_exhausts_the_stack(text: str) -> None:
     with pytest.raises(SelectError, match="more than 100 parentheses and nots"):
         parse_selection(text)
+
+
+def test_text_with_a_colon_is_quoted() -> None:
+    assert not parse_selection("'oracle:value'")(VARIANT) and parse_selection("'yaml::pad'")(VARIANT)
+
+
+def test_fields_that_match_nothing() -> None:
+    selection = parse_selection("not tag:regresion and case:* or tag:slow or dtype:int8 or word")
+    assert selection.idle_terms(values_of([VARIANT])) == [
+        "tag:regresion matches no tag here; did you mean 'regression'?", "dtype:int8 matches no dtype here",
+    ]  # fmt: skip
+    assert selection.idle_terms({"tag": ["regresion", "slow"], "case": []}) == ["case:* matches no case here"]
+    assert parse_selection("word").idle_terms(values_of([])) == []
 
 
 def test_many_words_are_no_problem() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.cases.model import Variant
+from runner.cases.model import Backend, Variant
 from runner.engine.messages import Job
 from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
 from runner.session.plan import plan
@@ -316,9 +317,10 @@ def test_the_command_that_reproduces_a_variant(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "")
     options = {"imports": ("m",), "backend": ("inductor",), "device": ("cpu",), "default_python": "/other"}
     (event,) = verdicts(run(chosen, only("main", **wrong()), **options)[2])
-    assert event.repro.endswith(
-        "::a[float32,cpu]@inductor' --import m --backend inductor --device cpu --python /venvs/2.13.0/bin/python"
-    )
+    assert event.repro.endswith("::a[float32,cpu]@inductor' --import m --python /venvs/2.13.0/bin/python")
+    own = [replace(v, backend=Backend("my:fn", "my:fn"), id=v.id.replace("@inductor", "@my:fn")) for v in chosen]
+    (event,) = verdicts(run(own, only("main", **wrong()), backend=("my:fn",), default_python="/other")[2])
+    assert "::a[float32,cpu]@my:fn' --backend my:fn --python" in event.repro
 
 
 def test_what_runs_is_told_to_the_ticker(one: list[Variant]) -> None:

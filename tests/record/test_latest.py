@@ -1,0 +1,78 @@
+"""``runner.record.latest``: what the latest run here planned, and by which suites."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.record.events import Event, RunStarted, VariantPlanned, VariantStarted, to_json
+from runner.record.latest import latest_backends, latest_suites
+from runner.record.signing import signature_of
+
+ID, OTHER, LATE = (
+    "a.spec.yaml::c[float32,cpu]@mine",
+    "a.spec.yaml::d[float32,cpu]@eager",
+    "a.spec.yaml::e[float32,cpu]@eager",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def keep(
+    folder: Path, sign: bool = True, argv: tuple[str, ...] = ("runner", "run", "s.suite.yaml"), **changes: Any
+) -> None:
+    values: dict[str, Any] = {
+        "cwd": os.getcwd(),
+        "host": platform.node(),
+        "suites": {"s": "/x/s.suite.yaml", "a": "/x/a.spec.yaml"},
+    }
+    started = RunStarted("r", "0", argv, "2026-01-02T03:04:05", folder="f", **{**values, **changes})
+    started = replace(started, signature=signature_of(started) if sign else "")
+    common = ("2.13.0", "python", "cpu", "float32", "label", "/x/a.spec.yaml", 1)
+    events: list[Event] = [
+        started,
+        VariantPlanned(ID, "c", "s", ("s",), "mine", *common),
+        VariantPlanned(OTHER, "d", "a", ("a",), "eager", *common),
+        VariantStarted(ID, "2.13.0"),
+        VariantPlanned(LATE, "e", "s", ("s",), "eager", *common),
+    ]
+    journal = folder / ".runner/latest/events.jsonl"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_text("".join(json.dumps(to_json(event)) + "\n" for event in events))
+
+
+def test_only_what_a_suite_planned(folder: Path) -> None:
+    keep(folder)
+    # OTHER ran by its own file; what stands after the first start was not announced.
+    assert latest_suites([ID, OTHER, LATE, "a.spec.yaml::c", "a.spec.yaml"]) == {ID: "/x/s.suite.yaml"}
+    assert latest_suites([OTHER]) == latest_suites([]) == {}
+
+
+@pytest.mark.parametrize("changes", [{"sign": False}, {"host": "elsewhere"}, {"cwd": "/elsewhere"}])
+def test_a_run_of_somebody_or_somewhere_else_says_nothing(folder: Path, changes: dict[str, Any]) -> None:
+    keep(folder, argv=("runner", "run", "--backend", "my:fn"), **changes)
+    assert latest_suites([ID]) == {} and latest_backends() == ()
+
+
+def test_typed_backends(folder: Path) -> None:
+    keep(folder, argv=("runner", "run", "s", "--backend", "my:fn", "--backend=eager"))
+    assert latest_backends() == ("my:fn", "eager")
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]\n", '{"event": "notice", "message": "x"}\n', "\0\0"])
+def test_no_run_and_a_torn_log(folder: Path, text: str | None) -> None:
+    if text is not None:
+        (folder / ".runner/latest").mkdir(parents=True)
+        (folder / ".runner/latest/events.jsonl").write_text(text)
+    assert latest_suites([ID]) == {} and latest_backends() == ()
