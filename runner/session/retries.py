@@ -10,6 +10,7 @@ from typing import Any
 from runner.engine.messages import Outcome
 from runner.record.events import RED, VariantFinished
 from runner.verdict.outcomes import describe
+from runner.worker.oracles import row_of
 
 ORDER_DEPENDENT = "order-dependent"
 """Label of a variant that did otherwise once nothing had run before it, or nothing ran beside it."""
@@ -81,10 +82,16 @@ def alike(one: Outcome, other: Outcome) -> bool:
 
 def _signature(outcome: Outcome) -> tuple[Any, ...]:
     findings = frozenset(
-        (finding.get("oracle"), (finding.get("error") or {}).get("type"))
+        (_kind(finding.get("oracle")), (finding.get("error") or {}).get("type"))
         for finding in outcome.result.get("findings", ())
     )
     return outcome.ended, outcome.signal, findings, (outcome.result.get("trust") or {}).get("verdict")
+
+
+def _kind(oracle: str) -> str:
+    """An oracle, or what two of them have in common: a kernel that reads foreign memory finds a NaN there or a number."""
+    group = row_of(oracle).group
+    return group if group == "values" else oracle
 
 
 def summary(outcome: Outcome) -> str:

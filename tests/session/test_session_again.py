@@ -34,6 +34,17 @@ def test_a_failure_that_a_fresh_process_does_not_show_is_flaky(one: list[Variant
     assert event.findings and event.notes[0].startswith("order-dependent: beside other jobs: value; alone in a fresh")
 
 
+@pytest.mark.parametrize(
+    ("fresh", "verdict"), [("nonfinite", "FAIL"), ("value", "FAIL"), ("stride", "FLAKY"), ("rng", "FLAKY")]
+)
+def test_garbage_is_a_nan_now_and_a_number_then(one: list[Variant], fresh: str, verdict: str) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        return wrong(fresh) if job.isolation == "fresh" else wrong("value") if purpose == "main" else {}
+
+    (event,) = verdicts(run(one, script, confirm=True)[2])
+    assert (event.verdict, event.stage) == (verdict, "inductor")
+
+
 def test_another_exception_in_the_fresh_process_is_a_disagreement(one: list[Variant]) -> None:
     def error(name: str) -> dict[str, Any]:
         return {"findings": [{"oracle": "compile-error", "message": "m", "error": {"type": name, "message": "m"}}]}
