@@ -9,6 +9,7 @@ from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.flags import check_flags
+from runner.cases.gradients import check_leaves
 from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
@@ -113,6 +114,8 @@ def parse_case(
         ),
     )
     check_numpy(case, problems)
+    if "grad" in keys:
+        check_leaves(case, keys["grad"].span, problems)
     return case
 
 

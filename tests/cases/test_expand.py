@@ -62,7 +62,7 @@ def test_dtype_and_device_are_always_told_last(files: Files) -> None:
 
 
 def test_words_of_axes(files: Files) -> None:
-    assert labels(files, "grad: [off, forward, backward, {cotangent: sum}, {cotangent: ones, order: 2}, {cotangent: seeded, order: 2}]") == [
+    assert labels(files, "inputs: {x: {shape: [2, 3], requires_grad: true}}\ngrad: [off, forward, backward, {cotangent: sum}, {cotangent: ones, order: 2}, {cotangent: seeded, order: 2}]") == [
         f"grad={w},float32,cpu" for w in ("off", "forward", "backward", "sum1", "ones2", "seeded2")
     ]  # fmt: skip
     assert labels(files, "dynamic: [true, false, null]\nautocast: [null, torch.bfloat16]")[:2] == [
@@ -146,7 +146,7 @@ def test_an_inline_case_is_named_by_its_suite_file(files: Files) -> None:
 
 def test_variants_carry_their_axes(files: Files) -> None:
     variants = files.variants(
-        "params: {n: [1, 2]}\ntrain: [false, true]\ngrad: backward\ndtypes: [int64]\ndevices: [cuda]\nthreads: 3\ndynamic: false\nautocast: float16"
+        "params: {n: [1, 2]}\nstate: {w: {shape: [3], requires_grad: true}}\ntrain: [false, true]\ngrad: backward\ndtypes: [int64]\ndevices: [cuda]\nthreads: 3\ndynamic: false\nautocast: float16"
     )
     assert [(v.params, v.train) for v in variants] == [({"n": n}, t) for n in (1, 2) for t in (False, True)]
     assert {(v.dtype, v.device, v.grad, v.threads, v.dynamic, v.autocast, v.suites) for v in variants} == {
