@@ -135,6 +135,12 @@ def add_reporters(parser: argparse._ActionsContainer) -> None:
                         help="what another package's reporter writes, here: its name, or package:function; repeat for several")  # fmt: skip
 
 
+def add_verbose(parser: argparse._ActionsContainer) -> None:
+    """Add whether each result says what it rests on."""
+    parser.add_argument("-v", "--verbose", action="store_true",
+                        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes")  # fmt: skip
+
+
 def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
     """Set the text below the help, whose lines are kept."""
     parser.epilog, parser.formatter_class = epilog, argparse.RawDescriptionHelpFormatter

@@ -8,7 +8,7 @@ import sys
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit, add_reporters
+from runner.cli.arguments import add_junit, add_reporters, add_verbose
 from runner.exit_codes import UsageError
 from runner.record.events import RunFinished
 from runner.record.store import journal_of, read_events
@@ -25,6 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_junit(parser, "write JUnit XML; - is standard output")
     add_reporters(parser)
+    add_verbose(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,5 +44,5 @@ def run(arguments: argparse.Namespace) -> int:
         outputs.write("--junit", arguments.junit, text)
     if not isinstance(events[-1], RunFinished):
         events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
-    failed = Reports(Reporter(whole=not sys.stdout.isatty()), reporters).play(events)
+    failed = Reports(Reporter(whole=not sys.stdout.isatty(), verbose=arguments.verbose), reporters).play(events)
     return exit_codes.INTERNAL if failed else exit_codes.OK

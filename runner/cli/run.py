@@ -16,6 +16,7 @@ from runner.cli.arguments import (
     add_reporters,
     add_selection,
     add_settings,
+    add_verbose,
     set_epilog,
     settings_of,
 )
@@ -65,6 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
     )
     add_reporters(reports)
+    add_verbose(reports)
     add_settings(reports, "slow")
 
 
@@ -95,7 +97,7 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
         reports = Reports.open(
             folder, {key: text for key, text in stamp.items() if text}, junit=arguments.junit,
             dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
-            again=past is not None,
+            verbose=arguments.verbose, again=past is not None,
         )  # fmt: skip
 
         def tick(running: list[tuple[str, float, str]]) -> None:

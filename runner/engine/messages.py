@@ -95,6 +95,7 @@ trust         null, or {verdict: FLAKY|VACUOUS|INVALID|SKIP, reason, error}
 labels        list of str: nearer-to-float64, within-float64-noise, ...
 notes         list of str: why the float64 reference was dropped, ...
 comparisons   how many things were compared
+compared      {kind: how many}: outputs, strides, aliases, gradients, elements, exceptions
 graphs, graph_breaks, recompiles   int; break_reasons list of str
 kernels, vectorized, replays       int, under inductor: kernels generated, those of C++ with vector instructions, replays of CUDA graphs
 eager_error   null, or an error as above (eager raised, as expected)

@@ -148,6 +148,7 @@ class VariantFinished(_Variant):
     vectorized: int | None = None  # those of them with vector instructions, of C++
     replays: int | None = None  # of CUDA graphs
     comparisons: int = 0
+    compared: Mapping[str, int] = field(default_factory=dict)  # kind to how many: outputs, strides, elements, ...
     known: str | None = None
     entry: str | None = None  # file:line:column of the ledger's entry that was used, the file absolute
     signal: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
+from runner.report.compared import STARRED, excuses, star_line
 from runner.text import in_line
 
 NOT_RUN = "NOT-RUN"
@@ -21,7 +22,7 @@ Paint = Callable[[str, str], str]
 
 @dataclass
 class Section:
-    """One suite's rows. ``cells`` maps (row, column) to (verdict, what is to blame)."""
+    """One suite's rows. ``cells`` maps (row, column) to (verdict, the cell's text)."""
 
     suite: str
     rows: dict[str, None] = field(default_factory=dict)  # a dict, for order and quick membership
@@ -63,20 +64,20 @@ def build_grid(events: Iterable[Event]) -> Grid:
             at = (event.label, column)
             section.rows.setdefault(event.label)
             if isinstance(event, VariantFinished):
-                section.cells[at] = (event.verdict, _blame(event))
+                section.cells[at] = (event.verdict, _text(event))
             else:
-                section.cells.setdefault(at, (NOT_RUN, ""))
+                section.cells.setdefault(at, (NOT_RUN, NOT_RUN))
     return Grid(list(columns), list(sections.values()))
 
 
-def _blame(event: VariantFinished) -> str:
-    """Return ``inductor value``: the stage, if it lies below the column's own backend, and the first oracle."""
-    if event.verdict not in ("FAIL", "ERROR", "XFAIL"):
-        return "cached" if event.cached else ""
-    stage = event.stage if event.stage and event.stage != event.backend else ""
-    plus = "+" if len(event.oracles) > 1 else ""
-    cached = "cached" if event.cached else ""
-    return " ".join(part for part in (stage, "".join(event.oracles[:1]) + plus, cached) if part)
+def _text(event: VariantFinished) -> str:
+    """Return ``FAIL inductor value``: the stage, if it lies below the column's own backend, and the first oracle."""
+    verdict: str = STARRED if excuses(event) else event.verdict
+    stage = oracle = ""
+    if event.verdict in ("FAIL", "ERROR", "XFAIL"):
+        stage = event.stage if event.stage and event.stage != event.backend else ""
+        oracle = "".join(event.oracles[:1]) + ("+" if len(event.oracles) > 1 else "")
+    return " ".join(part for part in (verdict, stage, oracle, "cached" if event.cached else "") if part)
 
 
 def render_table(
@@ -86,8 +87,9 @@ def render_table(
 
     ``width`` is how wide it should be: longer ids go on in the next line, because a truncated id cannot be pasted.
     Beyond ``limit`` rows only those are drawn that hold something other than PASS, SKIP and NOT-RUN, the first
-    ``limit`` of them; a last line says how many are missing, and ``hint`` where they are.
+    ``limit`` of them; a last line says how many are missing, and ``hint`` where they are. A line below says what PASS* means.
     """
+    events = list(events)
     grid = build_grid(events)
     rows = sum(len(section.rows) for section in grid.sections)
     shortened = limit is not None and rows > limit
@@ -105,6 +107,8 @@ def render_table(
                 continue
             text = _draw(grid.columns, section, width, paint)
             parts.append(f"{in_line(section.suite)}\n{text}" if titled else text)
+    if stars := star_line(event for event in events if isinstance(event, VariantFinished)):
+        parts.append(stars)
     if shortened:
         rows_shown = sum(len(section.rows) for section in grid.sections)
         first = f" (the first {rows_shown:,} of them)" if rows_shown == limit else ""
@@ -134,8 +138,7 @@ def _draw(columns: list[str], section: Section, width: int, paint: Paint | None)
 
     columns = _columns(columns, section)
     cells = {
-        column: [" ".join(section.cells.get((row, column), (NOTHING, ""))) for row in section.rows]
-        for column in columns
+        column: [section.cells.get((row, column), (NOTHING, NOTHING))[1] for row in section.rows] for column in columns
     }
     # tabulate leaves two blanks between columns, and gives a heading two more.
     room = max(24, width - sum(2 + max(len(column) + 2, *map(len, cells[column])) for column in columns))
@@ -143,9 +146,8 @@ def _draw(columns: list[str], section: Section, width: int, paint: Paint | None)
     for row in section.rows:
         line = ["\n".join(wrap_id(in_line(row), room))]
         for column in columns:
-            verdict, blame = section.cells.get((row, column), (NOTHING, ""))
-            text = in_line(f"{verdict} {blame}".rstrip())
-            line.append(paint(text, verdict) if paint else text)
+            verdict, text = section.cells.get((row, column), (NOTHING, NOTHING))
+            line.append(paint(in_line(text), verdict) if paint else in_line(text))
         body.append(line)
     # disable_numparse: a case named 1e5 is not a number, and "2.6" is not to be aligned at its dot.
     headers = ["case", *map(in_line, columns)]

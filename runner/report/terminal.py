@@ -26,9 +26,10 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
 )
+from runner.report.compared import compared_lines
 from runner.report.failure import headline, render_failure
 from runner.report.table import NOT_RUN, render_table, several_environments
-from runner.text import duration, in_line, one_line, plural, seconds, visible
+from runner.text import duration, in_line, indent, one_line, plural, seconds, visible
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -69,7 +70,8 @@ def modes(stream: TextIO, environ: Mapping[str, str]) -> tuple[bool, bool]:
 class Reporter:
     """Prints events as they come. ``reports`` are files that other reports write, named at the end.
 
-    At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise.
+    At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise. With ``verbose``
+    each result says what was compared.
     """
 
     def __init__(
@@ -80,10 +82,11 @@ class Reporter:
         width: int | None = None,
         environ: Mapping[str, str] | None = None,
         whole: bool = False,
+        verbose: bool = False,
         slow: float = _SLOW,
     ) -> None:
         self._slow = slow
-        self._whole = whole
+        self._whole, self._verbose = whole, verbose
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
         self._colour, self._live = modes(self._stream, self._environ)
@@ -124,6 +127,8 @@ class Reporter:
             self._red += event.verdict in RED
             self._events.append(event)
             self._line(self._result(event))
+            for line in indent(compared_lines(event), 17) if self._verbose else ():
+                self._line(self._paint(line, "dim"))
         elif isinstance(event, Notice):
             self._warnings += event.severity != "info"
             colour = "red" if event.severity == "error" else "yellow"

@@ -283,6 +283,7 @@ class _Attempt:
             stages=self._strip(),
             break_reasons=tuple(record.get("break_reasons", ())),
             comparisons=record.get("comparisons", 0),
+            compared=record.get("compared", {}),
             known=verdict.known,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
             signal=main.signal if main else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.record.events import Finding
-from runner.worker.oracles import row_of
+from runner.worker.oracles import EXPLAINED, row_of
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = "torch._inductor.config.fallback_random"
@@ -57,4 +57,4 @@ def is_small(finding: Finding, epsilon: float) -> bool:
 
 def label(flag: str) -> str:
     """What the report says: ``explained-by-emulate_precision_casts``."""
-    return f"explained-by-{flag.rpartition('.')[2]}"
+    return f"{EXPLAINED}{flag.rpartition('.')[2]}"

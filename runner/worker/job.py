@@ -86,6 +86,7 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         "labels": [],
         "notes": [],
         "comparisons": 0,
+        "compared": {},
         "graphs": 0,
         "graph_breaks": 0,
         "recompiles": 0,
@@ -255,6 +256,7 @@ class _Run:
         self.record["labels"] = evidence.labels
         self.record["notes"] = [*compiled.notes, *reference.notes, *evidence.notes]
         self.record["comparisons"] = evidence.comparisons
+        self.record["compared"] = dict(evidence.compared)
 
 
 def _trust(verdict: str, reason: str, error: ErrorRecord | None = None) -> dict[str, Any]:

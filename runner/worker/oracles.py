@@ -210,6 +210,12 @@ EXCEPTIONS = frozenset(row.name for row in ORACLES if row.crash and row.message)
 BUDGETS: Mapping[str, str] = MappingProxyType({row.budget: row.name for row in ORACLES if row.budget})
 """A key of ``expect:`` to the oracle that it bounds."""
 
+NEARER = "nearer-to-float64"
+NOISE = "within-float64-noise"
+ROUNDING = "within-rounding-of-inputs"
+EXPLAINED = "explained-by-"
+"""How the label of a policy begins that explains a difference; the flag follows."""
+
 _LONGEST = 100
 _PLUGIN = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_-]*)+")
 
@@ -217,6 +223,11 @@ _PLUGIN = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_-]*)+")
 def is_plugin(name: str) -> bool:
     """Return whether a name can be that of another package's oracle: ``package.word``."""
     return len(name) <= _LONGEST and _PLUGIN.fullmatch(name) is not None
+
+
+def is_excuse(label: str) -> bool:
+    """Return whether a label says why values that lie outside the tolerance pass all the same."""
+    return label in (NEARER, NOISE, ROUNDING) or label.startswith(EXPLAINED)
 
 
 def row_of(name: str) -> Oracle:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from .driver import Result, spec, write
+import pytest
+
+from .driver import Result, run_in, spec, write
 
 NO_LEAF = "name: a\ninputs: {x: [2]}\ngrad: backward\nchain: [F.relu]"
 LEAF = "name: a\ninputs: {x: {shape: [2], requires_grad: true}}\ngrad: backward\nchain: [F.relu]"
@@ -21,3 +25,71 @@ def test_backward_without_a_leaf_is_an_error_of_validate(run_runner: Callable[..
         in done.err
     )
     assert run_runner("validate", "leaf.spec.yaml").code == 0
+
+
+WIDE = '''
+import torch
+
+
+def wide(graph, inputs):
+    """Computes in float64, and rounds once."""
+    return lambda *args: tuple(out.float() for out in graph(*(arg.double() for arg in args)))
+'''
+
+EXPLAINED = spec(
+    """
+    name: excused
+    inputs: {x: {values: [100000000.0, 1.0]}}
+    chain: [{torch.add: [$_, 1.0]}, {torch.sub: [$_, 100000000.0]}]
+    """,
+    """
+    name: plain
+    inputs: {x: {shape: [3], requires_grad: true}}
+    grad: backward
+    chain: [torch.neg]
+    """,
+    "name: raising\ninputs: {x: [3]}\nchain: [{operator.getitem: [$_, 5]}]\nexpect: {raises: {type: IndexError}}",
+)
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A run with -v, under a backend that is nearer to float64 than eager is."""
+    folder = tmp_path_factory.mktemp("explained")
+    write(folder, {"a.spec.yaml": EXPLAINED, "my_backend.py": WIDE})
+    return run_in(folder, "run", "a.spec.yaml", "--backend", "my_backend:wide", "-v", "--no-confirm", "-j", 2)
+
+
+def test_a_pass_by_float64_has_a_star_and_a_line_that_says_why(explained: Result) -> None:
+    assert explained.code == 0
+    table = explained.out.partition("\ncase ")[2]
+    assert re.search(r"::excused\[float32,cpu\] +PASS\*\n", table)
+    assert re.search(r"::plain\[float32,cpu\] +PASS\n", table)
+    assert "PASS*: values lie outside the tolerance and pass all the same: nearer-to-float64 (1)\n" in table
+    assert "3 passed in " in table
+
+
+def test_neither_the_log_nor_junit_knows_the_star(explained: Result) -> None:
+    assert set(explained.verdicts.values()) == {"PASS"}
+    assert explained.folder is not None and "PASS*" not in (explained.folder / "junit.xml").read_text()
+
+
+def test_v_says_what_was_compared(explained: Result) -> None:
+    lines = explained.out.split("\n")
+
+    def below(case: str) -> list[str]:
+        first = next(place for place, line in enumerate(lines) if f"::{case}[" in line) + 1
+        return list(itertools.takewhile(lambda line: line.startswith(" " * 17), lines[first:]))
+
+    assert below("excused") == [
+        " " * 17 + "compared 1 output (strides of 1, aliases of 1), 0 gradients, 4 elements",
+        " " * 17 + "label nearer-to-float64",
+    ]
+    assert below("plain") == [" " * 17 + "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements"]
+    assert below("raising") == [" " * 17 + "compared 1 exception"]
+
+
+def test_report_has_v_too(explained: Result) -> None:
+    told = run_in(explained.cwd, "report", "-v")
+    assert told.code == 0 and "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements\n" in told.out
+    assert "compared" not in run_in(explained.cwd, "report").out

@@ -21,6 +21,31 @@ def test_a_failing_cell_names_the_culprit() -> None:
     assert "FAIL value\n" in render_table([planned(), failure()]) + "\n"  # the column says inductor already
 
 
+def test_a_pass_with_an_excuse_has_a_star_and_one_line_names_the_labels() -> None:
+    labels = ("nearer-to-float64", "slow")
+    events = [
+        planned("a"), planned("b"), planned("c", suites=("one", "two")),
+        finished("PASS", "a", labels=labels), finished("PASS", "b", labels=("slow", "eager-varies", "order-dependent")),
+        finished("PASS", "c", labels=("explained-by-fallback_random", *labels), suites=("one", "two"), cached="earlier"),
+    ]  # fmt: skip
+    text = render_table(events)
+    cells = {
+        line.partition("::")[2].partition("[")[0]: line.split("  ")[-1].strip()
+        for line in text.splitlines()
+        if "::" in line
+    }
+    assert cells == {"a": "PASS*", "b": "PASS", "c": "PASS* cached"}
+    line = text.splitlines()[-1]
+    assert (
+        line
+        == "PASS*: values lie outside the tolerance and pass all the same: explained-by-fallback_random (1), nearer-to-float64 (2)"
+    )
+    assert text.count("PASS*:") == 1
+    painted = render_table(events, paint=lambda cell, verdict: f"<{cell}|{verdict}>")
+    assert "<PASS*|PASS>" in painted
+    assert "PASS*" not in render_table([planned(), failure(labels=labels), finished("XFAIL", "x", labels=labels)])
+
+
 def test_several_environments_have_a_column_each() -> None:
     events: list[Event] = [
         started("2.6.0", "2.13.0"),

@@ -35,6 +35,21 @@ def test_a_line_a_result() -> None:
     assert lines[1] == f"   PASS [  1.23s] {FILE}::b[float32,cpu]@inductor (1/2)"
 
 
+def test_verbose_says_below_a_result_what_was_compared() -> None:
+    counts = {"outputs": 2, "strides": 1, "aliases": 2, "gradients": 1, "elements": 1}
+    event = finished(compared=counts, labels=("within-float64-noise",), notes=("a note",))
+    below = [line.strip() for line in printed([started(), planned(), event], verbose=True).splitlines()[2:]]
+    assert below == [
+        "compared 2 outputs (strides of 1, aliases of 2), 1 gradient, 1 element", "label within-float64-noise", "note a note",
+    ]  # fmt: skip
+    raised = finished(compared={"exceptions": 2})
+    assert printed([planned(), raised], verbose=True).splitlines()[1].strip() == "compared 2 exceptions"
+    assert (
+        len(printed([planned(), finished()], verbose=True).splitlines()) == 1
+    )  # a log of a version that counted nothing
+    assert len(printed([planned(), event]).splitlines()) == 1
+
+
 def test_the_torch_version_is_named_when_there_are_several() -> None:
     text = printed(
         [started("2.6.0", "2.13.0"), planned(torch="2.6.0"), planned(torch="2.13.0"), failure(torch="2.6.0")]

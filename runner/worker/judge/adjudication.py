@@ -10,9 +10,7 @@ import torch
 
 from runner.worker.judge.elements import TINY, classes, finite_difference, finite_part, norm, number, pieces, rmse
 from runner.worker.judge.tolerance import Tolerance
-
-NEARER = "nearer-to-float64"
-NOISE = "within-float64-noise"
+from runner.worker.oracles import NEARER, NOISE
 
 # How many times eager's error against float64 the compiled error may be: torch._dynamo.utils.same takes 3 for half
 # precision and for fewer than 1000 elements, 2 otherwise.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from runner.worker.judge import sensitivity
-from runner.worker.judge.adjudication import NEARER, NOISE, adjudicate
+from runner.worker.judge.adjudication import adjudicate
 from runner.worker.judge.elements import (
     TINY,
     classes,
@@ -29,8 +29,7 @@ from runner.worker.judge.elements import (
     planes,
 )
 from runner.worker.judge.tolerance import Tolerance
-
-ROUNDING = "within-rounding-of-inputs"
+from runner.worker.oracles import NEARER, NOISE, ROUNDING
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,11 @@ class Evidence:
     labels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     comparisons: int = 0
+    compared: Counter[str] = field(default_factory=Counter)
+    """What was compared, of each kind how many: outputs, strides, aliases, gradients, elements, exceptions.
+
+    A Python value counts as one element.
+    """
 
     def pairs(self) -> Iterator[tuple[int, CallRecord, CallRecord]]:
         """Yield (call, eager's record, compiled record) of every call in which both returned."""
@@ -44,6 +50,11 @@ class Evidence:
         """Return the path, with the call's number if there are several."""
         several = max(len(self.eager.calls), len(self.compiled.calls)) > 1
         return ", ".join(part for part in (f"call {call}" if several else "", path) if part)
+
+    def count(self, kind: str, oracle: str = "", number: int = 1) -> None:
+        """Count what was compared, unless the case ignores the oracle that would speak of it."""
+        if oracle not in (self.job.get("ignore") or ()):
+            self.compared[kind] += number
 
     def note(self, text: str) -> None:
         """Add a note unless it is there already."""

@@ -80,6 +80,8 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
         elif compiled.error is not None and eager.error is not None and not counts_as(compiled.error, eager.error):
             message = f"eager raised {eager.error.summary}; compiled raised {compiled.error.summary}"
             yield Finding("error-type", message, where, error=compiled.error.info)
+        if eager.error is not None or compiled.error is not None:
+            evidence.count("exceptions")
 
 
 def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
@@ -129,8 +131,11 @@ def structure(evidence: Evidence) -> Iterator[Finding]:
 def metadata(evidence: Evidence) -> Iterator[Finding]:
     """Compare shape, dtype, device, layout, strides, offset and requires_grad of the outputs."""
     for call, eager, compiled in _output_leaves(evidence):
+        evidence.count("outputs")
         if eager.metadata is None or compiled.metadata is None:
             continue
+        if _strides(eager) and eager.metadata.shape == compiled.metadata.shape:
+            evidence.count("strides", "stride")
         for oracle, message in _metadata_differences(evidence, eager, compiled):
             yield Finding(oracle, message, evidence.where(call, eager.path))
         both_alias = any("input" in text for text in evidence.eager.calls[call].aliases.get(eager.path, ())) and any(
@@ -177,6 +182,7 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
         for path, relations in eager.aliases.items():
             compiled_relations = compiled.aliases.get(path, frozenset())
             evidence.comparisons += 1
+            evidence.count("aliases", "alias")
             if relations != compiled_relations:
                 message = f"eager: {_relations(relations)}; compiled: {_relations(compiled_relations)}"
                 yield Finding("alias", message, evidence.where(call, path))
@@ -238,6 +244,7 @@ def gradients(evidence: Evidence) -> Iterator[Finding]:
                         "grad", f"eager gives {eager_text}, compiled {compiled_text}", evidence.where(call, path)
                     )
                 continue
+            evidence.count("gradients", "grad")
             yield from _leaf_findings(evidence, call, eager_leaf, compiled_leaf, "grad")
 
 
@@ -258,16 +265,19 @@ def _leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, o
     if eager.metadata is not None and compiled.metadata is not None:
         for name, message in _metadata_differences(evidence, eager, compiled):
             yield Finding(oracle, f"{name}: {message}", evidence.where(call, eager.path))
-    for finding in _value_findings(evidence, call, eager, compiled):
+    for finding in _value_findings(evidence, call, eager, compiled, oracle):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
 
 
-def _value_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
+def _value_findings(
+    evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, oracle: str = "value"
+) -> Iterator[Finding]:
     where = evidence.where(call, eager.path)
     if eager.problem is not None or compiled.problem is not None:
         evidence.note(f"{where}: {eager.problem or compiled.problem}; not compared")
         return
     if eager.metadata is None or compiled.metadata is None:
+        evidence.count("elements", oracle)
         yield from _python_findings(evidence, call, eager, compiled)
         return
     if eager.metadata.shape != compiled.metadata.shape or eager.metadata.dtype != compiled.metadata.dtype:
@@ -275,6 +285,7 @@ def _value_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
     if eager.value.shape != compiled.value.shape:  # the parts of a nested tensor
         yield Finding("shape", f"eager {list(eager.value.shape)}, compiled {list(compiled.value.shape)}", where)
         return
+    evidence.count("elements", oracle, eager.value.numel())
     yield from _element_findings(evidence, call, eager, compiled, eager.metadata.dtype)
 
 

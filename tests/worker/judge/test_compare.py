@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from runner.worker.judge.adjudication import NEARER, NOISE
 from runner.worker.judge.compare import ask_same, compare_values, equal_bits
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
+from runner.worker.oracles import NEARER, NOISE
 
 INF, NAN = math.inf, math.nan
 EXACT = Tolerance(0.0, 0.0, exact=True)

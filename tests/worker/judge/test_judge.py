@@ -91,6 +91,15 @@ def test_what_is_ignored_is_left_out(name):
     assert oracles(run(text, f"planted:{backend}", **fields, ignore=expected)) == []
 
 
+def test_a_record_says_what_was_compared():
+    counts = run(BACKWARD, **FULL)["compared"]  # elements of the output, the input and its gradient
+    assert counts == {"outputs": 1, "strides": 1, "aliases": 1, "gradients": 1, "elements": 5 + 20 + 20}
+    ignored = ("stride", "alias", "grad", "value")
+    assert run(BACKWARD, **FULL, ignore=ignored)["compared"] == {"outputs": 1, "elements": 20}
+    assert run(INDEX, **RAISES)["compared"] == {"exceptions": 1}
+    assert run(source("return x.sum().item()"), **OFF)["compared"]["elements"] == 1 + 20
+
+
 def test_a_value_finding_has_its_numbers():
     (finding,) = run(PLUS, "planted:wrong_element")["findings"]
     numbers = finding["numbers"]
