@@ -93,3 +93,72 @@ def test_report_has_v_too(explained: Result) -> None:
     told = run_in(explained.cwd, "report", "-v")
     assert told.code == 0 and "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements\n" in told.out
     assert "compared" not in run_in(explained.cwd, "report").out
+
+
+# --- float8 ---------------------------------------------------------------------------------
+
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+
+FLOAT8_CASES = f"defaults: {{dtypes: [{', '.join(FLOAT8)}]}}\n" + spec(
+    "name: moved\ninputs: {x: [4, 8]}\nchain: [Tensor.t, Tensor.contiguous]",
+    """
+    name: cast
+    inputs: {x: [4, 8]}
+    chain:
+      - Tensor.to: [$x, torch.float32]
+      - torch.mul: [$_, 3.0]
+        out: y
+      - Tensor.to: [$_, $dtype]
+    return: [$_, $y, $x]
+    """,
+    "name: written\ninputs: {x: [4, 8], y: [4, 8]}\nchain: [{Tensor.copy_: [$x, $y]}]",
+    "name: constant\ninputs: {x: [4, 8]}\nchain: [torch.zeros_like]",
+    """
+    name: saturated
+    inputs: {x: [4, 8]}
+    chain: [Tensor.float, {torch.clamp: {"*": [$_], min: 3.0, max: 3.0}}, {Tensor.to: [$_, $dtype]}]
+    """,
+)
+
+BITS = '''
+import torch
+
+
+def other_bit(graph, inputs):
+    """Gives each output another lowest bit in its first element."""
+
+    def call(*args):
+        outs = [out.clone() for out in graph(*args)]
+        for out in outs:
+            out.view(torch.int8).view(-1)[0] ^= 1
+        return tuple(outs)
+
+    return call
+'''
+
+
+@pytest.fixture(scope="module")
+def float8(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Every float8 dtype as a variant's, under two backends."""
+    folder = tmp_path_factory.mktemp("float8")
+    write(folder, {"a.spec.yaml": FLOAT8_CASES})
+    return run_in(folder, "run", "a.spec.yaml", "--backend", "eager", "--backend", "aot_eager", "--no-confirm", "-j", 2)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_float8_inputs_are_compared(float8: Result, dtype: str) -> None:
+    expected = {"moved": "PASS", "cast": "PASS", "written": "PASS", "constant": "PASS", "saturated": "VACUOUS"}
+    for backend in ("eager", "aot_eager"):
+        for case, verdict in expected.items():
+            event = float8.finished[f"{case}[{dtype},cpu]@{backend}"]
+            assert event["verdict"] == verdict, event
+            assert event["compared"]["elements"] > 0 and not event["notes"]
+
+
+def test_float8_outputs_must_be_equal(tmp_path: Path) -> None:
+    write(tmp_path, {"a.spec.yaml": FLOAT8_CASES, "my_backend.py": BITS})
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "my_backend:other_bit", "-k", "moved", "--no-confirm")
+    assert done.code == 1
+    for dtype in FLOAT8:
+        (finding,) = done.finished[f"moved[{dtype},cpu]@my_backend:other_bit"]["findings"]
+        assert (finding["oracle"], finding["numbers"]["mismatched"], finding["numbers"]["elements"]) == ("value", 1, 32)

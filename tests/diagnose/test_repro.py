@@ -74,6 +74,7 @@ HERE.cut, HERE.keyed = _cut, _keyed  # type: ignore[attr-defined]
 HERE.nan_for_large = after(lambda out: torch.where(out > 1e30, torch.nan, out))  # type: ignore[attr-defined]
 HERE.imaginary = after(lambda out: out + 1j)  # type: ignore[attr-defined]
 HERE.conjugate_zero = after(lambda out: out.conj().resolve_conj())  # type: ignore[attr-defined]
+HERE.halved = after(lambda out: (out.float() / 2).to(out.dtype))  # type: ignore[attr-defined]
 HERE.naive_sum = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1].unbind(0)),)  # type: ignore[attr-defined]
 HERE.row_left_out = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1][1:].unbind(0)),)  # type: ignore[attr-defined]
 HERE.last_off_by_one = after(lambda out: out - torch.arange(4000.0).eq(2.0) * 1.0)  # type: ignore[attr-defined]
@@ -114,6 +115,11 @@ PLANTED = {
         {"value"},
     ),
     "value, complex": ("inputs: {x: [4]}\ndtypes: [complex64]\nchain: [torch.exp]", "planted_for_scripts:imaginary", {"value"}),
+    "value, float8": (
+        "inputs: {x: {shape: [4], init: ones}}\ndtypes: [float8_e5m2]\nchain: [torch.clone]",
+        "planted_for_scripts:halved",
+        {"value"},
+    ),
     "value, complex zero": (
         "inputs: {x: {values: [0.0, 1.0]}}\ngrad: off\nchain: [{torch.complex: [$x, $x]}, {operator.mul: [$_, 1.0]}]\n"
         "tolerance: {exact: true, reason: so}",

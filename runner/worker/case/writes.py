@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
+from runner.worker.judge.elements import as_integers
+
 LARGEST = 1 << 20
 """Elements of inputs and state together beyond which nothing is tried: each write compares them all."""
 
@@ -30,6 +32,8 @@ def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Ten
     if not _is_plain(output) or _overlaps(output):
         return frozenset()
     first = output.detach()[(0,) * output.dim()]
+    if first.is_floating_point() and first.element_size() == 1:
+        first = as_integers(first)  # float8 dtypes have no operator that chooses between two values
     snapshots = [tensor.detach().clone() for _, tensor in writable]
     original = first.clone()
     try:
@@ -70,7 +74,5 @@ def _different_value(value: torch.Tensor) -> torch.Tensor:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the elements so that equal ones compare equal: a NaN would never equal itself."""
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return tensor
-    return torch.view_as_real(tensor.resolve_conj()).nan_to_num() if tensor.is_complex() else tensor.nan_to_num()
+    """Return the bits as integers: a NaN would never equal itself, and of float8 dtypes no comparison is to be had."""
+    return as_integers(tensor.resolve_conj().resolve_neg())

@@ -167,7 +167,11 @@ def _run(source: Source, settings: Settings, fill: float | None = None) -> Obser
 def _filled(tensor: torch.Tensor, fill: float) -> torch.Tensor:
     if not tensor.is_floating_point() or tensor.device.type == "meta":
         return tensor
-    return torch.full_like(tensor, fill, requires_grad=False).requires_grad_(tensor.requires_grad)
+    wide = (
+        torch.float32 if tensor.element_size() == 1 else tensor.dtype
+    )  # float8 is not filled with an infinity it lacks
+    filled = torch.full_like(tensor, fill, dtype=wide, requires_grad=False).to(tensor.dtype)
+    return filled.requires_grad_(tensor.requires_grad)
 
 
 def _outputs_differ(first: Observation, second: Observation) -> bool:
