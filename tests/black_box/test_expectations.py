@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .driver import Result, run_in, spec, write
+from .driver import LIMIT, Result, run_in, spec, write
 
 NO_LEAF = "name: a\ninputs: {x: [2]}\ngrad: backward\nchain: [F.relu]"
 LEAF = "name: a\ninputs: {x: {shape: [2], requires_grad: true}}\ngrad: backward\nchain: [F.relu]"
@@ -162,3 +164,32 @@ def test_float8_outputs_must_be_equal(tmp_path: Path) -> None:
     for dtype in FLOAT8:
         (finding,) = done.finished[f"moved[{dtype},cpu]@my_backend:other_bit"]["findings"]
         assert (finding["oracle"], finding["numbers"]["mismatched"], finding["numbers"]["elements"]) == ("value", 1, 32)
+
+
+def by_script(folder: Path, case: str, backend: str = "aot_eager") -> tuple[int, str]:
+    """The exit code of a case's script, and the last line that it prints."""
+    script = run_in(folder, "repro", case, "--backend", backend)
+    assert script.code == 0, script.text
+    done = subprocess.run(
+        [sys.executable, "-"], input=script.out, cwd=folder, capture_output=True, text=True, timeout=LIMIT
+    )
+    return done.returncode, done.stdout.strip().splitlines()[-1]
+
+
+# --- expect: {graphs: 0} --------------------------------------------------------------------
+
+
+def test_a_case_may_expect_that_nothing_compiles(tmp_path: Path) -> None:
+    size = "inputs: {x: [3, 4]}\nchain: [Tensor.size]"
+    cases = [f"name: expected\n{size}\nexpect: {{graphs: 0}}", f"name: unexpected\n{size}",
+             "name: compiled\ninputs: {x: [3]}\nchain: [torch.neg]\nexpect: {graphs: 0}"]  # fmt: skip
+    write(tmp_path, {"a.spec.yaml": spec(*cases)})
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager", "--no-confirm", "-j", 2)
+    assert done.verdicts == {
+        "expected@aot_eager": "PASS",
+        "unexpected@aot_eager": "VACUOUS",
+        "compiled@aot_eager": "FAIL",
+    }
+    assert done.of("compiled@aot_eager")["oracles"] == ["graphs"]
+    assert by_script(tmp_path, "a.spec.yaml::compiled") == (1, "PROBLEM: graphs: 1 graphs, at most 0 expected")
+    assert by_script(tmp_path, "a.spec.yaml::expected") == (0, "no problem")

@@ -113,7 +113,8 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     launches = evidence.compiled.launches
     if launches is not None and launches.count == 0:
         return "no kernel was launched"
-    if launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None:
+    uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
+    if uncompiled and (evidence.job.get("expect") or {}).get("graphs") != 0:
         return "no graph was compiled"
     if evidence.comparisons == 0:
         return "nothing was compared"

@@ -95,6 +95,14 @@ def test_where_bits_count():
 def test_nothing_compiled_is_vacuous():
     record = run(source("return x"), "inductor")
     assert verdict(record) == "VACUOUS" and "no graph" in record["trust"]["reason"]
+
+
+def test_a_case_may_be_about_nothing_being_compiled():
+    record = run(source("return x"), expect={"graphs": 0})
+    assert passes(record) and record["graphs"] == 0
+    assert verdict(run(source("return x"), expect={"graphs": 1})) == "VACUOUS"
+    compiled = run(source("return x + 1"), expect={"graphs": 0})
+    assert [(f["oracle"], f["message"]) for f in compiled["findings"]] == [("graphs", "1 graphs, at most 0 allowed")]
     broken = source("torch._dynamo.graph_break()\nreturn x")
     assert verdict(run(broken, "eager")) == "VACUOUS"
 
