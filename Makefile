@@ -29,7 +29,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: $(BIN)/python $(SOURCES)
-	$(PIP) --editable .
+	$(PIP) --editable '.[torch]'
 	touch $@
 
 $(VENV)/installed-test: $(BIN)/python $(SOURCES)

@@ -15,19 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from runner.cli.arguments import Parser
-from runner.cli.main import COMMANDS
+from runner.cli.main import COMMANDS, FORMS, GROUPS
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
-GROUPS = {
-    "Run and judge": ("run", "resume", "rerun", "merge", "report"),
-    "Write cases": ("validate", "list", "show", "schema"),
-    "Explain a failure": ("diagnose", "explain", "debug", "replay", "sanitize"),
-    "Report a failure": ("reduce", "minify", "repro", "issue"),
-    "Keep known failures": ("ledger",),
-    "Measure and self-test": ("bench", "selftest"),
+TITLES = {
+    "run": "Run and judge",
+    "write": "Write cases",
+    "investigate": "Investigate a failure",
+    "maintain": "Maintain",
 }
-"""The commands by what a reader wants. Every command of the parser is in one group."""
+"""The heading of each group of commands."""
 
 HEAD = """\
 # The command line
@@ -57,10 +55,10 @@ These commands give 0 and 1 another meaning:
 | command | 0 | 1 |
 | --- | --- | --- |
 | `bench` | something was timed | never |
-| `ledger` | no entry is `changed`, `fixed` or `stale` | one is |
+| `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `explain`, `debug` | the result was made, also when the case fails | never |
-| `minify` | the script fails alike | it does not |
-| `replay` | Dynamo raises no error any more | it raises one |
+| `reduce --minifier` | the script fails alike | it does not |
+| `debug --replay` | Dynamo raises no error any more | it raises one |
 """
 
 MORE = {
@@ -71,11 +69,11 @@ MORE = {
     "diagnose": "[The cause of a failure](diagnosing.md).",
     "explain": "[explain](troubleshooting.md#explain).",
     "debug": "[debug](troubleshooting.md#debug).",
-    "replay": "[Record and replay](minifying.md#record-and-replay).",
-    "sanitize": "[Triton kernels](kernels.md).",
+    "debug --replay": "[Record and replay](minifying.md#record-and-replay).",
+    "debug --sanitizer": "[Triton kernels](kernels.md).",
     "reduce": "[Reducing](reducing.md).",
-    "minify": "[Torch's minifier](minifying.md).",
-    "ledger": "[The ledger](ledger.md).",
+    "reduce --minifier": "[Torch's minifier](minifying.md).",
+    "known": "[The ledger](ledger.md).",
     "bench": "[Compile and run times](bench.md).",
 }
 """The page about a command, and what its help leaves out."""
@@ -97,30 +95,30 @@ def main() -> None:
 
 
 def page() -> str:
-    """Return the whole page. Raise KeyError for a command that no group names."""
+    """Return the whole page. Raise KeyError for a group without a title."""
     return "".join(_parts(commands()))
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command by the command's name."""
-    parsers: dict[str, argparse.ArgumentParser] = {name: Parser(prog=f"runner {name}") for name in COMMANDS}
-    for name, parser in parsers.items():
-        importlib.import_module(f"runner.cli.{name}").add(parser)
+    """Return the parser of each command, and of each option that makes another command of one, by what is typed."""
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    for name in COMMANDS:
+        forms = {form: module for form, module in FORMS.items() if form.split()[0] == name}
+        for typed, module in {name: name, **forms}.items():
+            parsers[typed] = Parser(prog=f"runner {typed}")
+            importlib.import_module(f"runner.cli.{module}").add(parsers[typed])
     return parsers
 
 
 def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
-    missing = parsers.keys() ^ {name for names in GROUPS.values() for name in names}
-    if missing:
-        raise KeyError(f"GROUPS and the parser differ in {sorted(missing)}")
     counts = Counter(option for parser in parsers.values() for option in _options(parser))
     shared = [option for option, count in counts.items() if count >= SHARED_BY]
     yield HEAD
     yield "\n## Options of several commands\n\n"
     yield _table(("option", "meaning", "values"), shared)
-    for title, names in GROUPS.items():
-        yield f"\n## {title}\n"
-        for name in names:
+    for group, names in GROUPS.items():
+        yield f"\n## {TITLES[group]}\n"
+        for name in [typed for typed in parsers if typed.split()[0] in names]:
             yield from _command(name, parsers[name], shared)
 
 

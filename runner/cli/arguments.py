@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from runner import console
-from runner.session.settings import YEAR, RunSettings, options
+from runner.diagnostics import nearest
+from runner.session.settings import JOBS, YEAR, RunSettings, options
 
 if TYPE_CHECKING:
     from runner.session.shards import Shard
@@ -32,8 +33,37 @@ exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal er
 """The end of two helps: of ``runner`` and of ``runner run``."""
 
 
+_OF_PYTEST = {
+    "-m": "-k tag:NAME",
+    "--collect-only": "runner list PATH",
+    "--co": "runner list PATH",
+    "--markers": "runner list PATH --tags",
+    "-s": "nothing: a failure shows what its process printed, and the run's folder keeps all of it",
+    "--capture": "nothing: a failure shows what its process printed, and the run's folder keeps all of it",
+    "--tb": "nothing: a failure shows the stack of its exception",
+    "--pdb": "runner debug ID",
+    "--sw": "runner run PATH --lf -x",
+    "--stepwise": "runner run PATH --lf -x",
+    "--deselect": "-k 'not ...'",
+    "--ignore": "-k 'not file:...'",
+    "--timeout": "timeout: in a case or in a suite's defaults",
+    "--count": "--stress N",
+    "--reruns": "--retries N",
+    "--dist": "nothing: every variant is a job of its own",
+    "--strict-markers": "nothing: an unknown tag of -k is always reported",
+    "--fixtures": "nothing: a case holds its inputs",
+}
+"""Options of pytest and its plugins that are spelt otherwise here, or need no option."""
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser that prints like everything else, so that a stream that cannot be written changes no exit code."""
+    """A parser that prints like everything else, so that a stream that cannot be written changes no exit code.
+
+    An option is written out: the start of one, such as pytest's --co, would mean another than its author thinks.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **options})
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if message:
@@ -41,10 +71,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and what argparse does not know: how a value that begins with ``-`` is written."""
+        start, _, unknown = message.partition("unrecognized arguments: ")
+        for option in (word.partition("=")[0] for word in unknown.split() if not start and word.startswith("-")):
+            if option in _OF_PYTEST:
+                message += f"\n{option} of pytest is here: {_OF_PYTEST[option]}"
+            elif near := nearest(option, self._option_string_actions):
+                message += f"\n{option}: {near}"
         if message.endswith("expected one argument"):
             option = message.removeprefix("argument ").partition(":")[0].rpartition("/")[2]
             message += f" (a value that begins with - is written {option}=VALUE)"
-        super().error(message)
+        self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists what it takes\n")
 
 
 def add_paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
@@ -125,7 +161,7 @@ def add_variant(parser: argparse.ArgumentParser) -> None:
 
 def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None = None) -> None:
     """Add where JUnit XML goes, and in which dialect."""
-    parser.add_argument("--junit", metavar="FILE", help=text)
+    parser.add_argument("--junit", "--junitxml", metavar="FILE", help=text)
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended", help=dialect)
 
 
@@ -136,9 +172,10 @@ def add_reporters(parser: argparse._ActionsContainer) -> None:
 
 
 def add_verbose(parser: argparse._ActionsContainer) -> None:
-    """Add whether each result says what it rests on."""
+    """Add how much the terminal says of each result."""
     parser.add_argument("-v", "--verbose", action="store_true",
                         help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes")  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="print failures and the summary alone")
 
 
 def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
@@ -149,6 +186,17 @@ def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Add from what random numbers are made, where no random operator runs."""
     add_settings(parser, "seed", help="of models and inputs (default: 0)")
+
+
+def add_pytest_jobs(parser: argparse.ArgumentParser) -> None:
+    """Add ``-j`` as pytest-xdist spells it, ``auto`` included."""
+
+    def jobs(text: str) -> int | None:
+        return None if text in ("auto", "logical") else integer(1, JOBS)(text)
+
+    parser.add_argument(
+        "-n", "--numprocesses", dest="jobs", type=jobs, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:

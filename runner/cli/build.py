@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections import Counter
 
 from runner.builder.source import Source, build
 from runner.cases.model import Variant
@@ -18,28 +19,34 @@ from runner.session.scheduler import drive, with_reference
 from runner.verdict.outcomes import describe
 
 
-def try_out(arguments: argparse.Namespace, loaded: Loaded) -> list[Diagnostic]:
-    """A diagnostic for each case that torch refuses. One variant a dtype, device and set of params is enough."""
+def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnostic], Counter[str]]:
+    """Return a diagnostic for each case that torch refuses, and why variants were not built, with how many.
+
+    One backend's variant is enough for each dtype, device and set of params.
+    """
     settings = settings_of(arguments)
     environments = checked_environments(settings, loaded.variants)
     chosen: dict[str, Planned] = {}
+    unbuilt: Counter[str] = Counter()
     for variant in loaded.variants:
         for environment in environments:
             planned = Planned(variant, environment)
-            if not skip_reason(planned):
+            if reason := skip_reason(planned):
+                unbuilt[reason] += 1
+            else:
                 chosen.setdefault(f"{variant.label} {environment.key}", planned)
     built = [(planned, build(planned.variant)) for planned in chosen.values()]
     jobs = [
         dataclasses.replace(job(planned, source, imports=settings.imports), task="build") for planned, source in built
     ]
     with LocalEngine(
-        {e.key: e.python for e in environments}, settings.slots(), warm={e.key: "none" for e in environments}
+        {e.key: e.python for e in environments}, settings.slots(), warm={e.key: "import" for e in environments}
     ) as engine:
         outcomes = drive(engine, with_reference(jobs))
     refusals = [
         _refusal(outcome, planned.variant, source) for outcome, (planned, source) in zip(outcomes, built, strict=True)
     ]
-    return list(dict.fromkeys(filter(None, refusals)))
+    return list(dict.fromkeys(filter(None, refusals))), unbuilt
 
 
 def _refusal(outcome: Outcome, variant: Variant, source: Source) -> Diagnostic | None:

@@ -45,7 +45,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_variant(parser)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="default: debug/ in the run folder, which is printed")
     parser.add_argument("--function", metavar="NAME", help="let Dynamo compile frames of this name alone")
-    parser.add_argument("--record", action="store_true", help="record an internal error of Dynamo, for runner replay")
+    parser.add_argument(
+        "--record", action="store_true", help="record an internal error of Dynamo, for runner debug --replay"
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="run Dynamo again over FILE, which --record wrote; runner debug --replay --help",
+    )
+    parser.add_argument(
+        "--sanitizer",
+        action="store_true",
+        help="run the case on CUDA under compute-sanitizer; runner debug --sanitizer --help",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _record(arguments: argparse.Namespace, variant: Variant) -> int:
-    """Run the variant while Dynamo records the frame in which it fails, for ``runner replay``; 0 when it did, else 1.
+    """Run the variant while Dynamo records the frame in which it fails, for ``runner debug --replay``; 0 when it did, else 1.
 
     Raises:
         UsageError: the case cannot run, or dill, with which torch records, is not there.
@@ -102,7 +114,7 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
     console.output(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
     settings = dataclasses.replace(settings_of(arguments), python=tuple(arguments.python[:1]))
     for file in recording["files"]:
-        words = ["runner", "replay", operand(shown_path(file)), *settings.flags("python", "imports")]
+        words = ["runner", "debug", "--replay", operand(shown_path(file)), *settings.flags("python", "imports")]
         console.output(f"recorded: {shown_path(file)}\nreplay it: {shell_words(words)}")
     if not recording["files"]:
         console.output(

@@ -13,32 +13,46 @@ from typing import Any
 
 from runner import __version__, console, exit_codes, interrupts
 from runner.cli.arguments import EXAMPLES, Parser
-from runner.diagnostics import InputError
+from runner.diagnostics import InputError, nearest
 
-COMMANDS = {
-    "run": "run cases and judge them",
-    "resume": "finish a run that was interrupted or killed",
-    "rerun": "repeat a run, or what failed in it",
-    "merge": "join the runs of all shards into one",
-    "list": "list the variants that a run would run",
-    "validate": "check files without running them",
-    "schema": "print a JSON Schema of the YAML format, or of event logs",
-    "show": "print a case resolved, with its source",
-    "repro": "print a case as a script that needs torch alone",
-    "sanitize": "run a case on CUDA under compute-sanitizer",
-    "diagnose": "say what is to blame for a failure",
-    "reduce": "shrink a failing case while it fails alike",
-    "minify": "run torch's own minifier",
-    "explain": "graphs, graph breaks, guards and recompiles of a case",
-    "debug": "a folder with everything the compiler did",
-    "replay": "replay what runner debug --record recorded",
-    "issue": "a bug report in upstream's form",
-    "bench": "time cases in eager and compiled",
-    "report": "make reports again from a run's event log",
-    "ledger": "list known failures by what a run made of them, or rewrite them from it",
-    "selftest": "plant known bugs and see them found",
+GROUPS = {
+    "run": {
+        "run": "run cases and judge them",
+        "resume": "finish a run that was interrupted or killed",
+        "rerun": "repeat a run, or what failed in it",
+        "merge": "join the runs of all shards into one",
+        "report": "make reports again from a run's event log",
+    },
+    "write": {
+        "list": "list the variants that a run would run, their tags, or their backends",
+        "validate": "check files without running them",
+        "show": "print a case resolved, with its source",
+        "schema": "print a JSON Schema of the YAML format, or of event logs",
+    },
+    "investigate": {
+        "diagnose": "say what is to blame for a failure",
+        "reduce": "shrink a failing case while it fails alike; --minifier: by torch's own minifier",
+        "explain": "graphs, graph breaks, guards and recompiles of a case",
+        "debug": "a folder with everything the compiler did; --sanitizer, --record, --replay",
+        "repro": "print a case as a script that needs torch alone",
+        "issue": "a bug report in upstream's form",
+    },
+    "maintain": {
+        "known": "list known failures by what a run made of them, or rewrite them from it",
+        "bench": "time cases in eager and compiled",
+        "selftest": "plant known bugs and see them found",
+    },
 }
 """The commands in the order of ``runner --help``. The module of that name has ``add(parser)`` and ``run(arguments)``."""
+
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+FORMS = {"reduce --minifier": "minify", "debug --sanitizer": "sanitize", "debug --replay": "replay"}
+"""Options that make another command of one, with other options: the module behind each, whose name is the option's old word."""
+
+_OLD_WORDS = {"ledger": "known"}
+
+_LONGEST = 80
 
 _MACHINE = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
@@ -50,14 +64,18 @@ _MACHINE = frozenset(
 class _CommandParser(Parser):
     """The parser of one command. It imports the command when it has something to parse: the others cost nothing."""
 
+    module = ""
     complete = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, with the command's own arguments."""
         if not self.complete:
-            _module(self.prog.rpartition(" ")[2]).add(self)
+            _module(self.module).add(self)
             self.complete = True
-        return super().parse_known_args(args, namespace)
+        parsed, extra = super().parse_known_args(args, namespace)
+        if extra:  # here, where the options are known that somebody may have meant
+            self.error(f"unrecognized arguments: {' '.join(extra)}")
+        return parsed, extra
 
 
 def _module(command: str) -> ModuleType:
@@ -66,17 +84,51 @@ def _module(command: str) -> ModuleType:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
+    groups = [
+        f"{group}:\n" + "".join(f"  {name:<10} {summary}\n" for name, summary in commands.items())
+        for group, commands in GROUPS.items()
+    ]
     parser = Parser(
         prog="runner",
-        description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come with their numbers.",
+        description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come with their numbers.\n\n"
+        + "\n".join(groups),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="runner COMMAND [OPTION ...]",
     )
     parser.add_argument("--version", action="version", version=f"runner {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_CommandParser)
-    for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary)
+    commands = parser.add_subparsers(
+        dest="command",
+        prog="runner",
+        metavar="COMMAND",
+        required=True,
+        parser_class=_CommandParser,
+        help=argparse.SUPPRESS,
+    )
+    for name in COMMANDS:
+        commands.add_parser(name).module = name
+    for form, name in FORMS.items():
+        commands.add_parser(name, prog=f"runner {form}").module = name
     return parser
+
+
+def _command_words(words: list[str]) -> list[str]:
+    """The words with the command that they mean. Raises UsageError for an unknown one."""
+    command = words[0] if words else ""
+    if not command or command.startswith("-"):
+        return words
+    command = _OLD_WORDS.get(command, command)
+    ends = words.index("--") if "--" in words else len(words)
+    for form, name in FORMS.items():
+        owner, option = form.split()
+        if command == owner and option in words[1:ends]:
+            rest = words[1:]
+            rest.remove(option)
+            return [name, *rest]
+    if command not in COMMANDS and command not in FORMS.values():
+        hint = nearest(command, COMMANDS) or "runner --help lists them"
+        raise exit_codes.UsageError(f"no command {command[:_LONGEST]!r}: {hint}")
+    return [command, *words[1:]]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -122,7 +174,7 @@ def _end_of(words: list[str]) -> int:
     """The exit code of a command, the usual errors included."""
     words, more = _split(words)
     try:
-        arguments = build_parser().parse_args(words)
+        arguments = build_parser().parse_args(_command_words(words))
         arguments.words, arguments.more = words, more
         if not _has_folder():
             raise exit_codes.UsageError("the current folder is gone")

@@ -1,4 +1,4 @@
-"""``runner minify``: torch's own minifier, driven from a case to a script that was seen to fail again."""
+"""``runner reduce --minifier``: torch's own minifier, driven from a case to a script that was seen to fail again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Attempt:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner minify`` takes."""
+    """Add what ``runner reduce --minifier`` takes."""
     parser.description = "Drives torch's minifier and runs its repro.py again."
     add_variant(parser)
     parser.add_argument("--after", choices=("dynamo", "aot"), default="aot", help="which graph it cuts (default: aot)")

@@ -46,6 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME",
                         help="stop after this long with the best so far (default: 2m)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on from what --output holds")
+    parser.add_argument(
+        "--minifier", action="store_true", help="by torch's own minifier instead; runner reduce --minifier --help"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

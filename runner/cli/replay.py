@@ -1,4 +1,4 @@
-"""``runner replay FILE``: Dynamo again over a frame that ``runner debug --record`` recorded."""
+"""``runner debug --replay FILE``: Dynamo again over a frame that ``runner debug --record`` recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runner.session.scheduler import drive, with_reference
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner replay`` takes."""
+    """Add what ``runner debug --replay`` takes."""
     parser.description = "Run Dynamo again over a recorded frame."
     parser.add_argument("file", metavar="FILE", help="a .rec file")
     add_environment(parser)

@@ -44,5 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         outputs.write("--junit", arguments.junit, text)
     if not isinstance(events[-1], RunFinished):
         events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
-    failed = Reports(Reporter(whole=not sys.stdout.isatty(), verbose=arguments.verbose), reporters).play(events)
+    failed = Reports(
+        Reporter(whole=not sys.stdout.isatty(), verbose=arguments.verbose, quiet=arguments.quiet), reporters
+    ).play(events)
     return exit_codes.INTERNAL if failed else exit_codes.OK

@@ -13,6 +13,7 @@ from runner.cli.arguments import (
     add_environment,
     add_junit,
     add_paths,
+    add_pytest_jobs,
     add_reporters,
     add_selection,
     add_settings,
@@ -50,11 +51,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_selection(parser)
     add_environment(parser)
+    add_pytest_jobs(parser)
     add_settings(parser, "seed", "no_known")
     add_settings(
         parser.add_argument_group("what runs, and when"),
         "exitfirst", "max_fail", "last_failed", "failed_first", "order", "retries", "stress", "confirm", "shard", "durations",
-        "budget", "cached",
+        "budget", "cached", "fail_on_skip",
     )  # fmt: skip
     add_settings(parser.add_argument_group("where it runs"), "isolation", "kernel_cache", "engine", "address")
     reports = parser.add_argument_group("reports")
@@ -97,7 +99,7 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
         reports = Reports.open(
             folder, {key: text for key, text in stamp.items() if text}, junit=arguments.junit,
             dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
-            verbose=arguments.verbose, again=past is not None,
+            verbose=arguments.verbose, quiet=arguments.quiet, again=past is not None,
         )  # fmt: skip
 
         def tick(running: list[tuple[str, float, str]]) -> None:

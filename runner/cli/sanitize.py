@@ -1,4 +1,4 @@
-"""``runner sanitize``: a variant's script under NVIDIA's compute-sanitizer, which sees what guards cannot."""
+"""``runner debug --sanitizer``: a variant's script under NVIDIA's compute-sanitizer, which sees what guards cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOUND = 99
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner sanitize`` takes."""
+    """Add what ``runner debug --sanitizer`` takes."""
     parser.description = "The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache."
     add_paths(parser, many=False)
     add_selection(parser)

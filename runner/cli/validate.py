@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 
 from runner import console, exit_codes
 from runner.cli.arguments import add_environment, add_paths
 from runner.cli.variants import load_variants
 from runner.exit_codes import UsageError
-from runner.text import plural
+from runner.text import in_line, plural
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +35,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.build:
         from runner.cli.build import try_out  # late: an engine is needed here alone
 
-        diagnostics += try_out(arguments, loaded)
+        refusals, unbuilt = try_out(arguments, loaded)
+        diagnostics += refusals
+    else:
+        unbuilt = Counter()
     for diagnostic in diagnostics:
         console.message(diagnostic.render())
     errors = sum(d.severity == "error" for d in diagnostics)
     cases = len({id(v.case) for v in loaded.variants})
     console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "
           f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
+    for reason, count in unbuilt.most_common():
+        console.output(f"not built: {plural(count, 'variant')}: {in_line(reason)}")
     return exit_codes.USAGE if errors else exit_codes.OK

@@ -187,6 +187,7 @@ class Reports:
         chosen: Sequence[Chosen] = (),
         slow: float,
         verbose: bool = False,
+        quiet: bool = False,
         again: bool = False,
     ) -> Reports:
         """Open the reports of a run.
@@ -199,6 +200,7 @@ class Reports:
             chosen: reporters of other packages.
             slow: seconds after which the terminal calls a variant slow.
             verbose: whether the terminal says of each variant what was compared.
+            quiet: whether it prints failures and the summary alone.
             again: whether the run goes on where it ended, so that its logs are continued.
         """
         # A log is of one run; but never a device: --events /dev/stdout must stay one.
@@ -207,7 +209,7 @@ class Reports:
                 os.truncate(events, 0)
         logs = [folder / "events.jsonl", *([Path(events)] if events else [])]
         junits = [folder / "junit.xml", *([Path(junit)] if junit else [])]
-        reports = cls(Reporter(slow=slow, verbose=verbose), chosen)
+        reports = cls(Reporter(slow=slow, verbose=verbose, quiet=quiet), chosen)
         tell = reports._problems.append
         reports.files[:0] = [LogFile(path, tell, stamp) for path in logs]  # first: they outlive a kill
         reports.files[len(logs) : len(logs)] = [JUnitFile(path, dialect, tell) for path in junits]

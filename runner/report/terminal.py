@@ -71,7 +71,7 @@ class Reporter:
     """Prints events as they come. ``reports`` are files that other reports write, named at the end.
 
     At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise. With ``verbose``
-    each result says what was compared.
+    each result says what was compared; with ``quiet`` only failures and the summary are printed.
     """
 
     def __init__(
@@ -83,10 +83,11 @@ class Reporter:
         environ: Mapping[str, str] | None = None,
         whole: bool = False,
         verbose: bool = False,
+        quiet: bool = False,
         slow: float = _SLOW,
     ) -> None:
         self._slow = slow
-        self._whole, self._verbose = whole, verbose
+        self._whole, self._verbose, self._quiet = whole, verbose, quiet
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
         self._colour, self._live = modes(self._stream, self._environ)
@@ -126,7 +127,8 @@ class Reporter:
             self._finished.append(event)
             self._red += event.verdict in RED
             self._events.append(event)
-            self._line(self._result(event))
+            if event.verdict in RED or not self._quiet:
+                self._line(self._result(event))
             for line in indent(compared_lines(event), 17) if self._verbose else ():
                 self._line(self._paint(line, "dim"))
         elif isinstance(event, Notice):
@@ -186,8 +188,9 @@ class Reporter:
         width = self._width or shutil.get_terminal_size((120, 24)).columns
         folder = self._started.folder if self._started else ""
         hint = f"runner report {shell_word(operand(folder))} > FILE writes them all" if folder else ""
-        table = render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
-        if table:
+        if not self._quiet and (
+            table := render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
+        ):
             self._line("\n" + table)
         planned = [(event.id, event.torch) for event in self._events if isinstance(event, VariantPlanned)]
         order = {key: place for place, key in enumerate(planned)}

@@ -22,7 +22,6 @@ from typing import Protocol
 from runner import __version__, interrupts
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
 from runner.record.events import (
-    RED,
     Event,
     Key,
     Notice,
@@ -146,7 +145,7 @@ def run(
         yield from _announce(planned, settings, folder, argv, past)
         session = _session(planned, settings, engine, past, begun, tick)
         yield from session.events()
-        code, interrupted = _code(planned, session, past), session.late
+        code, interrupted = _code(settings, planned, session, past), session.late
         if session.late:
             yield Notice(
                 f"the budget of {settings.budget:g} s is used up: {session.unfinished} of {len(planned.planned)} without a verdict; "
@@ -259,12 +258,12 @@ def _session(
     return Session(queue, engine, context, tick)
 
 
-def _code(planned: Plan, session: Session, past: Sequence[Event]) -> int:
+def _code(settings: RunSettings, planned: Plan, session: Session, past: Sequence[Event]) -> int:
     if session.late:
         return INTERRUPTED
     if not planned.planned:
-        return NOTHING  # a shard may be empty, and is one all the same
-    if session.code == OK and any(event.verdict in RED for event in finished_of(past).values()):
+        return OK if settings.shard else NOTHING  # an empty shard is a shard all the same
+    if session.code == OK and any(event.verdict in session.bad_verdicts for event in finished_of(past).values()):
         return FAILED
     return session.code
 

@@ -32,6 +32,7 @@ class Session:
         self.engine, self.context, self.tick = engine, context, tick
         self.queue = deque(planned)
         self.scheduler: Scheduler[VariantResult] = Scheduler(engine)
+        self.bad_verdicts = (*RED, "SKIP") if context.settings.fail_on_skip else RED
         self.red = 0
         self.broken = 0
         self.unfinished = len(self.queue)
@@ -39,7 +40,7 @@ class Session:
 
     @property
     def code(self) -> int:
-        """pytest's exit code so far: 0, 1 for red verdicts, 3 when the harness failed somewhere."""
+        """pytest's exit code so far: 0, 1 for red verdicts (and SKIP with --fail-on-skip), 3 when the harness failed somewhere."""
         return INTERNAL if self.broken else FAILED if self.red else OK
 
     def events(self) -> Iterator[Event]:
@@ -76,6 +77,6 @@ class Session:
             self.broken += len(result.harness_errors)
             for reason in result.harness_errors:
                 yield Notice(f"{result.event.id}: the harness failed, not the case:\n{reason}", "error")
-            self.red += result.event.verdict in RED
+            self.red += result.event.verdict in self.bad_verdicts
             self.unfinished -= 1
             yield result.event

@@ -157,6 +157,9 @@ class RunSettings:
         "take results from earlier --cached runs where nothing has changed, and say so",
         kind="switch",
     )
+    fail_on_skip: bool = _setting(
+        False, "--fail-on-skip", "exit with 1 when a variant is skipped, as when one fails", kind="switch"
+    )
     isolation: Literal["auto"] | Isolation = _setting(
         "auto", "--isolation",
         "a process forked from a warm one for each variant; from a cold one; or processes that live on "

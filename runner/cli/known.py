@@ -1,4 +1,4 @@
-"""``runner ledger``: the known failures, beside what a run made of them."""
+"""``runner known``: the known failures, beside what a run made of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runner.report.ledger import render_ledger
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner ledger`` takes."""
+    """Add what ``runner known`` takes."""
     parser.description = (
         "Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale."
     )
