@@ -1,4 +1,4 @@
-"""Writes runner/builder/operators.json: the public tensor operators, by namespace.
+"""Writes runner/cases/operators.json: the public tensor operators, by namespace.
 
 The control half checks operator names without torch, so it needs their list. Run this under each
 supported torch, oldest first; a run adds what that version has to what the file already holds:
@@ -18,7 +18,7 @@ import torch
 import torch._numpy
 import torch.distributions
 
-TARGET = Path(__file__).parent.parent / "runner" / "builder" / "operators.json"
+TARGET = Path(__file__).parent.parent / "runner" / "cases" / "operators.json"
 
 NAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
               "distributions", "nn.attention.flex_attention")  # fmt: skip

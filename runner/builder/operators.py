@@ -1,21 +1,18 @@
 """Which names are operators, how each is written in Python, and what is refused.
 
-Cases come from strangers. A name is an operator only if ``operators.json`` or one of the short tables below holds it. The file holds
-the public tensor operators of torch 2.6 to 2.13; ``bench/operators.py`` writes it. Everything else
-is refused, with the reason where there is a better one than "unknown".
+Cases come from strangers. A name is an operator only if the inventory of ``runner/cases/inventory.py`` or one of the short tables
+below holds it. Everything else is refused, with the reason where there is a better one than "unknown".
 """
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
+from runner.cases.inventory import inventory, with_namespace
 from runner.diagnostics import nearest
 
 # Python's own operators: how many operands, and how it is written.
@@ -111,6 +108,17 @@ NOT_LISTED = frozenset({
 })  # fmt: skip
 """Names that the inventory holds and that are still no operators."""
 
+TENSOR_NOT_FIRST = frozenset({
+    "FloatTensor", "LongTensor", "Size", "Tensor", "arange", "as_tensor", "asarray", "bartlett_window", "blackman_window", "broadcast_shapes",
+    "can_cast", "cond", "einsum", "empty", "empty_permuted", "empty_quantized", "empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "finfo",
+    "from_numpy", "full", "hamming_window", "hann_window", "iinfo", "is_tensor", "is_vulkan_available", "kaiser_window", "linspace",
+    "logspace", "normal", "ones", "polygamma", "promote_types", "rand", "randint", "randn", "randperm", "range", "result_type", "scalar_tensor",
+    "special.polygamma", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
+    "sym_constrain_range", "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "tensor",
+    "tril_indices", "triu_indices", "vmap", "while_loop", "zeros",
+})  # fmt: skip
+"""Functions of torch whose first argument need not be a tensor."""
+
 CHECKED = frozenset(f"torch.sparse_{kind}_tensor" for kind in ("coo", "csr", "csc", "bsr", "bsc", "compressed"))
 """Constructors that check their indices only when asked (``check_invariants``), so that they are always asked."""
 
@@ -140,12 +148,6 @@ class Refusal:
 
 
 @cache
-def inventory() -> dict[str, Any]:
-    """Return the lists of ``operators.json``: namespace to names; ``aten`` and ``prims`` map names to overloads."""
-    return json.loads((Path(__file__).parent / "operators.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
-
-
-@cache
 def constants() -> frozenset[str]:
     """Return names of torch's dtypes, layouts, memory formats and numbers, without ``torch.``."""
     return frozenset(n for n in inventory()["constants"] if not n.startswith("_"))
@@ -171,7 +173,10 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
             )
     space, _, member = name.partition(".")
     if not member:
-        return Refusal(f"{name!r} is no operator: its namespace is missing", _spelled(name))
+        return Refusal(
+            f"{name!r} is no operator: its namespace is missing",
+            with_namespace(name) or "namespaces: " + ", ".join(_FINDERS),
+        )
     if name in EXTRA:
         return Operator(name, "function", name)
     if name in CONTEXTS:
@@ -182,6 +187,15 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
             f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS)
         )
     return finder(name, member)
+
+
+def takes_tensor(operator: Operator) -> bool:
+    """Return whether the first argument of the operator is a tensor or holds some; for a module, that of its call."""
+    if operator.kind in ("module", "method", "attribute", "submodule") or operator.name.startswith("F."):
+        return True
+    space, _, member = operator.name.partition(".")
+    below = member.rpartition(".")[0]
+    return space == "torch" and below in ("", "special", "linalg", "fft") and member not in TENSOR_NOT_FIRST
 
 
 def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | None:
@@ -214,15 +228,6 @@ def _near(word: str, known: Iterable[str], head: str) -> str:
     return nearest(word, known).replace("'", "'" + head, 1)
 
 
-def _spelled(name: str) -> str:
-    """A spelling with its namespace for a bare word."""
-    lists = inventory()
-    for space in ("nn", "F", "torch", "Tensor", "aten"):
-        if name in lists[space]:
-            return f"did you mean '{space}.{name}'?"
-    return "namespaces: " + ", ".join(_FINDERS)
-
-
 def _torch(name: str, member: str) -> Operator | Refusal:
     lists = inventory()
     for space in ("nn.functional", "nn"):
@@ -234,6 +239,8 @@ def _torch(name: str, member: str) -> Operator | Refusal:
             return _listed(name, member[len(space) + 1 :], lists[space], "function", name)
     if member in constants():
         return Refusal(f"{name!r} is a constant, not an operator", "it can be an argument")
+    if member.startswith("_") and member not in lists["torch"] and isinstance(resolve(f"aten.{member}"), Operator):
+        return Refusal(f"{name!r} is refused: names with _ belong to torch itself", f"write aten.{member}")
     return _listed(name, member, lists["torch"], "function", name)
 
 

@@ -5,7 +5,7 @@ A value is a small expression node (``Literal``, ``Ref``, ...). The builder writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from runner.diagnostics import Span
@@ -15,9 +15,10 @@ from runner.diagnostics import Span
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A plain scalar: None, bool, int, float or text."""
+    """A plain scalar: None, bool, int, float or text. ``span`` is where a text stands that is not marked as ``$text``."""
 
     value: Any
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ One module reads both, because steps hold values and a value may hold the chain 
 
 from __future__ import annotations
 
+import re
+
 from runner.cases.chain_nodes import (
     Arguments,
     Constant,
@@ -20,10 +22,12 @@ from runner.cases.chain_nodes import (
     With,
 )
 from runner.cases.problems import Problems, within
+from runner.cases.python_calls import has_keyword, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
-from runner.cases.references import parse_arithmetic, parse_index, parse_reference
+from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
 from runner.cases.texts import plain_text
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span, nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
@@ -90,7 +94,7 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     out, unpack = _out(node.get("out"), problems)
     return Step(
         operator=name,
-        arguments=parse_arguments(value, problems, index_at),
+        arguments=parse_arguments(value, problems, index_at, name),
         span=key.span,
         out=out,
         unpack=unpack,
@@ -209,12 +213,16 @@ def parse_value(node: YamlNode, problems: Problems) -> Value:
     )
 
 
-def parse_arguments(node: YamlNode, problems: Problems, index_at: int | None = None) -> Arguments:
+def parse_arguments(
+    node: YamlNode, problems: Problems, index_at: int | None = None, operator: str = "call"
+) -> Arguments:
     """Return the arguments of one call.
 
     A list is positional. A mapping holds keywords, and under ``"*"`` the positionals. Null means that the call is bare; any other value is
-    the one positional argument. ``index_at`` is the positional that may be an index text.
+    the one positional argument. ``index_at`` is the positional that may be an index text. ``operator`` is the key before the arguments.
     """
+    if _is_python(node, operator, problems):
+        return Arguments(bare=True)
     if isinstance(node, YamlScalar) and node.value is None and not node.quoted:
         return Arguments(bare=True)
     if isinstance(node, YamlSequence):
@@ -238,6 +246,30 @@ def parse_arguments(node: YamlNode, problems: Problems, index_at: int | None = N
     return Arguments(positional=(parse_value(node, problems),))
 
 
+def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
+    """Whether arguments are written as in Python: ``[$_, dim=-1]``, or ``$_, 1`` without brackets. Such are reported."""
+    keywords = node.entries if isinstance(node, YamlMapping) else ()
+    if isinstance(node, YamlMapping):
+        node = node.get("*") or node
+    items = node.items if isinstance(node, YamlSequence) else (node,)
+    texts = [item for item in items if _is_call_text(item, alone=item is node)]
+    if not texts:
+        return False
+    parts = [split(str(item.plain()), ",") if item in texts else [item.plain()] for item in items]
+    others = {str(key.value): value.plain() for key, value in keywords if key.value != "*"}
+    arguments = yaml_arguments((part for several in parts for part in several), others)
+    message = f"{show_value(texts[0].plain())} is one text, not arguments"
+    problems.error(texts[0].span, message, f"write {operator}: {arguments}")
+    return True
+
+
+def _is_call_text(node: YamlNode, alone: bool) -> bool:
+    text = node.value if isinstance(node, YamlScalar) else None
+    if not isinstance(text, str):
+        return False
+    return has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None)
+
+
 def _scalar(node: YamlScalar, problems: Problems) -> Value:
     value = node.value
     if not isinstance(value, str):
@@ -252,7 +284,7 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
         return Constant(value, span)
     if value.startswith("$"):
         return parse_reference(value, span, problems) or Literal(None)
-    return Literal(plain_text(value, span, problems))
+    return Literal(plain_text(value, span, problems), span)
 
 
 def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:

@@ -74,12 +74,12 @@ def _nesting(text: str) -> int:
 
 def _items(text: str) -> list[str]:
     """What stands between brackets; a trailing comma adds nothing (``[0,]``)."""
-    *items, last = _split(text[1:-1], ",")
+    *items, last = split(text[1:-1], ",")
     return [*items, last] if last or not items else items
 
 
-def _split(text: str, separator: str) -> list[str]:
-    """The parts outside brackets and braces, without blanks around them."""
+def split(text: str, separator: str) -> list[str]:
+    """Return the parts of a text outside brackets and braces, without blanks around them."""
     parts, depth, current = [], 0, ""
     for char in text:
         depth += (char in "[{(") - (char in ")}]")
@@ -95,7 +95,7 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
     if text == "...":
         return Ellipsis
     if ":" in text:
-        parts = _split(text, ":")
+        parts = split(text, ":")
         if 1 < len(parts) <= 3:
             bounds = [_entry(part, span, problems) if part else None for part in parts]
             return tuple(bounds + [None] * (3 - len(bounds)))

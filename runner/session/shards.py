@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.cases.chain_nodes import Literal
 from runner.cases.model import Case, PythonModule
 from runner.diagnostics import Span
 from runner.session.plan import Planned
@@ -138,6 +139,7 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
         (field.name, field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default)
         for field in dataclasses.fields(kind)
         if not (field.name == "file" and kind in (Case, PythonModule))
+        and not (field.name == "span" and kind is Literal)
     ]
 
 

@@ -275,3 +275,13 @@ def test_sparse_constructors_are_written_with_their_check(built: Built, kind: st
     for value in ("false", "null", "0"):
         message = built.problems(keys + f'{{"*": [$i, $v, [3]], check_invariants: {value}}}')[0]
         assert f"torch.sparse_{kind}_tensor writes past its end without check_invariants | leave it out" in message
+
+
+def test_names_with_an_underscore_are_atens() -> None:
+    assert resolve("torch._softmax") == Refusal(
+        "'torch._softmax' is refused: names with _ belong to torch itself", "write aten._softmax"
+    )
+    for name in ("torch._no_such_name", "torch._embedding_bag_backward"):  # aten has none, or refuses it
+        refusal = resolve(name)
+        assert isinstance(refusal, Refusal) and "write aten" not in refusal.hint
+    assert not isinstance(resolve("torch._foreach_add"), Refusal)

@@ -203,7 +203,7 @@ def test_unknown_namespaces_and_forms_are_told_by_the_schema(files: Files) -> No
           - f.relu: $_
     """) == [
         "4:9: 'tf.relu' is no operator | operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ...",
-        "5:9: 'relu' is no operator | operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ...",
+        "5:9: 'relu' is no operator | did you mean 'F.relu'?",
         "6:9: 'torhc.relu' is neither an operator nor a key of a step | did you mean 'torch.relu'?",
         "7:9: 'f.relu' is neither an operator nor a key of a step | did you mean 'F.relu'?",
     ]

@@ -18,7 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.cases.inventory import with_namespace
 from runner.cases.limits import Limits
+from runner.cases.python_calls import yaml_call
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
 from runner.cases.yaml.wording import count, describe_value, expected, flow, show_value, such_as
 from runner.diagnostics import Diagnostic, Span, nearest, source_line
@@ -322,10 +324,15 @@ def _alternatives(error: ValidationError, node: YamlNode, root: YamlNode) -> Ite
 
 
 def _operator_hint(name: str, schema: dict[str, Any]) -> str:
+    call = yaml_call(name)
+    if call:
+        return f"a step is no call of Python: write {call}"
     head, _, tail = name.partition(".")
     namespaces = schema["x-namespaces"]
+    if not tail and (hint := with_namespace(name)):
+        return hint
     same = [space for space in namespaces if space.lower() == head.lower()]
-    close = same or get_close_matches(head, namespaces, 1)
+    close = same or ["numpy"] * (head == "np") or get_close_matches(head, namespaces, 1)
     if tail and close and close[0] != head:
         return f"did you mean '{close[0]}.{tail}'?"
     return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
