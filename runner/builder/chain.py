@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runner.builder import kernels, operators
+from runner.builder.arguments import check_arguments, complete_call
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
@@ -109,6 +110,7 @@ class ChainWriter:
                     self.render.arguments(arguments, step.span)
             self._bind(step, "None")
             return
+        check_arguments(step, operator, self.scope)
         if operator.kind == "operator" and self._statement(step, operator.python):
             return
         text = self._expression(step, operator)
@@ -169,9 +171,9 @@ class ChainWriter:
             return call(operator.python, positional, keywords)
         if operator.kind in ("method", "attribute"):
             if not positional:
-                problems.error(
-                    step.span, f"the first positional of {step.operator} is the tensor", 'such as {"*": [$_], dim: 1}'
-                )
+                hint = f"such as {complete_call(step).partition(': ')[2]}"
+                problems.error(step.span, f"the first positional of {step.operator} is the tensor", hint)
+                self.scope.use_previous(step.span)
                 return "None"
             receiver = _receiver(positional[0] if step.arguments.bare else render.operand(step.arguments.positional[0]))
             if operator.kind == "attribute":
@@ -241,9 +243,9 @@ class ChainWriter:
             operands = [render.operand(v) for v in arguments.positional]
         operand_count = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
         if arguments.keywords or (operand_count is not None and len(operands) != operand_count) or not operands:
-            self.scope.problems.error(
-                step.span, f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}"
-            )
+            message = f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}"
+            self.scope.problems.error(step.span, message, complete_call(step) if len(operands) == 1 else "")
+            self.scope.use_previous(step.span)
             return "None"
         if word in operators.BINARY:
             return f"{operands[0]} {operators.BINARY[word]} {operands[1]}"

@@ -89,6 +89,11 @@ class Scope:
             )
         return "None"
 
+    def use_previous(self, span: Span) -> None:
+        """Count ``$_`` as used: the step at ``span`` was meant to take it, and one message says so."""
+        if self.previous is not None:
+            self.look_up("_", span)
+
     def nested(self, arguments: Iterable[str], names: Iterable[str] = ()) -> Scope:
         """Return the scope of a function inside this one: it sees these names and keeps its own temporary.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder import kernels, launchers
+from runner.builder.arguments import places_of_texts
 from runner.builder.chain import ChainWriter, Line, Modules, names_made
 from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
@@ -79,6 +80,7 @@ class _Builder:
         self.variant, self.case, self.problems, self.limits = variant, variant.case, problems, limits
         self.used: set[str] = set()
         self.used_params: set[str] = set()
+        self.texts: dict[str, Span] | None = None
 
     def source(self) -> Source:
         case = self.case
@@ -281,7 +283,7 @@ class _Builder:
         case = self.case
         if case.module is None:
             for item in case.inputs:
-                if item.name not in self.used:
+                if item.name not in self.used and not self._is_text(item.name):
                     self.problems.error(
                         item.span, f"input {item.name!r} is never used", "take it out, or use it in the chain"
                     )
@@ -305,12 +307,21 @@ class _Builder:
             | {n for k in case.known for n in k.params}
         )
         for name in case.params:
-            if name not in reached and not self.problems.errors:
-                self.problems.error(
-                    case.span,
-                    f"nothing in case {case.name!r} uses the axis {name!r}",
-                    f"use it as ${{{name}}}, or take it out",
-                )
+            if name in reached or self.problems.errors or self._is_text(name):
+                continue
+            self.problems.error(
+                case.span,
+                f"nothing in case {case.name!r} uses the axis {name!r}",
+                f"use it as ${{{name}}}, or take it out",
+            )
+
+    def _is_text(self, name: str) -> bool:
+        """Whether the chain holds an unused name as text; it is reported."""
+        if self.texts is None:
+            self.texts = places_of_texts(self.case)
+        if name in self.texts:
+            self.problems.error(self.texts[name], f"{name!r} is text", f"write ${name}")
+        return name in self.texts
 
 
 _MODULES = (

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
 from runner.cases.walk import entry_text
 from runner.cases.yaml.emitter import emit
+from runner.cases.yaml.wording import flow
 
-__all__ = ["case_text", "chain_of", "plain", "resolve_axes", "text_of_plain", "value_of"]
+__all__ = ["call_text", "case_text", "chain_of", "plain", "resolve_axes", "step_text", "text_of_plain", "value_of"]
 
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
@@ -132,6 +134,17 @@ def _step(step: Step) -> Any:
     if step.arguments.bare and not step_keys:
         return step.operator
     return {step.operator: _arguments(step.arguments, step.operator in INDEXED), **step_keys}
+
+
+def step_text(step: Step) -> str:
+    """Return a step on one line, such as ``torch.add: [$x, 1]``, without the keys beside the operator."""
+    data = _step(replace(step, out=(), call=None, id=None, train=None))
+    return data if isinstance(data, str) else flow(data)[1:-1]
+
+
+def call_text(arguments: Arguments) -> str:
+    """Return the arguments of a module's call on one line, such as ``call: [$x]``."""
+    return f"call: {flow(_arguments(arguments))}"
 
 
 def _arguments(arguments: Arguments, indexed: bool = False) -> Any:

@@ -1,0 +1,200 @@
+"""What the arguments of a call lack: the ``$`` before a name, the ``torch.`` before a constant, a tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from runner.builder import operators
+from runner.builder.scope import Scope
+from runner.cases.chain_nodes import (
+    Arguments,
+    Constant,
+    Function,
+    Index,
+    Items,
+    Literal,
+    Ref,
+    Step,
+    Table,
+    TensorLiteral,
+    Value,
+)
+from runner.cases.model import DTYPES, Case
+from runner.cases.python_calls import yaml_arguments
+from runner.cases.references import split
+from runner.cases.serialize import call_text, step_text, value_of
+from runner.cases.walk import change_value, parts_of, values_of
+from runner.cases.yaml.wording import flow, show_value
+from runner.diagnostics import Span, nearest
+
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operators.UNARY)
+_WORDS = ("mean", "sum", "prod", "amin", "amax", "max", "min", "fro", "nuc")
+"""Texts that operators take in a place, even where something has this name."""
+_PYTHON = {"None": None, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""Python's words that YAML reads as text."""
+_SHOWN = 5
+
+
+def check_arguments(step: Step, operator: operators.Operator, scope: Scope) -> None:
+    """Report arguments of a step that cannot be what was meant, each with the line to write instead.
+
+    They are a text that is the name of a value, of a dtype or of a number; a mapping in a place; and a call without the tensor that
+    its operator takes. A call of something else than torch's operators may take any text.
+    """
+    if not _is_of_torch(operator):
+        return
+    takes_tensor = operators.takes_tensor(operator)
+    if operator.kind == "module":
+        _check_construction(step, scope)
+    elif not step.arguments.bare:
+        has_receiver = bool(step.arguments.positional) or operator.kind not in ("method", "attribute")
+        _check(step, step.arguments, False, takes_tensor and has_receiver, scope)
+    if step.call is not None and not step.call.bare:
+        _check(step, step.call, True, takes_tensor, scope)
+
+
+def complete_call(step: Step) -> str:
+    """Return the hint that puts the value of the step before in front of the arguments."""
+    positional = (Ref("_", (), step.span), *step.arguments.positional)
+    return f"write {step_text(replace(step, arguments=replace(step.arguments, positional=positional)))}"
+
+
+def places_of_texts(case: Case) -> dict[str, Span]:
+    """Return the texts that the chain and the result of a case hold, each with its first place: a ``$`` would make it a reference."""
+    values = [*values_of(case.chain), *(() if case.result is None else parts_of(case.result))]
+    texts = [v for v in values if isinstance(v, Literal) and isinstance(v.value, str)]
+    return {text.value: text.span for text in reversed(texts) if text.span is not None}
+
+
+def _is_of_torch(operator: operators.Operator) -> bool:
+    if operator.kind == "operator":
+        return operator.python in _ARITHMETIC
+    return operator.kind != "kernel" and not operator.name.startswith(("builtin.", "numpy.", "custom."))
+
+
+def _check_construction(step: Step, scope: Scope) -> None:
+    """A module is made of numbers, texts and params: a value of the model belongs into its call."""
+    for key, text in _texts(step.arguments, step.operator):
+        if not key and text.value in scope.variables and text.value not in _WORDS:
+            hint = f"the arguments of the call stand beside it: call: [${text.value}]"
+            scope.problems.error(_place(text, step), f"{text.value!r} is text", hint)
+            scope.used.add(text.value)
+            return
+    _check(step, step.arguments, False, False, scope)
+
+
+def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, scope: Scope) -> None:
+    def line(changed: Arguments) -> str:
+        return call_text(changed) if is_call else step_text(replace(step, arguments=changed))
+
+    problems = scope.problems
+    has_tensor = any(_holds_tensor(value, scope) for value in _values(arguments))
+    meant: dict[str, Value] = {}
+    for key, text in _texts(arguments, step.operator):
+        is_name = not key or (needs_tensor and not has_tensor)
+        value = _meant(text, scope if is_name else None)
+        if value is None and key == "dtype":
+            problems.error(
+                _place(text, step),
+                f"{text.value!r} is text, not a dtype",
+                nearest(text.value, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32",
+            )
+        elif value is not None:
+            meant[text.value] = value
+    if meant:
+        changed = line(_changed(arguments, meant))
+        for _, text in _texts(arguments, step.operator):
+            if text.value in meant:
+                shown = flow(value_of(meant[text.value]))
+                problems.error(_place(text, step), f"{text.value!r} is text", f"write {shown}, as in {changed}")
+                scope.used.add(text.value)
+                scope.used_params.add(text.value)
+        return
+    table = next((value for value in arguments.positional if isinstance(value, Table)), None)
+    if table is not None and needs_tensor:
+        rest = tuple(value for value in arguments.positional if value is not table)
+        changed = line(Arguments(rest, (*arguments.keywords, *table.items)))
+        problems.warning(
+            step.span, f"{show_value(value_of(table))} is a positional argument of {step.operator}", f"write {changed}"
+        )
+    if needs_tensor and not has_tensor:
+        _no_tensor(step, arguments, line, scope)
+
+
+def _no_tensor(step: Step, arguments: Arguments, line: Callable[[Arguments], str], scope: Scope) -> None:
+    first = arguments.positional[0] if arguments.positional else None
+    if scope.previous is None:
+        hint = "an input or a step before it makes one"
+    elif isinstance(first, Literal) and isinstance(first.value, str) and "," in first.value:
+        hint = f"write {step.operator}: {yaml_arguments(split(first.value, ','), names=True)}"
+    elif isinstance(first, Literal) and isinstance(first.value, str):
+        known = [f"${name}" for name in scope.variables]
+        hint = nearest(f"${first.value}", known) or f"the values here: {', '.join(['$_', *known][:_SHOWN])}"
+    else:
+        positional = (Ref("_", (), step.span), *arguments.positional)
+        hint = f"write {line(replace(arguments, positional=positional))}"
+    scope.problems.error(step.span, f"{step.operator} gets no tensor here", hint)
+    scope.use_previous(step.span)
+
+
+def _values(arguments: Arguments) -> list[Value]:
+    return [*arguments.positional, *(value for _, value in arguments.keywords)]
+
+
+def _holds_tensor(value: Value, scope: Scope) -> bool:
+    """Whether a value may be or hold a tensor: all do but texts, numbers and params."""
+    if isinstance(value, Ref):
+        return value.name in scope.variables or value.name not in scope.params
+    if isinstance(value, Items):
+        return any(_holds_tensor(item, scope) for item in value.items)
+    if isinstance(value, Table):
+        return any(_holds_tensor(item, scope) for _, item in value.items)
+    return isinstance(value, TensorLiteral | Function | Index)
+
+
+def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]:
+    """Every text that is not marked as one, with the keyword that it belongs to; an equation is none."""
+    for place, value in enumerate(arguments.positional):
+        if place or operator != "torch.einsum":
+            yield from _texts_of(value, "")
+    for key, value in arguments.keywords:
+        yield from _texts_of(value, key)
+
+
+def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
+    if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
+        yield key, value
+    elif isinstance(value, Items):
+        for item in value.items:
+            yield from _texts_of(item, key)
+    elif isinstance(value, TensorLiteral):
+        for name, option in value.options:
+            yield from _texts_of(option, name)
+
+
+def _meant(text: Literal, scope: Scope | None) -> Value | None:
+    """What a text stands for: a value of ``scope``, a number, a constant of torch. None for any other text."""
+    word = text.value
+    if scope is not None and (word in scope.variables or word in scope.params) and word not in _WORDS:
+        return Ref(word, (), text.span or Span("", 1, 1))
+    if word in _PYTHON:
+        return Literal(_PYTHON[word])
+    if word in operators.constants() and len(word) > 1:
+        return Constant(f"torch.{word}", text.span or Span("", 1, 1))
+    return None
+
+
+def _changed(arguments: Arguments, meant: dict[str, Value]) -> Arguments:
+    def change(value: Value) -> Value:
+        if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
+            return meant.get(value.value, value)
+        return value
+
+    positional = tuple(change_value(value, change) for value in arguments.positional)
+    return Arguments(positional, tuple((key, change_value(value, change)) for key, value in arguments.keywords))
+
+
+def _place(text: Literal, step: Step) -> Span:
+    return text.span or step.span
