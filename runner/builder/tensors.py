@@ -134,6 +134,10 @@ class TensorWriter:
     def _filled(self, item: Input, dtype: str) -> str:
         sizes, init = self.shape(item), item.init or "normal"
         arguments = [self.render.value(v) for v in item.init_args]
+        if item.init is not None and not _makes(init, dtype, arguments):
+            hint = "leave init: out, and every dtype has values of its own"
+            self.scope.problems.error(item.span, f"init {init} makes no {dtype} of {item.name!r}", hint)
+            return "torch.empty(0)"
         of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
         shape = str(tuple(sizes))
         floating = dtype in FLOATING or dtype.startswith("complex")
@@ -197,6 +201,33 @@ class TensorWriter:
 
     def _line(self, text: str, span: Span | None) -> None:
         self.lines.append(Line("    " * self.indent + text, span))
+
+
+def _makes(init: str, dtype: str, arguments: list[str]) -> bool:
+    """Whether an ``init`` has values of a dtype."""
+    if dtype.startswith("float8") or dtype in FLOATING:
+        return True
+    if dtype.startswith("complex"):
+        return init not in ("randint", "arange")
+    if init in ("normal", "uniform", "special"):
+        return False
+    if init == "full":
+        return _is_whole(arguments[0])
+    if init == "arange" and not all(argument.lstrip("-").isdigit() for argument in arguments):
+        return False  # the product with a fraction is a float
+    if dtype == "bool":
+        return init not in ("arange", "linspace") and not (init == "randint" and arguments not in _BOOL_RANGES)
+    return init not in ("eye", "arange", "linspace") or dtype not in ("uint16", "uint32", "uint64")
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        return text in ("True", "False") or float(text).is_integer()
+    except ValueError:  # float("inf")
+        return False
+
+
+_BOOL_RANGES = (["0", "2"], ["0", "1"], ["1", "2"])
 
 
 def _sizes(sizes: list[int]) -> str:

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
+from runner.cases.exceptions import misspelt_exception
 from runner.cases.flags import check_flags
 from runner.cases.gradients import check_leaves
 from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
@@ -100,7 +101,7 @@ def parse_case(
         requires=_requires(keys.get("requires"), problems),
         compile=_compile(keys.get("compile"), problems),
         config=check_flags(keys.get("config"), problems),
-        expect=_expect(keys.get("expect"), problems),
+        expect=_expect(keys.get("expect"), problems, "module" in keys),
         tolerance=_tolerance(keys.get("tolerance"), problems),
         ignore=table(keys.get("ignore"), str),
         timeout=_timeout(keys.get("timeout"), problems),
@@ -116,6 +117,10 @@ def parse_case(
     check_numpy(case, problems)
     if "grad" in keys:
         check_leaves(case, keys["grad"].span, problems)
+    for item in case.inputs:
+        if item.name in params:
+            message = f"a param and an input are called {item.name!r}, and ${item.name} is the input"
+            problems.error(item.span, message, "give one of them another name")
     return case
 
 
@@ -233,7 +238,7 @@ def _compile(node: YamlNode | None, problems: Problems) -> Compile:
     return Compile(scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str), options)
 
 
-def _expect(node: YamlNode | None, problems: Problems) -> Expect:
+def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expect:
     keys = fields(node)
     raises = None
     if "raises" in keys:
@@ -241,6 +246,9 @@ def _expect(node: YamlNode | None, problems: Problems) -> Expect:
         raises = Raises(
             scalar(raises_keys.get("type"), str, default="Exception"), scalar(raises_keys.get("match"), str)
         )
+        if raises.type and (hint := misspelt_exception(raises.type)):
+            report = problems.warning if has_module else problems.error  # a module may have a class of its own
+            report(raises_keys["type"].span, f"neither Python nor torch has an exception {raises.type!r}", hint)
         if "match" in raises_keys:
             # Python's own engine matches it, in the worker, in the time that the case has.
             _pattern(raises_keys["match"], problems, check_python_pattern)

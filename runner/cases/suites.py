@@ -18,7 +18,7 @@ from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
-from runner.cases.yaml.reader import load, read_text
+from runner.cases.yaml.reader import load, read_text, similar_file
 from runner.cases.yaml.scalars import split_lines
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, count_nodes
 from runner.cases.yaml.typed import Mistyped, entries, fields, items, listed, scalar
@@ -311,7 +311,8 @@ def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path
             except FolderLimit as error:
                 raise PathError(f"{path}: {error}; {error.hint}") from None
         elif not os.path.exists(path):
-            raise PathError(f"no such file or directory: {name}")
+            near = similar_file(path)
+            raise PathError(f"no such file or directory: {name}{near and f'; {near}'}")
         elif not path.name.endswith((SPEC, SUITE)):
             raise PathError(f"{name}: cases end in {SPEC}, suites in {SUITE}")
         elif not os.path.isfile(path):

@@ -248,3 +248,46 @@ def test_a_function_has_no_place_in_state(built: Built) -> None:
         "state: {c: {python: {$fn: {args: [t], chain: [torch.sin]}}}}\nchain:\n- operator.call: [$self.c, $x]"
     )
     assert found == ["3:31: a function has no place in an input"]
+
+
+@pytest.mark.parametrize(
+    ("init", "dtypes"),
+    [
+        ("uniform", "int64, int8, uint16, bool"), ("{uniform: [0, 4]}", "int32"), ("normal", "int64, bool"), ("special", "int64, uint8"),
+        ("{full: 0.5}", "int64, bool"), ("{arange: [0, 0.5]}", "int64"), ("{arange: [0, 1]}", "bool, complex64, uint16"),
+        ("{linspace: [0, 1]}", "bool, uint32"), ("{randint: [0, 10]}", "bool, complex64"), ("eye", "uint64"),
+    ],
+)  # fmt: skip
+def test_an_init_that_makes_nothing_of_a_dtype(built: Built, init: str, dtypes: str) -> None:
+    """torch raises for these, or makes other values or another dtype than the file says."""
+    name = init.strip("{").partition(":")[0]
+    hint = "leave init: out, and every dtype has values of its own"
+    messages = [f"3:14: init {name} makes no {dtype} of 'x' | {hint}" for dtype in dtypes.split(", ")]
+    keys = f"inputs: {{x: {{shape: [2, 2], init: {init}}}}}\nchain: [torch.clone]\n"
+    assert built.problems(f"{keys}dtypes: [{dtypes}]") == messages
+    assert built.problems(f"{keys.replace('init:', 'dtype: float16, init:')}dtypes: [{dtypes}]") == []
+
+
+def test_inits_that_make_integers(built: Built) -> None:
+    for init in (
+        "zeros",
+        "ones",
+        "integer",
+        "eye",
+        "{full: 2}",
+        "{full: 2.0}",
+        "{arange: [1, 2]}",
+        "{linspace: [0, 3]}",
+        "{randint: [0, 9]}",
+    ):
+        assert (
+            built.problems(
+                f"dtypes: [int64, uint8]\ninputs: {{x: {{shape: [2, 2], init: {init}}}}}\nchain: [torch.clone]"
+            )
+            == []
+        )
+    for init in ("zeros", "{full: true}", "{randint: [0, 2]}"):
+        assert (
+            built.problems(f"dtypes: [bool]\ninputs: {{x: {{shape: [2, 2], init: {init}}}}}\nchain: [torch.clone]")
+            == []
+        )

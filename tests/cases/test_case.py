@@ -253,3 +253,28 @@ def test_calls(files: Files) -> None:
 def test_a_range_of_versions_that_cannot_be_read(files: Files) -> None:
     (message,) = files.errors(f"requires: {{torch: '=={'9' * 5000}'}}")
     assert message == "3:23: torch: a range of versions has at most 200 characters | such as >=2.7"
+
+
+def test_a_param_and_an_input_of_one_name(files: Files) -> None:
+    message = "a param and an input are called 'x', and $x is the input | give one of them another name"
+    assert files.errors("params: {x: [1, 2]}\ninputs: {x: [3]}\nchain: [{torch.add: [$x, 1]}]") == [f"4:14: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "messages"),
+    [
+        ("RuntimeEror", ["5:29: neither Python nor torch has an exception 'RuntimeEror' | did you mean 'RuntimeError'?"]),
+        ("torch.linalg.LinAlgEror", ["5:29: neither Python nor torch has an exception 'torch.linalg.LinAlgEror' | did you mean 'torch.linalg.LinAlgError'?"]),
+        ("IndexError", []), ("torch.OutOfMemoryError", []), ("Unsupported", []), ("my_package.Odd", []),
+    ],
+)  # fmt: skip
+def test_a_misspelt_exception(files: Files, name: str, messages: list[str]) -> None:
+    assert files.errors(f"inputs: {{x: [3]}}\nchain: [torch.neg]\nexpect: {{raises: {{type: {name}}}}}") == messages
+
+
+def test_a_module_may_have_an_exception_of_its_own(files: Files) -> None:
+    files.write("m.py", "class M: ...")
+    keys = "module: {file: m.py, name: M}\nexpect: {raises: {type: MyError}}"
+    assert files.errors(keys) == [
+        "4:29: warning: neither Python nor torch has an exception 'MyError' | did you mean 'KeyError'?"
+    ]

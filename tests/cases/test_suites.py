@@ -275,6 +275,7 @@ def test_validating_reads_every_file(files: Files) -> None:
     ("path", "message", "empty"),
     [
         ("missing.spec.yaml", "no such file or directory: ", False),
+        ("frist.spec.yaml", "frist.spec.yaml; did you mean 'first.spec.yaml'?", False),
         ("a.yaml", "cases end in .spec.yaml, suites in .suite.yaml", False),
         ("empty", "no .suite.yaml and no .spec.yaml file here or below", True),
         ("manual", "every suite here says manual: true; name the one to run", True),
@@ -282,6 +283,7 @@ def test_validating_reads_every_file(files: Files) -> None:
 )
 def test_paths_with_nothing_to_run(files: Files, path: str, message: str, empty: bool) -> None:
     files.write("a.yaml", SPEC)
+    files.write("first.spec.yaml", SPEC)
     (files.folder / "empty").mkdir()
     files.write("manual/m.suite.yaml", "suite: m\nmanual: true\n")
     with pytest.raises(PathError) as caught:

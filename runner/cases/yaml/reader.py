@@ -58,7 +58,7 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
     except IsADirectoryError:
         return None, [Diagnostic(Span(file, 1, 1), "this is a folder, not a file")]
     except FileNotFoundError:
-        return None, [Diagnostic(Span(file, 1, 1), "there is no such file", _similar_file(Path(path)))]
+        return None, [Diagnostic(Span(file, 1, 1), "there is no such file", similar_file(Path(path)))]
     except PermissionError:
         return None, [Diagnostic(Span(file, 1, 1), "there is no permission to read this file")]
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -85,7 +85,8 @@ def _too_large(file: str, limits: Limits) -> Diagnostic:
     return Diagnostic(Span(file, 1, 1), message, limits.hint("file_bytes"))
 
 
-def _similar_file(path: Path) -> str:
+def similar_file(path: Path) -> str:
+    """Return ``did you mean 'first.spec.yaml'?`` for a name that is like one in its folder; else an empty string."""
     try:
         return nearest(path.name, os.listdir(path.parent))
     except (OSError, ValueError):
