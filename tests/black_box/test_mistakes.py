@@ -1,0 +1,62 @@
+"""The mistakes of a beginner, typed: each answer is the one of ``docs/mistakes.md``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.bench_modules import bench_module
+
+from .driver import run_in, write
+
+mistakes_page = bench_module("mistakes_page")
+PAGE = mistakes_page.PAGE.read_text(encoding="utf-8")
+ALL = [*mistakes_page.TEN, *mistakes_page.MORE]
+
+
+@pytest.mark.parametrize("mistake", ALL, ids=lambda mistake: mistake.typed.strip())
+def test_the_answer_is_on_the_page(mistake: mistakes_page.Mistake, tmp_path: Path) -> None:
+    (tmp_path / mistakes_page.FILE).write_text(mistake.text)
+    done = run_in(tmp_path, *mistake.words, limit=60)
+    assert mistakes_page.row(mistake, done.err) in PAGE, f"run: python bench/mistakes_page.py\n{done.text}"
+    assert done.code in (4, 5) or ": warning: " in done.err
+
+
+def test_the_page_has_no_other_rows() -> None:
+    assert len(re.findall(r"^\| (?!---|mistake \|)", PAGE, re.MULTILINE)) == len(ALL)
+    assert f"```yaml\n# {mistakes_page.FILE}\n{mistakes_page.RIGHT}```" in PAGE
+
+
+def test_the_file_of_the_page_passes(tmp_path: Path) -> None:
+    write(tmp_path, {mistakes_page.FILE: mistakes_page.RIGHT})
+    done = run_in(tmp_path, "run", mistakes_page.FILE, "--backend", "eager")
+    assert (done.code, done.verdicts) == (0, {"scaled@eager": "PASS"}), done.text
+
+
+def test_what_the_messages_offer_is_right(tmp_path: Path) -> None:
+    """Each line that a message says to write takes the place of the mistake, and the file is without errors."""
+    offered = 0
+    for mistake in ALL:
+        hint = re.search(
+            rf"{re.escape(mistake.typed.strip())}` \| .*`= .*?(?:write .*as in|write) (\w+\.\w+.*)` \|$",
+            PAGE,
+            re.MULTILINE,
+        )
+        if hint is None or mistake.line not in ("      - F.relu", "      - torch.add: [$_, 1]"):
+            continue
+        offered += 1
+        line = hint[1].replace("aten._softmax", "aten._softmax: [$_, 1, false]")
+        text = mistakes_page.RIGHT.replace(mistake.line, f"      - {line}")
+        (tmp_path / f"m{offered}.spec.yaml").write_text(text)
+    done = run_in(tmp_path, "validate", ".")
+    assert offered >= 8 and (done.code, done.err) == (0, ""), done.text
+
+
+def test_a_wrong_call_does_not_pass_as_the_error_that_is_expected(tmp_path: Path) -> None:
+    """Eager raises for F.softmax(-1), and so would every backend."""
+    text = mistakes_page.RIGHT.replace("torch.add: [$_, 1]", "F.softmax: -1")
+    write(tmp_path, {"raises.spec.yaml": text + "    expect: {raises: {type: Exception}}\n"})
+    done = run_in(tmp_path, "run", "raises.spec.yaml", "--backend", "eager")
+    assert done.code == 4 and "F.softmax gets no tensor here\n" in done.err, done.text
