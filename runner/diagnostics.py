@@ -98,7 +98,7 @@ _COMPARISONS = 200_000
 """Pairs of characters that one hint may compare: 40 ms at worst. Beyond that nobody asks for a hint."""
 
 
-_MEANT = {
+_ALIASES = {
     "gpu": "cuda", "float": "float32", "fp32": "float32", "f32": "float32", "single": "float32", "double": "float64", "fp64": "float64",
     "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "byte": "uint8", "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128", "chalf": "complex32",
@@ -115,10 +115,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
         if budget < 0:
             break
         words.append(name)
-    meant = _MEANT.get(word.removeprefix("torch."), "")
-    meant = next((name for name in (meant, f"torch.{meant}") if name in words), "")
-    if meant:
-        return f"did you mean {meant!r}?"
+    alias = _ALIASES.get(word.removeprefix("torch."), "")
+    alias = next((name for name in (alias, f"torch.{alias}") if name in words), "")
+    if alias:
+        return f"did you mean {alias!r}?"
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 

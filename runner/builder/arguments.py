@@ -91,10 +91,10 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
 
     problems = scope.problems
     has_tensor = any(_holds_tensor(value, scope) for value in _values(arguments))
-    meant: dict[str, Value] = {}
+    replacements: dict[str, Value] = {}
     for key, text in _texts(arguments, step.operator):
         is_name = not key or (needs_tensor and not has_tensor)
-        value = _meant(text, scope if is_name else None)
+        value = _replacement(text, scope if is_name else None)
         if value is None and key == "dtype":
             problems.error(
                 _place(text, step),
@@ -102,20 +102,20 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
                 nearest(text.value, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32",
             )
         elif value is not None:
-            meant[text.value] = value
-    if meant:
-        changed = line(_changed(arguments, meant))
+            replacements[text.value] = value
+    if replacements:
+        changed = line(_changed(arguments, replacements))
         for _, text in _texts(arguments, step.operator):
-            if text.value in meant:
-                shown = flow(value_of(meant[text.value]))
-                problems.error(_place(text, step), f"{text.value!r} is text", f"write {shown}, as in {changed}")
+            if text.value in replacements:
+                reference = flow(value_of(replacements[text.value]))
+                problems.error(_place(text, step), f"{text.value!r} is text", f"write {reference}, as in {changed}")
                 scope.used.add(text.value)
                 scope.used_params.add(text.value)
         return
     table = next((value for value in arguments.positional if isinstance(value, Table)), None)
     if table is not None and needs_tensor:
-        rest = tuple(value for value in arguments.positional if value is not table)
-        changed = line(Arguments(rest, (*arguments.keywords, *table.items)))
+        positional = tuple(value for value in arguments.positional if value is not table)
+        changed = line(Arguments(positional, (*arguments.keywords, *table.items)))
         problems.warning(
             step.span, f"{show_value(value_of(table))} is a positional argument of {step.operator}", f"write {changed}"
         )
@@ -174,7 +174,7 @@ def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
             yield from _texts_of(option, name)
 
 
-def _meant(text: Literal, scope: Scope | None) -> Value | None:
+def _replacement(text: Literal, scope: Scope | None) -> Value | None:
     """What a text stands for: a value of ``scope``, a number, a constant of torch. None for any other text."""
     word = text.value
     if scope is not None and (word in scope.variables or word in scope.params) and word not in _WORDS:
@@ -186,10 +186,10 @@ def _meant(text: Literal, scope: Scope | None) -> Value | None:
     return None
 
 
-def _changed(arguments: Arguments, meant: dict[str, Value]) -> Arguments:
+def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
     def change(value: Value) -> Value:
         if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
-            return meant.get(value.value, value)
+            return replacements.get(value.value, value)
         return value
 
     positional = tuple(change_value(value, change) for value in arguments.positional)

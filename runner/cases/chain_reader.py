@@ -248,7 +248,7 @@ def parse_arguments(
 
 def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
     """Whether arguments are written as in Python: ``[$_, dim=-1]``, or ``$_, 1`` without brackets. Such are reported."""
-    keywords = node.entries if isinstance(node, YamlMapping) else ()
+    entries = node.entries if isinstance(node, YamlMapping) else ()
     if isinstance(node, YamlMapping):
         node = node.get("*") or node
     items = node.items if isinstance(node, YamlSequence) else (node,)
@@ -256,8 +256,8 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
     if not texts:
         return False
     parts = [split(str(item.plain()), ",") if item in texts else [item.plain()] for item in items]
-    others = {str(key.value): value.plain() for key, value in keywords if key.value != "*"}
-    arguments = yaml_arguments((part for several in parts for part in several), others)
+    keywords = {str(key.value): value.plain() for key, value in entries if key.value != "*"}
+    arguments = yaml_arguments((part for several in parts for part in several), keywords)
     message = f"{show_value(texts[0].plain())} is one text, not arguments"
     problems.error(texts[0].span, message, f"write {operator}: {arguments}")
     return True

@@ -167,7 +167,8 @@ def value_of(value: Value, text_index: bool = False) -> Any:
     if isinstance(value, Literal):
         text = value.value if isinstance(value.value, str) else ""
         special = text.startswith(("$", "torch.")) or "${" in text or (text_index and text.startswith("["))
-        return {"$text": text} if special else value.value
+        is_marked = bool(text) and value.span is None  # without the mark it may be the name of a value
+        return {"$text": text} if special or is_marked else value.value
     if isinstance(value, Ref):
         return _reference(value)
     if isinstance(value, Constant):

@@ -270,3 +270,11 @@ def test_it_reads_like_a_persons_file(files: Files) -> None:
         "      - torch.add: {'*': [$a, $b], alpha: 2}\n"
         "      - F.relu\n"
     )
+
+
+def test_a_marked_text_stays_marked(files: Files) -> None:
+    """Without the mark the text of this case would be the name of an input."""
+    case = files.case("inputs: {x: [2], y: [2]}\nchain: [{torch.norm: [$x, {$text: y}]}, {torch.add: [$_, $y]}]")
+    text = case_text(case)
+    files.write("b.spec.yaml", text)
+    assert "{$text: y}" in text and case_text(files.suites("b.spec.yaml")[0].cases[0]) == text

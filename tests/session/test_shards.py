@@ -171,6 +171,8 @@ def test_neither_places_nor_comments_nor_spelling_change_the_hash(tmp_path: Path
     base = hashed(tmp_path)
     assert hashed(tmp_path, "# a remark\n\n" + CASE.strip().replace("chain:", "chain:   # here")) == base
     assert hashed(tmp_path, CASE.replace("tags: [one]", "tags:\n      - 'one'")) == base
+    text = CASE.replace("{alpha: 2}", "up")
+    assert hashed(tmp_path, text.replace("up", " 'up'")) == hashed(tmp_path, text) != base
 
 
 @pytest.mark.parametrize(
