@@ -74,6 +74,7 @@ MORE = (
     Mistake("a call as in Python", "      - F.softmax(x, dim=-1)", _RELU),
     Mistake("a step's key among the arguments", '      - torch.add: {"*": [$_, 1], out: y}', _ADD),
     Mistake("a mapping in a list", "      - torch.softmax: [$_, dim: -1]", _ADD),
+    Mistake("another name of a dtype", "    dtypes: [fp32]\n    chain:", _CHAIN),
     Mistake("a dtype as an argument", "      - Tensor.to: [$_, float64]", _ADD),
     Mistake("Python's `None`", "      - torch.sum: [$_, None]", _ADD),
     Mistake("an internal name", "      - torch._softmax: [$_, 1, false]", _ADD),
