@@ -120,7 +120,7 @@ STEPS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "functions in functions": ("[{operator.call: [{$fn: {args: [t], chain: [torch.exp, {operator.call: [{$fn: {args: [h], chain: [torch.sin, {torch.add: [$_, $h]}]}}, $_]}, {torch.add: [$_, $t]}]}}, $x]}]", lambda x: x.exp().sin() + x.exp() + x),
     "functions of two": ("[{operator.call: [{$fn: {args: [t, u], chain: [{torch.sub: [$u, $t]}], return: [$_, $t]}}, $x, 1]}, {operator.getitem: [$_, 0]}]", lambda x: 1 - x),
     "checkpoint": ("[{torch.utils.checkpoint.checkpoint: {'*': [{$fn: {args: [t], chain: [torch.sin]}}, $x], use_reentrant: false}}]", lambda x: x.sin()),
-    "distributions": ("[{torch.distributions.Normal: [$x, 1.0]}, {operator.call: [$_.log_prob, 0.5]}]", lambda x: torch.distributions.Normal(x, 1.0).log_prob(torch.tensor(0.5))),
+    "distributions": ("[{torch.distributions.Normal: [$x, 1.0]}, {operator.call: [$_.log_prob, $x]}]", lambda x: torch.distributions.Normal(x, 1.0).log_prob(x)),
 }  # fmt: skip
 
 
