@@ -103,6 +103,7 @@ def parse_case(
         config=check_flags(keys.get("config"), problems),
         expect=_expect(keys.get("expect"), problems, "module" in keys),
         tolerance=_tolerance(keys.get("tolerance"), problems),
+        strides=scalar(keys.get("strides"), str, default="significant"),
         ignore=table(keys.get("ignore"), str),
         timeout=_timeout(keys.get("timeout"), problems),
         memory=_memory(keys.get("memory"), problems),

@@ -220,6 +220,7 @@ class Case:
     config: Mapping[str, Any] = field(default_factory=dict)
     expect: Expect = Expect()
     tolerance: Tolerance = Tolerance()
+    strides: str = "significant"
     ignore: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None  # seconds
     memory: int | None = None  # bytes

@@ -97,6 +97,7 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
         "backward": backward,
         "cotangent": cotangent,
         "exact": exact,
+        "strides": made.strides == "exact",
         "tolerance": not exact and bool(made.tolerance["by_dtype"]),
         "float64": values and wide,
         "rounding": values

@@ -46,6 +46,7 @@ class Job:
     config: Mapping[str, Any] = field(default_factory=dict)
     expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, graphs, graph_breaks, recompiles
     tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact
+    strides: str = "significant"  # or exact: also of dimensions of size one
     ignore: tuple[str, ...] = ()
     float64: bool = True
     packages: tuple[str, ...] = ()  # that must be importable, else SKIP

@@ -167,7 +167,19 @@ def _mapped(data: Data, change: str, convert: Callable[[int], int]) -> Attempt:
 
 # --- settings -------------------------------------------------------------------------------
 
-_PLAIN = ("train", "grad", "dynamic", "autocast", "threads", "param_dtype", "dtypes", "requires", "timeout", "memory")
+_PLAIN = (
+    "train",
+    "grad",
+    "dynamic",
+    "autocast",
+    "threads",
+    "param_dtype",
+    "dtypes",
+    "strides",
+    "requires",
+    "timeout",
+    "memory",
+)
 _TABLES = ("config", "compile", "expect", "ignore", "tolerance")
 
 

@@ -109,6 +109,7 @@ def job(
             "recompiles": expect.recompiles,
         },
         tolerance={"by_dtype": {k: list(v) for k, v in case.tolerance.by_dtype.items()}, "exact": case.tolerance.exact},
+        strides=case.strides,
         # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
         ignore=tuple(dict.fromkeys((*case.ignore, *(("stride",) if case.kernels else ())))),
         float64=float64,

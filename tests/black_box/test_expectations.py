@@ -193,3 +193,27 @@ def test_a_case_may_expect_that_nothing_compiles(tmp_path: Path) -> None:
     assert done.of("compiled@aot_eager")["oracles"] == ["graphs"]
     assert by_script(tmp_path, "a.spec.yaml::compiled") == (1, "PROBLEM: graphs: 1 graphs, at most 0 expected")
     assert by_script(tmp_path, "a.spec.yaml::expected") == (0, "no problem")
+
+
+# --- strides --------------------------------------------------------------------------------
+
+ONES = '''
+def ones(graph, inputs):
+    """Gives a row the stride 1: its only row has nowhere to step to."""
+    return lambda *args: tuple(out.as_strided(out.shape, (1, 1)) for out in graph(*args))
+'''
+
+
+def test_strides_of_size_one_are_a_note_or_a_finding(tmp_path: Path) -> None:
+    row = "inputs: {x: [1, 5]}\nchain: [torch.neg]"
+    cases = spec(f"name: noted\n{row}", f"name: found\n{row}\nstrides: exact")
+    write(tmp_path, {"a.spec.yaml": cases, "my_backend.py": ONES})
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "my_backend:ones", "--no-confirm", "-v")
+    steps = "eager [5, 1], compiled [1, 1] for shape [1, 5]"
+    assert done.verdicts == {"noted@my_backend:ones": "PASS", "found@my_backend:ones": "FAIL"}
+    assert f"note output: strides of dimensions of size one differ: {steps}\n" in done.out
+    assert f"stride at output: {steps}\n" in done.out
+    wrong = tmp_path / "wrong.spec.yaml"
+    wrong.write_text(cases.replace("exact", "all"))
+    told = run_in(tmp_path, "validate", "wrong.spec.yaml")
+    assert told.code == 4 and "'all' is not one of significant, exact" in told.err

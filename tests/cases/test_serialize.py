@@ -92,6 +92,7 @@ EVERYTHING = """
     config: {torch._inductor.config.epilogue_fusion: false}
     expect: {raises: {type: IndexError, match: "of \\"x\\""}, graphs: 3, graph_breaks: 0, recompiles: 1}
     tolerance: {rtol: 1e-3, float64: {atol: 0.0}, exact: true, reason: a test}
+    strides: exact
     ignore: {stride: not of interest}
     timeout: 90s
     memory: 2GiB

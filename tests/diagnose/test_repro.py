@@ -159,6 +159,7 @@ PLANTED = {
     "device": (X + "chain: [torch.sin]", "planted:to_meta", {"device"}),
     "layout": (X + "chain: [torch.sin]", "planted:to_sparse", {"layout"}),
     "stride": (X + "chain: [torch.sin]", "planted:column_major", {"stride"}),
+    "stride, exactly": ("inputs: {x: [1, 5]}\ngrad: off\nstrides: exact\nchain: [torch.sin]", "planted:ones_for_strides", {"stride"}),
     "structure": (X + "chain: [torch.sin]", "planted:as_parameter", {"structure"}),
     "requires-grad": (GRADIENT + "grad: forward", "no_gradient", {"requires-grad"}),
     "alias": (X + "chain: [{Tensor.view: [$_, 20]}]", "alias_lost", {"alias"}),

@@ -198,6 +198,7 @@ def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
         chain: [torch.relu]
         grad: backward
         train: true
+        strides: exact
         compile: {fullgraph: true}
         config: {torch._inductor.config.epilogue_fusion: false}
         tolerance: {rtol: 0.1, exact: true, reason: it is so}
@@ -207,9 +208,10 @@ def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
         "name": "a", "inputs": {"x": {"shape": [4], "requires_grad": True}}, "chain": ["torch.relu"],
         "tolerance": {"rtol": 0.1, "reason": "it is so"},
     }  # fmt: skip
-    assert [a.change for a in attempts[1:4]] == [
+    assert [a.change for a in attempts[1:5]] == [
         "default train",
         "default grad",
+        "default strides",
         "default config.torch._inductor.config.epilogue_fusion",
     ]
 

@@ -24,6 +24,7 @@ from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``pl
 
 off_by_one = after(lambda out: out + 1)
 column_major = after(lambda out: out.t().contiguous().t())
+ones_for_strides = after(lambda out: out.as_strided(out.shape, (1,) * out.dim()))
 to_sparse = after(lambda out: out.to_sparse())
 to_meta = after(lambda out: out.to("meta"))
 extra_dimension = after(lambda out: out.unsqueeze(0))

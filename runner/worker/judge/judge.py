@@ -134,19 +134,20 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
         evidence.count("outputs")
         if eager.metadata is None or compiled.metadata is None:
             continue
-        if _strides(eager) and eager.metadata.shape == compiled.metadata.shape:
+        where = evidence.where(call, eager.path)
+        if _strides(evidence, eager) and eager.metadata.shape == compiled.metadata.shape:
             evidence.count("strides", "stride")
-        for oracle, message in _metadata_differences(evidence, eager, compiled):
-            yield Finding(oracle, message, evidence.where(call, eager.path))
+        for oracle, message in _metadata_differences(evidence, where, eager, compiled):
+            yield Finding(oracle, message, where)
         both_alias = any("input" in text for text in evidence.eager.calls[call].aliases.get(eager.path, ())) and any(
             "input" in text for text in evidence.compiled.calls[call].aliases.get(eager.path, ())
         )
         if both_alias and eager.metadata.offset != compiled.metadata.offset:
             message = f"eager starts at element {eager.metadata.offset} of the storage, compiled at {compiled.metadata.offset}"
-            yield Finding("offset", message, evidence.where(call, eager.path))
+            yield Finding("offset", message, where)
 
 
-def _metadata_differences(evidence: Evidence, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
+def _metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
     """Yield (oracle, message) of every piece of metadata that differs."""
     expected, actual = eager.metadata, compiled.metadata
     assert expected is not None and actual is not None
@@ -155,17 +156,24 @@ def _metadata_differences(evidence: Evidence, eager: Leaf, compiled: Leaf) -> It
         if getattr(expected, name) != getattr(actual, name):
             remark = "; its values are not compared" if oracle in ("shape", "dtype") else ""
             yield oracle, f"eager {_plain(getattr(expected, name))}, compiled {_plain(getattr(actual, name))}{remark}"
-    if expected.shape == actual.shape and _strides(eager) != _strides(compiled) and expected.layout == actual.layout:
-        steps = f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())}"
-        yield "stride", f"{steps} for shape {list(expected.shape)}"
+    if (expected.shape, expected.layout) == (actual.shape, actual.layout) and expected.stride != actual.stride:
+        steps = f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())} for shape {list(expected.shape)}"
+        if _strides(evidence, eager) != _strides(evidence, compiled):
+            yield "stride", steps
+        elif 0 not in expected.shape and "stride" not in (evidence.job.get("ignore") or ()):
+            evidence.note(f"{where}: strides of dimensions of size one differ: {steps}")
     if expected.requires_grad != actual.requires_grad:
         yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
 
 
-def _strides(leaf: Leaf) -> tuple[int, ...]:
-    """Return the strides of the dimensions with more than one element; the others' say nothing."""
+def _strides(evidence: Evidence, leaf: Leaf) -> tuple[int, ...]:
+    """Return the strides that must agree: of dimensions with more than one element, or all that there are."""
     metadata = leaf.metadata
-    if metadata is None or metadata.stride is None or 0 in metadata.shape:
+    if metadata is None or metadata.stride is None:
+        return ()
+    if evidence.job.get("strides") == "exact":
+        return metadata.stride
+    if 0 in metadata.shape:
         return ()
     return tuple(step for step, size in zip(metadata.stride, metadata.shape, strict=True) if size > 1)
 
@@ -263,8 +271,9 @@ def _leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, o
         yield Finding(oracle, f"eager a {eager.type}, compiled a {compiled.type}", evidence.where(call, eager.path))
         return
     if eager.metadata is not None and compiled.metadata is not None:
-        for name, message in _metadata_differences(evidence, eager, compiled):
-            yield Finding(oracle, f"{name}: {message}", evidence.where(call, eager.path))
+        where = evidence.where(call, eager.path)
+        for name, message in _metadata_differences(evidence, where, eager, compiled):
+            yield Finding(oracle, f"{name}: {message}", where)
     for finding in _value_findings(evidence, call, eager, compiled, oracle):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
 

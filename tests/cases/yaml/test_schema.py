@@ -104,6 +104,7 @@ WRONG_CASES = {
     "chain: [{if: $x, else: []}]": ["3:14: if: needs do: beside it"],
     "chain: [{F.relu: , out: [1]}]": ["3:30: expected a name, such as a or self.a, or _, found the integer 1"],
     "chain: [{if: $x, do: [{if: $x, do: [rel]}]}]": ["3:41: 'rel' is no operator"],
+    "strides: exactly": ["3:14: 'exactly' is not one of significant, exact | did you mean 'exact'?"],
     "grad: backwards": ["3:11: 'backwards' is not one of off, forward, backward | did you mean 'backward'?"],
     "grad: false": ["3:11: expected off, forward, backward, or a mapping such as {cotangent: sum}, found false"],
     "grad: [off, {cotangent: one}]": ["3:29: 'one' is not one of seeded, ones, sum | did you mean 'ones'?"],
@@ -280,6 +281,7 @@ cases:
     config: {torch._inductor.config.triton.cudagraphs: true}
     expect: {raises: {type: torch.linalg.LinAlgError, match: x}, graphs: 0, graph_breaks: 0, recompiles: 1}
     tolerance: {rtol: 1e-3, atol: 0, reason: because, float16: {rtol: 1}, exact: false}
+    strides: exact
     ignore: {value: random, sign-of-zero: irrelevant}
     timeout: 1.5m
     memory: 512 MiB

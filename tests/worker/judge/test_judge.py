@@ -8,6 +8,7 @@ import pytest
 from worker_jobs import oracles, passes, run, source
 
 PLUS = source("return x * 2 + 1")
+ROW = source("return x * 2", inputs="torch.randn(1, 5)")
 BACKWARD = source("return (x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
 INPLACE = source("x.add_(1)\nreturn x * 2")
 INDEX = source("return x[i]", signature="x, i", inputs="torch.randn(3), torch.tensor([7])")
@@ -38,6 +39,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "layout": (PLUS, "to_sparse", {}, ["layout"]),
     "device": (PLUS, "to_meta", {}, ["device"]),
     "stride": (PLUS, "column_major", {}, ["stride"]),
+    "stride, exactly": (ROW, "ones_for_strides", {"strides": "exact"}, ["stride"]),
     "structure": (PLUS, "as_parameter", {}, ["structure"]),
     "requires-grad": (BACKWARD, "no_gradient", {}, ["requires-grad"]),
     "offset": (source("return x[2:4]", inputs="torch.ones(4)"), "start_of_input", OFF, ["offset"]),
@@ -89,6 +91,21 @@ def test_its_clean_twin_stays_quiet(name):
 def test_what_is_ignored_is_left_out(name):
     text, backend, fields, expected = CASES[name]
     assert oracles(run(text, f"planted:{backend}", **fields, ignore=expected)) == []
+
+
+def test_strides_of_size_one_are_noted_unless_they_are_ignored():
+    steps = "eager [5, 1], compiled [1, 1] for shape [1, 5]"
+    record = run(ROW, "planted:ones_for_strides")
+    assert passes(record) and record["notes"] == [f"output: strides of dimensions of size one differ: {steps}"]
+    assert run(ROW, "planted:ones_for_strides", ignore=["stride"])["notes"] == []
+    (finding,) = run(ROW, "planted:ones_for_strides", strides="exact")["findings"]
+    assert (finding["oracle"], finding["path"], finding["message"]) == ("stride", "output", steps)
+
+
+def test_strides_of_empty_tensors_count_where_all_do():
+    empty = source("return x * 2", inputs="torch.randn(0, 5)")
+    assert passes(record := run(empty, "planted:ones_for_strides")) and record["notes"] == []
+    assert oracles(run(empty, "planted:ones_for_strides", strides="exact")) == ["stride"]
 
 
 def test_a_record_says_what_was_compared():
