@@ -352,6 +352,7 @@ def _entry(item: YamlNode, problems: Problems) -> Known:
         issue=texts["issue"],
         reason=texts["reason"],
         why=texts["why"] or "bug",
+        sometimes=scalar(keys.get("sometimes"), bool, default=False),
         review=texts["review"],
     )
 

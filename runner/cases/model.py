@@ -131,6 +131,7 @@ class Known:
     issue: str | None = None
     reason: str | None = None
     why: str = "bug"
+    sometimes: bool = False  # it shows only now and then
     review: str | None = None
 
 

@@ -22,7 +22,7 @@ from runner.diagnostics import Span
 from runner.quote import yaml_text
 
 ORDER = (
-    "torch", "stage", "oracle", "error", "backend", "device", "dtype", "platform", "threads", "params", "issue", "reason", "why", "review",
+    "torch", "stage", "oracle", "error", "backend", "device", "dtype", "platform", "threads", "params", "issue", "reason", "why", "sometimes", "review",
 )  # fmt: skip
 """The order in which people write the keys of an entry."""
 

@@ -43,7 +43,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What an entry that applies to a variant met there: ``matched``, ``passed``, ``otherwise``, ``shadowed`` (by an entry before it) or ``none``."""
+    """What an entry that applies to a variant met there: ``matched``, ``passed``, ``otherwise``, ``shadowed`` (by an entry before it),
+    ``absent`` (passed, and the failure shows only now and then) or ``none``."""
 
     effect: str
     judged: Judged
@@ -158,7 +159,8 @@ def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
     """Each entry that applies, and what it met. A failure that none explains counts against the first, as in ``decide``."""
     entries = applying(judged)
     if judged.answer != "failed":
-        yield from ((entry, judged.answer) for entry in entries)
+        for entry in entries:
+            yield entry, "absent" if judged.answer == "passed" and entry.sometimes else judged.answer
         return
     answer = answering(entries, judged.findings)
     for entry in entries:
@@ -172,6 +174,7 @@ def _state(entry: Entry, run: Run) -> tuple[str, str]:
         ("otherwise", "changed", "fails otherwise"),
         ("passed", "fixed", "passes"),
         ("matched", "matched", ""),
+        ("absent", "matched", "passes this time"),
     ):
         sightings = [s for s in entry.sightings if s.effect == effect]
         if sightings:

@@ -32,6 +32,7 @@ def _row(entry: Entry) -> list[str]:
     known = entry.known
     names = [case.name for case in entry.cases]
     why = f"{known.why}: " if known.why != "bug" else ""
+    why += "sometimes: " * known.sometimes
     cells = [
         f"{shown_path(known.span.file)}:{known.span.line}",
         names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",

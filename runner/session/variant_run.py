@@ -17,7 +17,7 @@ from runner.session.context import RunContext
 from runner.session.plan import Planned, job, skip_reason
 from runner.session.scheduler import Steps, with_reference
 from runner.verdict import explained, outcomes
-from runner.verdict.policy import Verdict, decide, headline, ranked
+from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
 from runner.verdict.stages import below, in_order, locate, stage_of
 
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
@@ -182,9 +182,15 @@ class _Attempt:
         self.findings, self.doubt = outcomes.read(main, self.source)
         if flaky and self.shared is not None:
             self.findings = self.findings or outcomes.read(self.shared, self.source)[0]
-        if self.findings and not flaky and (self.doubt or {}).get("verdict") != "INVALID":
+        located = not flaky or self._may_waver()
+        if self.findings and located and (self.doubt or {}).get("verdict") != "INVALID":
             yield from self._locate(main.job.isolation)
         return self._decide(flaky)
+
+    def _may_waver(self) -> bool:
+        """Return whether the ledger expects a failure of this variant now and then."""
+        known = self.planned.variant.case.known
+        return not self.context.settings.no_known and any(entry.sometimes for entry in known)
 
     def _compare(self, main: Outcome) -> Steps[tuple[Outcome, str]]:
         """Hold fresh processes against the shared one: the last of them, and how it is flaky if it is."""
@@ -236,15 +242,28 @@ class _Attempt:
         if self.doubt and self.doubt.get("verdict") == "BROKEN":
             self.harness_errors.append(self.doubt["reason"])
             return Verdict("ERROR", "the harness failed; this says nothing about the backend")
-        if flaky:
-            return Verdict("FLAKY", flaky)
         variant = self.planned.variant
+        if flaky:
+            self.policies = []  # what passes now and then passes under any
+            return self._expected_wavering() or Verdict("FLAKY", flaky)
         self.findings = ranked(locate(self.findings, variant.backend.backend, self.stages))
         if self.policies:
             self.notes += [f"{headline(f)} (passes under {', '.join(self.policies)})" for f in self.findings]
             self.findings = []
         torch = self.planned.environment.torch
         return decide(variant, torch, self.findings, self.doubt, not self.context.settings.no_known)
+
+    def _expected_wavering(self) -> Verdict | None:
+        """Return the verdict of a variant that fails in some processes alone, where the ledger expects each of its failures."""
+        readings = [outcomes.read(outcome, self.source) for outcome in (self.main, self.shared) if outcome is not None]
+        if not self._may_waver() or any(doubt for _, doubt in readings):
+            return None
+        variant = self.planned.variant
+        runs = [ranked(locate(f, variant.backend.backend, self.stages)) for f, _ in readings if f]
+        verdict = excuse_wavering(variant, self.planned.environment.torch, runs)
+        if verdict is not None:
+            self.findings = runs[0]
+        return verdict
 
     def _confirm(self, verdict: Verdict, main: Outcome) -> Steps[Verdict]:
         """Run the variant in a fresh process too, and return what both say together."""

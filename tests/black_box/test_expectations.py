@@ -217,3 +217,36 @@ def test_strides_of_size_one_are_a_note_or_a_finding(tmp_path: Path) -> None:
     wrong.write_text(cases.replace("exact", "all"))
     told = run_in(tmp_path, "validate", "wrong.spec.yaml")
     assert told.code == 4 and "'all' is not one of significant, exact" in told.err
+
+
+# --- known: {sometimes: true} ---------------------------------------------------------------
+
+NOW_AND_THEN = '''
+import pathlib
+
+
+def odd(graph, inputs):
+    """Is wrong every other time that it compiles."""
+    count = pathlib.Path(__file__).with_name("count")
+    number = len(count.read_text()) if count.exists() else 0
+    count.write_text("x" * (number + 1))
+    return lambda *args: tuple(out + (number % 2 == 0) for out in graph(*args))
+'''
+
+
+def test_a_known_failure_may_show_only_now_and_then(tmp_path: Path) -> None:
+    entry = "known: [{oracle: [%s], reason: a race, sometimes: true}]"
+    case = "name: a\ninputs: {x: [3]}\nchain: [torch.neg]\n"
+    write(tmp_path, {"a.spec.yaml": spec(case + entry % "value"), "b.spec.yaml": spec(case + entry % "stride"),
+                     "my_backend.py": NOW_AND_THEN})  # fmt: skip
+    command = ("--backend", "my_backend:odd", "-j", 1)
+    for verdict in ("XFAIL", "PASS"):
+        done = run_in(tmp_path, "run", "a.spec.yaml", *command)
+        assert (done.code, done.verdicts) == (0, {"a@my_backend:odd": verdict}), done.text
+        ledger = run_in(tmp_path, "ledger", "a.spec.yaml")
+        assert ledger.code == 0 and re.search(r"^matched .*sometimes: a race", ledger.out, re.MULTILINE)
+    done = run_in(tmp_path, "run", "a.spec.yaml", *command, "--stress", 4)
+    assert (done.code, done.verdicts) == (0, {"a@my_backend:odd": "XFAIL"}), done.text
+    done = run_in(tmp_path, "run", "b.spec.yaml", *command, "--no-confirm")
+    assert (done.code, done.verdicts) == (1, {"a@my_backend:odd": "FAIL"})
+    assert "the ledger expects stride" in done.of("a@my_backend:odd")["reason"]

@@ -98,7 +98,7 @@ EVERYTHING = """
     memory: 2GiB
     known:
       - {stage: inductor, oracle: [value, stride], error: a|b, torch: "<=2.6", backend: [inductor], device: [cpu], dtype: [float32],
-         platform: [linux], threads: [1, 2], params: {n: 2}, issue: "https://example.org/2", why: noise, review: "2999-01-01"}
+         platform: [linux], threads: [1, 2], params: {n: 2}, issue: "https://example.org/2", why: noise, sometimes: true, review: "2999-01-01"}
       - {reason: none}
     """
 

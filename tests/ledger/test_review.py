@@ -60,6 +60,17 @@ def test_what_has_become_of_an_entry(
     assert told(chosen, played(chosen, ["2.6.0"], answer)) == [(state, detail)]
 
 
+def test_a_failure_that_shows_only_now_and_then_may_pass(tmp_path: Path) -> None:
+    chosen = case(tmp_path, "{oracle: [value], reason: r, sometimes: true}", keys="params: {n: [1, 2]}")
+    assert told(chosen, played(chosen, ["2.6.0"], passes)) == [("matched", "passes this time under torch 2.6.0")]
+    by_n: dict[int, Answer] = {1: finding("value"), 2: "PASS"}
+    events = played(chosen, ["2.6.0"], lambda v, t: by_n[v.params["n"]])
+    assert told(chosen, events) == [("matched", "")]
+    by_n[2] = finding("stride")
+    events = played(chosen, ["2.6.0"], lambda v, t: by_n[v.params["n"]])
+    assert told(chosen, events)[0][0] == "changed"
+
+
 def test_a_run_may_be_read_in_the_light_of_a_later_ledger(tmp_path: Path) -> None:
     before = variants(tmp_path, "")
     events = played(before, TWO, value)  # as with --no-known

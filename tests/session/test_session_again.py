@@ -168,3 +168,63 @@ def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant
     (event,) = verdicts(events)
     assert (code, event.verdict, event.stage, event.labels) == (1, "FAIL", "inductor", ())
     assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh", "fresh"]
+
+
+# --- a known failure that shows only now and then ---
+
+
+@pytest.fixture
+def wavering(tmp_path: Path) -> list[Variant]:
+    return variants(tmp_path, "known:\n  - {oracle: [value], stage: inductor, reason: now and then, sometimes: true}")
+
+
+@pytest.mark.parametrize("earlier", [(), ("x",)])
+def test_a_known_failure_that_a_fresh_process_does_not_show_is_expected(
+    wavering: list[Variant], earlier: tuple[str, ...]
+) -> None:
+    """In the first process; or, after others, in that one and in the last of three of its own."""
+    mains: list[Job] = []
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        if what != "main":
+            return {}
+        mains.append(job)
+        return {**wrong(), "earlier_jobs": earlier} if len(mains) == 1 or (earlier and len(mains) == 3) else {}
+
+    code, _, events = run(wavering, script, isolation="living", confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.known, event.stage) == (0, "XFAIL", "now and then", "inductor")
+    assert event.entry is not None and len(mains) == (3 if earlier else 2)
+
+
+@pytest.mark.parametrize("odd", [{**wrong("stride")}, {"ended": "signal", "signal": "SIGSEGV", "phase": "backend"}])
+@pytest.mark.parametrize("place", [1, 3])
+def test_another_failure_is_not_hidden_by_it(wavering: list[Variant], odd: dict[str, Any], place: int) -> None:
+    mains: list[Job] = []
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        if what != "main":
+            return {}
+        mains.append(job)
+        failure = odd if len(mains) == place else wrong()
+        return {**failure, "earlier_jobs": ("x",)} if len(mains) in (1, 3) else {}
+
+    code, _, events = run(wavering, script, isolation="living", confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (1, "FLAKY")
+
+
+def test_without_the_ledger_it_is_flaky(wavering: list[Variant]) -> None:
+    script = lambda job, what: wrong() if job.isolation == "living" else {}  # noqa: E731
+    code, _, events = run(wavering, script, isolation="living", confirm=True, no_known=True)
+    assert (code, verdicts(events)[0].verdict) == (1, "FLAKY")
+
+
+def test_repeated_runs_of_it_agree(wavering: list[Variant]) -> None:
+    answers = iter([{}, wrong(), {}])
+    code, _, events = run(wavering, lambda job, what: next(answers) if what == "main" else {}, stress=3)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.attempts, event.oracles) == (0, "XFAIL", 3, ("value",))
+    answers = iter([{}, wrong(), wrong("stride")])
+    code, _, events = run(wavering, lambda job, what: next(answers) if what == "main" else {}, stress=3)
+    (event,) = verdicts(events)
+    assert (code, event.verdict) == (1, "FLAKY") and "run 3: stride" in event.reason

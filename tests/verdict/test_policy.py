@@ -10,7 +10,7 @@ import pytest
 
 from runner.cases.model import Known, Variant
 from runner.diagnostics import Span
-from runner.verdict.policy import Verdict, answering, applies, decide, explains, is_crash, ranked
+from runner.verdict.policy import Verdict, answering, applies, decide, excuse_wavering, explains, is_crash, ranked
 from runner.worker.oracles import ORACLES
 from tests.handmade import finding, variants
 
@@ -267,3 +267,33 @@ def test_doubt_comes_after_findings_and_before_an_entry_that_did_not_come_true(t
     assert decide(variant, "2.13.0", [finding("value")], trust).word == "XFAIL"
     assert decide(variant, "2.13.0", [finding("stride")], trust).word == "FAIL"
     assert decide(variant, "2.13.0", [], trust) == Verdict(doubt, "why")
+
+
+# --- failures that show only now and then ---
+
+SOMETIMES = "{oracle: [value], reason: r, sometimes: true}"
+
+
+def test_a_pass_is_a_pass_where_the_failure_shows_only_now_and_then(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, SOMETIMES)
+    assert decide(variant, "2.13.0", [], None) == Verdict("PASS")
+    assert decide(variant, "2.13.0", [finding("value")], None).word == "XFAIL"
+    assert decide(variant, "2.13.0", [finding("stride")], None).word == "FAIL"
+    assert decide(variant, "2.13.0", [], {"verdict": "VACUOUS", "reason": "why"}).word == "VACUOUS"
+
+
+def test_an_entry_beside_it_must_still_come_true(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, SOMETIMES, "{oracle: [stride], reason: always}")
+    verdict = decide(variant, "2.13.0", [], None)
+    assert (verdict.word, verdict.known) == ("XPASS", "always")
+
+
+def test_wavering_is_excused_where_each_failure_is_expected(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, SOMETIMES)
+    value, other = [finding("value")], [finding("stride")]
+    excused = excuse_wavering(variant, "2.13.0", [value, value])
+    assert excused is not None and (excused.word, excused.known) == ("XFAIL", "r")
+    assert excuse_wavering(variant, "2.13.0", [value, other]) is None
+    assert excuse_wavering(variant, "2.13.0", []) is None
+    certain = with_ledger(tmp_path, "{oracle: [value], reason: r}")
+    assert excuse_wavering(certain, "2.13.0", [value]) is None
