@@ -27,6 +27,12 @@ PRECISION = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allo
              "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction")  # fmt: skip
 """Switches that let libraries of a GPU round more than a dtype does. They are off on CUDA unless a case sets them."""
 
+CUDNN = ("torch.backends.cudnn.enabled", "torch.backends.cudnn.deterministic", "torch.backends.cudnn.benchmark")
+"""Switches that say whether cuDNN is asked, and how it chooses its algorithms."""
+
+SWITCHES = (*PRECISION, *CUDNN)
+"""Switches of libraries. They are true or false, and every version of torch has them."""
+
 BY_HAND = "a Python module that --import names can set it"
 _HINTS = 20
 """Errors of a file up to which unknown names are compared with known ones: a comparison takes milliseconds."""
@@ -84,7 +90,7 @@ def table() -> dict[str, Flag]:
         flags[name] = Flag(
             kinds, words, tuple(row["torch"]), data["reasons"][row["refused"]] if "refused" in row else ""
         )
-    flags.update((name, Flag(frozenset({"bool"}), (), (), "")) for name in PRECISION)
+    flags.update((name, Flag(frozenset({"bool"}), (), (), "")) for name in SWITCHES)
     return flags
 
 
@@ -123,10 +129,10 @@ def _versions() -> tuple[str, ...]:
 
 
 def _similar(name: str) -> str:
-    """A hint with the nearest allowed flag of the same module, or an empty string."""
+    """A hint with the nearest allowed flag of the same module, or the nearest switch; empty if there is none."""
     module = next((module for module in MODULES if name.startswith(module + ".")), None)
     if module is None:
-        return ""
+        return nearest(name, SWITCHES)
     while name.startswith(module + "." + module):  # written whole where the module is understood
         name = name[len(module) + 1 :]
     allowed = [known[len(module) :] for known, flag in table().items() if known.startswith(module) and not flag.refused]

@@ -250,3 +250,38 @@ def test_a_known_failure_may_show_only_now_and_then(tmp_path: Path) -> None:
     done = run_in(tmp_path, "run", "b.spec.yaml", *command, "--no-confirm")
     assert (done.code, done.verdicts) == (1, {"a@my_backend:odd": "FAIL"})
     assert "the ledger expects stride" in done.of("a@my_backend:odd")["reason"]
+
+
+# --- switches of cuDNN ----------------------------------------------------------------------
+
+
+def test_a_case_may_set_how_cudnn_is_asked(tmp_path: Path) -> None:
+    switches = {"enabled": "false", "deterministic": "true", "benchmark": "true"}
+    config = ", ".join(f"torch.backends.cudnn.{name}: {value}" for name, value in switches.items())
+    model = """
+    import torch
+
+    class Asked(torch.nn.Module):
+        def forward(self, x):
+            cudnn = torch.backends.cudnn
+            assert (cudnn.enabled, cudnn.deterministic, cudnn.benchmark) == (False, True, True)
+            return x + 1
+    """
+    set_, unset = (
+        f"name: {name}\ninputs: {{x: [3]}}\nmodule: {{file: m.py, name: Asked}}\n" for name in ("set", "unset")
+    )
+    raises = "expect: {raises: {type: AssertionError}}"
+    write(tmp_path, {"a.spec.yaml": spec(set_ + f"config: {{{config}}}", unset + raises), "m.py": model})
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "eager", "--no-confirm")
+    assert done.verdicts == {"set@eager": "PASS", "unset@eager": "PASS"}, done.text
+    script = run_in(tmp_path, "repro", "a.spec.yaml::set", "--allow-python", "--backend", "eager")
+    assert all(f"torch.backends.cudnn.{name} = {value.title()}\n" in script.out for name, value in switches.items())
+
+
+def test_what_a_switch_of_cudnn_takes(tmp_path: Path, run_runner: Callable[..., Result]) -> None:
+    case = "name: a\ninputs: {x: [3]}\nchain: [torch.neg]\nconfig: {torch.backends.cudnn.%s}"
+    write(tmp_path, {"value.spec.yaml": spec(case % "benchmark: 1"), "name.spec.yaml": spec(case % "benchmrk: true")})
+    done = run_runner("validate", ".")
+    assert done.code == 4
+    assert "flag 'torch.backends.cudnn.benchmark' is refused: its value must be true or false" in done.err
+    assert "did you mean 'torch.backends.cudnn.benchmark'?" in done.err

@@ -11,7 +11,7 @@ from spec_files import Files
 
 from bench import flags as bench
 from bench.flags import misfits
-from runner.cases.flags import BY_HAND, MODULES, PRECISION, Flag, refusal, table
+from runner.cases.flags import BY_HAND, MODULES, SWITCHES, Flag, refusal, table
 
 FILES = "it writes files, or says where they are"
 PROGRAMS = "it starts programs or processes"
@@ -113,7 +113,9 @@ REFUSED = [
     ("torch._inductor.configx.max_autotune", 1, HOME),
     ("torch.compiler.config.force_disable_caches", True, HOME),
     ("torch.backends.cuda.matmul.fp32_precision", "tf32", HOME),
-    ("torch.backends.cudnn.enabled", True, HOME),
+    ("torch.backends.cudnn.enabled", 1, "its value must be true or false"),
+    ("torch.backends.cudnn.benchmark_limit", 1, HOME),
+    ("torch.backends.mkldnn.enabled", True, HOME),
     ("os.environ", 1, HOME),
 ]  # fmt: skip
 
@@ -128,6 +130,9 @@ def test_refused(name: str, value: object, reason: str) -> None:
     [
         ("torch._dynamo.config.capture_scalar_outputs", True),
         ("torch.backends.cuda.matmul.allow_tf32", True),
+        ("torch.backends.cudnn.enabled", False),
+        ("torch.backends.cudnn.deterministic", True),
+        ("torch.backends.cudnn.benchmark", True),
         ("torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction", False),
         ("torch._dynamo.config.capture_dynamic_output_shape_ops", False),
         ("torch._dynamo.config.cache_size_limit", 4),
@@ -168,11 +173,11 @@ def test_every_allowed_flag_takes_plain_values_and_is_of_some_torch() -> None:
     assert sum(1 for _ in allowed()) > 350
     for name, flag in allowed():
         assert flag.kinds - {"null"} or flag.words, name
-        assert flag.torch or name in PRECISION, name
+        assert flag.torch or name in SWITCHES, name
         assert all(
             word.isascii() and word.replace(",", "").replace("-", "").replace("_", "").isalnum() for word in flag.words
         )
-        assert name.startswith(MODULES) or name in PRECISION
+        assert name.startswith(MODULES) or name in SWITCHES
 
 
 def test_no_allowed_flag_speaks_of_files_programs_or_servers() -> None:
