@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from runner.builder import kernels, operators
 from runner.builder.arguments import check_arguments, complete_call
+from runner.builder.options import kernel_options_fault
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
@@ -181,12 +182,9 @@ class ChainWriter:
                     problems.error(step.span, f"{step.operator} is an attribute and takes the tensor alone")
                 return f"{receiver}.{operator.python}"
             return call(f"{receiver}.{operator.python}", positional[1:], keywords)
-        if step.operator.endswith(".flex_attention") and (len(positional) > 8 or "kernel_options" in dict(keywords)):
-            problems.error(
-                step.span,
-                "kernel_options is not taken here: Inductor writes it into a Triton kernel as it is",
-                "leave it out; a model in Python goes in with module: and --allow-python",
-            )
+        fault, hint = kernel_options_fault(step.operator, step.arguments)
+        if fault:
+            problems.error(step.span, fault, hint)
         complete = operators.add_checks(operator, keywords)
         if complete is None:
             problems.error(

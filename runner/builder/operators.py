@@ -38,6 +38,19 @@ EXTRA = ("torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dyn
          "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian", "torch.autograd.functional.vjp",
          "torch.autograd.functional.jvp")  # fmt: skip
 
+ENUMS = {
+    "nn.functional.ScalingType": (
+        "TensorWise",
+        "RowWise",
+        "BlockWise1x16",
+        "BlockWise1x32",
+        "BlockWise1x128",
+        "BlockWise128x128",
+    ),
+    "nn.functional.SwizzleType": ("NO_SWIZZLE", "SWIZZLE_32_4_4"),
+}
+"""Classes of constants that public operators take (F.scaled_mm, F.scaled_grouped_mm), without ``torch.``, and their members."""
+
 SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
                  "distributions", "nn.attention.flex_attention")  # fmt: skip
 
@@ -149,8 +162,9 @@ class Refusal:
 
 @cache
 def constants() -> frozenset[str]:
-    """Return names of torch's dtypes, layouts, memory formats and numbers, without ``torch.``."""
-    return frozenset(n for n in inventory()["constants"] if not n.startswith("_"))
+    """Return names of torch's dtypes, layouts, memory formats, numbers and enums, without ``torch.``."""
+    members = (f"{name}.{member}" for name, known in ENUMS.items() for member in known)
+    return frozenset([*(n for n in inventory()["constants"] if not n.startswith("_")), *members])
 
 
 @cache

@@ -285,3 +285,42 @@ def test_what_a_switch_of_cudnn_takes(tmp_path: Path, run_runner: Callable[..., 
     assert done.code == 4
     assert "flag 'torch.backends.cudnn.benchmark' is refused: its value must be true or false" in done.err
     assert "did you mean 'torch.backends.cudnn.benchmark'?" in done.err
+
+
+# --- enums and options ----------------------------------------------------------------------
+
+OPTIONS = spec(
+    """
+    name: scaled
+    requires: {torch: ">=2.13"}
+    inputs:
+      a: {shape: [16, 32], dtype: float8_e4m3fn}
+      b: {shape: [16, 32], dtype: float8_e4m3fn, layout: [Tensor.t]}
+      s: {values: 1.0}
+    grad: off
+    chain:
+      - F.scaled_mm: [$a, $b, $s, torch.nn.functional.ScalingType.TensorWise, $s, torch.nn.functional.ScalingType.TensorWise]
+    """,
+    """
+    name: attention
+    inputs: {q: [1, 1, 128, 16]}
+    grad: off
+    chain: [{torch.nn.attention.flex_attention.flex_attention: {"*": [$q, $q, $q], kernel_options: {num_warps: 2}}}]
+    """,
+)
+
+
+def test_enums_and_options_of_operators(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.spec.yaml": OPTIONS,
+            "b.spec.yaml": OPTIONS.replace("TensorWise,", "TensorWide,").replace("num_warps", "BLOCK_M"),
+        },
+    )
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager", "--no-confirm", "-j", 2)
+    assert done.verdicts == {"scaled@aot_eager": "PASS", "attention@aot_eager": "PASS"}, done.text
+    told = run_in(tmp_path, "validate", "b.spec.yaml")
+    assert told.code == 4
+    assert "did you mean 'torch.nn.functional.ScalingType.TensorWise'?" in told.err
+    assert "kernel_options may not hold 'BLOCK_M' here: Inductor writes it into a kernel, which trusts it" in told.err

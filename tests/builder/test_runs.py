@@ -12,7 +12,7 @@ import torch
 from built import Built, folder
 
 from runner.builder.chain import _snake
-from runner.builder.operators import constants, inventory, resolve
+from runner.builder.operators import ENUMS, constants, inventory, resolve
 from runner.builder.source import build
 from runner.cases.model import DTYPES, Variant
 from runner.cases.python_names import OF_MODULES
@@ -431,6 +431,12 @@ def test_submodules_are_not_named_like_what_modules_have() -> None:
 def test_constants_are_constants() -> None:
     kinds = (torch.dtype, torch.memory_format, torch.layout, float)
     assert all(isinstance(getattr(torch, n), kinds) for n in constants() if hasattr(torch, n))
+
+
+def test_enums_are_known_with_every_member() -> None:
+    for name, members in ENUMS.items():
+        there = getattr(torch.nn.functional, name.rpartition(".")[2], None)
+        assert there is None or {*there.__members__} == {*members}
 
 
 def test_numpy_ndarray_is_refused_for_a_reason() -> None:

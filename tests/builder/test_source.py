@@ -550,14 +550,43 @@ def test_no_shipped_case_holds_more_than_operators(path: Path) -> None:
         audit(build(variant).text)
 
 
-def test_options_of_flex_attentions_kernels_are_refused(built: Built) -> None:
-    call = "torch.nn.attention.flex_attention.flex_attention"
-    for arguments in (
-        '{"*": [$x, $x, $x], kernel_options: {FOO: 1}}',
-        "[$x, $x, $x, null, null, null, false, false, {FOO: 1}]",
-    ):
-        assert "kernel_options is not taken here" in str(built.problems(f"chain: [{{{call}: {arguments}}}]"))
-    assert built.problems(f"chain: [{{{call}: [$x, $x, $x]}}]") == []
+FLEX = "torch.nn.attention.flex_attention.flex_attention"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("{FOO: 1}", "kernel_options may not hold 'FOO' here: Inductor writes it into a kernel, which trusts it"),
+        ("{BLOCK_M: 64}", "kernel_options may not hold 'BLOCK_M' here"),
+        ("{num_warps: 3}", "kernel_options: num_warps has another value than it may have here | one of 1, 2, 4, 8"),
+        ("{num_warps: true}", "kernel_options: num_warps has another value"),
+        ("{num_warps: 4.0}", "kernel_options: num_warps has another value"),
+        ("{num_warps: $x}", "kernel_options: num_warps has another value"),
+        ("{num_warps: a}", "kernel_options: num_warps has another value"),
+        (
+            "{PRESCALE_QK: 1}",
+            "kernel_options: PRESCALE_QK has another value than it may have here | one of false, true",
+        ),
+        ("$x", "kernel_options is a mapping, and stands as a keyword"),
+    ],
+)
+def test_options_of_flex_attentions_kernels_are_refused(built: Built, options: str, message: str) -> None:
+    problems = built.problems(f'chain: [{{{FLEX}: {{"*": [$x, $x, $x], kernel_options: {options}}}}}]')
+    assert message in str(problems)
+
+
+def test_options_of_flex_attentions_kernels_have_no_place_of_their_own(built: Built) -> None:
+    places = "$x, $x, $x, null, null, null, false, false, {num_warps: 4}"
+    for arguments in (f"[{places}]", f'{{"*": [{places}], kernel_options: {{num_warps: 4}}}}'):
+        assert "stands as a keyword" in str(built.problems(f"chain: [{{{FLEX}: {arguments}}}]"))
+
+
+def test_harmless_options_of_flex_attentions_kernels_are_taken(built: Built) -> None:
+    options = "{num_warps: 4, num_stages: 2, PRESCALE_QK: true, FORCE_USE_FLEX_ATTENTION: false}"
+    chain = f'chain: [{{{FLEX}: {{"*": [$x, $x, $x], kernel_options: {options}}}}}]'
+    assert built.problems(chain) == [] and built.problems(f"chain: [{{{FLEX}: [$x, $x, $x]}}]") == []
+    written = "kernel_options={'num_warps': 4, 'num_stages': 2, 'PRESCALE_QK': True, 'FORCE_USE_FLEX_ATTENTION': False}"
+    assert written in built.source(chain).replace('"', "'")
 
 
 def test_thousands_of_modules_functions_and_names_are_written(built: Built) -> None:
