@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,18 +19,18 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  runner run suites/                           every suite there, eager against torch.compile
+  runner run suites/                      every suite: eager and torch.compile
   runner run case.spec.yaml --backend aot_eager
   runner run suites/ -k "frexp or pad" -j 4 --junit report.xml
   runner run suites/ --python old/bin/python --python new/bin/python
-  runner show case.spec.yaml::relu             the case as Python source
-  runner repro case.spec.yaml::relu > repro.py a script that needs torch alone
-  runner diagnose case.spec.yaml::relu         what is to blame: stage, pass, operator, kernel
-  runner reduce case.spec.yaml::relu           the smallest case that still fails like it
-  runner bench suites/ --plot bench.svg        how fast: compile, eager, compiled; judges nothing
+  runner show case.spec.yaml::relu        the case as Python source
+  runner repro case.spec.yaml::relu > repro.py
+  runner diagnose case.spec.yaml::relu    the guilty stage, pass, operator, kernel
+  runner reduce case.spec.yaml::relu      the smallest case that fails like it
+  runner bench suites/ --plot bench.svg   times; judges nothing
 
-exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted, 3 internal error,
-4 bad arguments or files, 5 nothing selected.
+exit codes are pytest's: 0 as expected, 1 failures, 2 interrupted,
+3 internal error, 4 bad arguments or files, 5 nothing selected.
 """
 """The end of two helps: of ``runner`` and of ``runner run``."""
 
@@ -64,6 +66,15 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **options})
+
+    def format_help(self) -> str:
+        """Return the help with no line wider than the terminal: what keeps its lines is not wrapped by argparse."""
+        width = max(shutil.get_terminal_size().columns - 1, 20)
+        lines = super().format_help().split("\n")
+        return "\n".join(
+            "\n".join(textwrap.wrap(line, width, break_on_hyphens=False)) if len(line) > width else line
+            for line in lines
+        )
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if message:

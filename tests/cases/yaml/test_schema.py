@@ -435,7 +435,11 @@ def test_schemas_and_dataclasses_agree() -> None:
     )
     assert keys("step") == step | blocks
     suite = set(load_schema("suite")["properties"])
-    assert suite == fields(model.Suite, "file", "select_span", "has_defaults", name="suite") | {"specs", "defaults", "kernels"}
+    assert suite == fields(model.Suite, "file", "select_span", "has_defaults", name="suite") | {
+        "specs",
+        "defaults",
+        "kernels",
+    }
 
 
 def test_vocabularies_agree() -> None:
