@@ -150,12 +150,17 @@ def keys(path: str) -> str:
     required = schema.get("required", ())
     rows = []
     for key, part in schema["properties"].items():
-        if _is_dtype(key):
+        if _is_dtype(key) or (path, key) == ("case.tolerance", "gradients"):
             continue
         meaning, default = _split(_resolved(part)["description"])
         rows.append((f"`{key}`", kind(part), "required" if key in required else default, meaning))
     if path == "case.tolerance":
-        rows.append(("a dtype", "mapping", "", "`rtol`, `atol` and `reason` for this dtype alone."))
+        places = (
+            ("a dtype", "this dtype"),
+            ("`gradients`", "gradients"),
+            ("`output`, `output[1]`, ...", "this output"),
+        )
+        rows += [(key, "mapping", "", f"`rtol`, `atol` and `reason` for {place} alone.") for key, place in places]
     return _markdown(("key", "type", "left out", "meaning"), rows)
 
 

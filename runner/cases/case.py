@@ -15,7 +15,6 @@ from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
-    DTYPES,
     Call,
     Case,
     Compile,
@@ -26,13 +25,13 @@ from runner.cases.model import (
     PythonModule,
     Raises,
     Requires,
-    Tolerance,
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
+from runner.cases.tolerances import GRADIENTS, parse_tolerance
 from runner.cases.versions import parse_range
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, count_nodes
 from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, listed, scalar, several, table
@@ -102,7 +101,7 @@ def parse_case(
         compile=_compile(keys.get("compile"), problems),
         config=check_flags(keys.get("config"), problems),
         expect=_expect(keys.get("expect"), problems, "module" in keys),
-        tolerance=_tolerance(keys.get("tolerance"), problems),
+        tolerance=parse_tolerance(keys.get("tolerance"), keys.get("return"), problems),
         strides=scalar(keys.get("strides"), str, default="significant"),
         ignore=table(keys.get("ignore"), str),
         timeout=_timeout(keys.get("timeout"), problems),
@@ -122,6 +121,8 @@ def parse_case(
         if item.name in params:
             message = f"a param and an input are called {item.name!r}, and ${item.name} is the input"
             problems.error(item.span, message, "give one of them another name")
+    if GRADIENTS in case.tolerance.by_place and all(grad.mode != "backward" for grad in case.grad):
+        problems.warning(keys["tolerance"].span, "no gradients are compared here", "grad: backward compares them")
     return case
 
 
@@ -274,29 +275,6 @@ def _pattern(node: YamlNode, problems: Problems, check: Callable[[str], None], p
         check(text)
     except PatternError as error:
         problems.error(node.span, f"{prefix}{error}", error.hint)
-
-
-def _tolerance(node: YamlNode | None, problems: Problems) -> Tolerance:
-    if node is None:
-        return Tolerance()
-    keys = fields(node)
-    by_dtype: dict[str, tuple[float | None, float | None]] = {}
-    if "rtol" in keys or "atol" in keys:
-        by_dtype[""] = _bounds(keys)
-    own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping)}
-    for name, bounds in own.items():
-        by_dtype[dtype_name(name)] = _bounds(bounds)
-        if dtype_name(name) not in DTYPES:
-            problems.error(node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES))
-    reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
-    reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
-    if not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
-        problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
-    return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason)
-
-
-def _bounds(keys: Mapping[str, YamlNode]) -> tuple[float | None, float | None]:
-    return scalar(keys.get("rtol"), *NUMBERS), scalar(keys.get("atol"), *NUMBERS)
 
 
 def _timeout(node: YamlNode | None, problems: Problems) -> float | None:

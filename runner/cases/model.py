@@ -155,11 +155,15 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Per dtype (``""`` is every dtype): rtol, atol, either may be None for torch's default."""
+    """Per dtype (``""`` is every dtype): rtol, atol, either may be None for torch's default.
+
+    ``by_place`` has the same for single outputs (``output[1]``) and for ``gradients``.
+    """
 
     by_dtype: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     exact: bool = False
     reason: str | None = None
+    by_place: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

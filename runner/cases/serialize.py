@@ -301,16 +301,21 @@ def _output(output: Output) -> dict[str, Any]:
 def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
     data: dict[str, Any] = {} if raises is None else {"raises": _non_empty(type=raises.type, match=raises.match)}
-    bounds = (("graphs", expect.graphs), ("graph_breaks", expect.graph_breaks), ("recompiles", expect.recompiles))
-    return data | {key: bound for key, bound in bounds if bound is not None}
+    return data | _non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles)
 
 
 def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for dtype, (rtol, atol) in tolerance.by_dtype.items():
-        bounds = {key: value for key, value in (("rtol", rtol), ("atol", atol)) if value is not None}
+        bounds = _non_null(rtol=rtol, atol=atol)
         data |= {dtype: bounds} if dtype else bounds
+    for place, (rtol, atol) in tolerance.by_place.items():
+        data[place] = _non_null(rtol=rtol, atol=atol)
     return data | _non_empty(exact=tolerance.exact, reason=tolerance.reason)
+
+
+def _non_null(**items: Any) -> dict[str, Any]:
+    return {key: value for key, value in items.items() if value is not None}
 
 
 def _known(entry: Known) -> dict[str, Any]:

@@ -91,13 +91,16 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
     if cotangent not in ("seeded", "ones", "sum"):
         raise QuoteError("a cotangent is seeded, ones or sum")
     values = backward or bool(case.calls) or not made.expect["raises"]  # else eager raises, and nothing is compared
-    wide = not exact and not made.autocast and not _tears(case, text)
+    places = bool(made.tolerance.get("by_place"))
+    wide = (places or not exact) and not made.autocast and not _tears(case, text)
     return {
         "values": values,
         "backward": backward,
         "cotangent": cotangent,
         "exact": exact,
         "strides": made.strides == "exact",
+        "bounded": places or not exact,
+        "places": places,
         "tolerance": not exact and bool(made.tolerance["by_dtype"]),
         "float64": values and wide,
         "rounding": values

@@ -151,7 +151,7 @@ def default_tolerances(report: ReportInput) -> Check:
     """Require rtol and atol of ``torch.testing.assert_close`` for values."""
     rule = "default rtol and atol"
     tolerance = report.variant.case.tolerance
-    custom = bool(tolerance.by_dtype) or tolerance.exact
+    custom = bool(tolerance.by_dtype or tolerance.by_place) or tolerance.exact
     fact = "the case sets a tolerance of its own" if custom else "as torch.testing.assert_close has them"
     return Check(rule, not (custom and report.about_values), fact, "take `tolerance:` out of the case")
 

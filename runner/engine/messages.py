@@ -45,7 +45,7 @@ class Job:
     threads: int = 2
     config: Mapping[str, Any] = field(default_factory=dict)
     expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, graphs, graph_breaks, recompiles
-    tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact
+    tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place
     strides: str = "significant"  # or exact: also of dimensions of size one
     ignore: tuple[str, ...] = ()
     float64: bool = True

@@ -11,7 +11,7 @@ from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
 from runner.reduce.names import named, substitute_case, unnamed
-from runner.reduce.remove_steps import nodes_of, remove_steps, replace_nodes, steps_of, tidy
+from runner.reduce.remove_steps import nodes_of, remove_steps, replace_nodes, steps_of, tidy, with_result
 from runner.reduce.state import Attempt, State
 from runner.reduce.value_info import input_like, references
 
@@ -133,11 +133,11 @@ def outputs(state: State) -> Iterator[Attempt]:
     if len(refs) < 2 and not isinstance(case.result, Items | Table):
         return
     for ref in reversed(refs):
-        yield from attempt(f"return ${ref.name} alone", replace(case, result=ref))
+        yield from attempt(f"return ${ref.name} alone", with_result(case, ref))
     if len(refs) > 2:
         for ref in refs:
             remaining: tuple[Value, ...] = tuple(output for output in refs if output is not ref)
-            yield from attempt(f"do not return ${ref.name}", replace(case, result=Items(remaining)))
+            yield from attempt(f"do not return ${ref.name}", with_result(case, Items(remaining)))
 
 
 def merged_inputs(state: State) -> Iterator[Attempt]:

@@ -51,6 +51,7 @@ def remove_steps(
     missing = {name for step in removed for name in step.out} - set(names_made(chain)) - {PREVIOUS}
     missing = {name for name in missing if not name.startswith("self.")}
     result = _result(case, chain, missing)
+    case = with_result(case, result)
     chain, value_infos, fields = _split_fields(chain, value_infos, missing)
     missing |= fields
     needed = names_used(values_of(chain)) | _names_of(result)
@@ -235,6 +236,29 @@ def _last_target(chain: tuple[Node, ...]) -> Value | None:
             if isinstance(target, Ref) and target.name not in ("self", PREVIOUS):
                 return replace(target, path=())
     return None
+
+
+def with_result(case: Case, result: Value | None) -> Case:
+    """Return the named case with another result. The tolerance of an output goes where that output is now."""
+    new = {id(value): path for path, value in _places(result)}
+    old = sorted(_places(case.result), key=lambda item: -len(item[0]))
+    by_place = {}
+    for place, bounds in case.tolerance.by_place.items():
+        start, value = next(((path, value) for path, value in old if place.startswith(path)), ("", None))
+        if not start:
+            by_place[place] = bounds
+        elif id(value) in new:
+            by_place[new[id(value)] + place.removeprefix(start)] = bounds
+    return replace(case, result=result, tolerance=replace(case.tolerance, by_place=by_place))
+
+
+def _places(value: Value | None, path: str = "output") -> list[tuple[str, Value]]:
+    """The values of a result, each with the path that findings give it."""
+    if isinstance(value, Items):
+        return [place for index, item in enumerate(value.items) for place in _places(item, f"{path}[{index}]")]
+    if isinstance(value, Table):
+        return [place for key, item in value.items for place in _places(item, f"{path}[{key!r}]")]
+    return [] if value is None else [(path, value)]
 
 
 def with_first_names(case: Case, own: Collection[str]) -> Case:

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.builder.source import Source
 from runner.cases.flags import PRECISION
-from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Variant
+from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Tolerance, Variant
 from runner.cases.versions import matches
 from runner.engine.messages import Job
 from runner.verdict.stages import stage_of
@@ -108,7 +108,7 @@ def job(
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
         },
-        tolerance={"by_dtype": {k: list(v) for k, v in case.tolerance.by_dtype.items()}, "exact": case.tolerance.exact},
+        tolerance=_tolerance(case.tolerance),
         strides=case.strides,
         # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
         ignore=tuple(dict.fromkeys((*case.ignore, *(("stride",) if case.kernels else ())))),
@@ -121,6 +121,13 @@ def job(
         cacheable=case.module is None and not case.kernels,
         variables=variables_of(variant, chosen.backend),
     )
+
+
+def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
+    """A case's tolerance as the worker reads it."""
+    places = {place: list(bounds) for place, bounds in tolerance.by_place.items()}
+    by_dtype = {dtype: list(bounds) for dtype, bounds in tolerance.by_dtype.items()}
+    return {"by_dtype": by_dtype, "exact": tolerance.exact, **({"by_place": places} if places else {})}
 
 
 def precision_flags(device: str) -> dict[str, bool]:

@@ -19,6 +19,7 @@ from runner.worker.case.observe import Observation, Settings, observe, read_coun
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.judge.reference import Reference
+from runner.worker.judge.tolerance import missing_place
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
 from runner.worker.oracles import row_of
 
@@ -218,7 +219,7 @@ class _Run:
             self.record["labels"].append(VARIES)
 
     def _check_eager(self, eager: Observation) -> None:
-        """Check that eager raised what ``expect.raises`` says, and nothing else.
+        """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case names.
 
         Raises:
             InvalidCase: it did otherwise.
@@ -230,6 +231,12 @@ class _Run:
         if expected is None:
             if error is not None:
                 raise InvalidCase(f"eager raised {error.summary}", error)
+            paths = [leaf.path for call in eager.calls for leaf in call.outputs.leaves]
+            place = missing_place(self.job.get("tolerance"), paths)
+            if place is not None:
+                raise InvalidCase(
+                    f"tolerance: the model returns no {place}; it returns {', '.join(paths[:5]) or 'nothing'}"
+                )
             return
         name, pattern = expected["type"], expected.get("match")
         if error is None:

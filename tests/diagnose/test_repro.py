@@ -108,6 +108,18 @@ PLANTED = {
     "value, one of many": ("inputs: {x: [1000, 100]}\nchain: [torch.sin]", "wrong_element", {"value"}),
     "value, of a dict": (X + "chain: [{torch.sin: $x, out: y}]\nreturn: {a: $x, b: $y}", "planted:off_by_one", {"value"}),
     "value, tolerance": (X + "chain: [torch.sin]\ntolerance: {rtol: 0, atol: 1.0e-5, reason: so}", "planted:tiny_noise", {"value"}),
+    "value, tolerance of another output": (
+        X + "chain: [{torch.sin: $x, out: a}, {torch.cos: $x, out: b}]\nreturn: [$a, $b]\n"
+        "tolerance: {'output[0]': {atol: 1, reason: so}, rtol: 0, reason: so}",
+        "planted:tiny_noise",
+        {"value"},
+    ),
+    "value, exact but for another output": (
+        X + "chain: [{torch.sin: $x, out: a}, {torch.cos: $x, out: b}]\nreturn: [$a, $b]\n"
+        "tolerance: {exact: true, 'output[0]': {atol: 1, reason: so}}",
+        "planted:tiny_noise",
+        {"value"},
+    ),
     "value, exact": (X + "chain: [torch.sin]\ntolerance: {exact: true, reason: so}", "planted:tiny_noise", {"value"}),
     "value, integers": (
         "inputs: {x: {values: [1152921504606846976]}}\ndtypes: [int64]\nchain: [{torch.clone: $x}]",
@@ -238,6 +250,14 @@ HARMLESS = {
         "inputs: {x: [40]}\ngrad: off\nchain: [{operator.mul: [$x, 1.001]}, {Tensor.to: [$_, torch.float16]}, "
         "{Tensor.to: [$_, torch.float32]}, {operator.mul: [$_, 3.0]}]",
         "planted:without_casts",
+    ),
+    "tolerance of an output": (
+        X + "chain: [torch.sin]\ntolerance: {exact: true, output: {atol: 1, reason: so}}",
+        "planted:tiny_noise",
+    ),
+    "tolerance of gradients": (
+        GRADIENT + "grad: backward\ntolerance: {gradients: {rtol: 1, reason: so}}",
+        "scaled_gradient",
     ),
     "ignored": (X + "chain: [torch.sin]\nignore: {value: so}", "planted:off_by_one"),
     "ignored error": (X + "chain: [torch.sin]\nignore: {runtime-error: so}", "planted:raises_at_run"),

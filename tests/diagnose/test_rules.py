@@ -93,7 +93,7 @@ def test_eager_is_deterministic(report: Make) -> None:
     assert rules.deterministic(report()).met
 
 
-@pytest.mark.parametrize("tolerance", ["{rtol: 0.1, atol: 0.1, reason: it is loose}", "{float16: {rtol: 0.5}, reason: x}", "{exact: true}"])  # fmt: skip
+@pytest.mark.parametrize("tolerance", ["{rtol: 0.1, atol: 0.1, reason: it is loose}", "{float16: {rtol: 0.5}, reason: x}", "{exact: true}", "{output: {rtol: 0.1}, reason: x}"])  # fmt: skip
 def test_tolerances_are_torchs_own(tolerance: str, report: Make) -> None:
     keys = f"    tolerance: {tolerance}\n"
     only(report(keys), rules.default_tolerances)

@@ -221,6 +221,26 @@ def test_a_looser_tolerance_stays_for_wrong_values(tmp_path: Path) -> None:
     assert not list(shrink.settings(state(tmp_path, keys)))
 
 
+def test_the_tolerance_of_an_output_goes_with_it(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: [4]}
+        chain:
+          - {torch.sin: $x, out: a}
+          - {torch.cos: $x, out: b}
+          - {torch.exp: $x, out: c}
+        return: [$a, $b, $c]
+        tolerance: {"output[1]": {rtol: 0.1}, gradients: {rtol: 0.2}, reason: it is so}
+        """
+    start = state(tmp_path, keys, dict.fromkeys("xabc", tensor(4)))
+    places = {a.change: [*a.data["tolerance"]] for a in passes.outputs(start)}
+    assert places == {
+        "return $c alone": ["gradients", "reason"], "return $b alone": ["output", "gradients", "reason"], "return $a alone": ["gradients", "reason"],
+        "do not return $a": ["output[0]", "gradients", "reason"], "do not return $b": ["gradients", "reason"], "do not return $c": ["output[1]", "gradients", "reason"],
+    }  # fmt: skip
+    shorter = remove_steps(start.named, {1, 2}, start.value_infos)
+    assert shorter is not None and [*shorter.tolerance.by_place] == ["output[0]", "gradients"]
+
+
 def test_inputs_values_and_arguments_become_simpler(tmp_path: Path) -> None:
     keys = """
         inputs:

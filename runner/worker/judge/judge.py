@@ -17,7 +17,7 @@ from runner.worker.judge import sensitivity
 from runner.worker.judge.compare import compare_values
 from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.tolerance import tolerance_for
+from runner.worker.judge.tolerance import own_bounds, tolerance_for
 from runner.worker.oracles import BUDGETS, ROWS, is_plugin
 
 Look = Callable[[Evidence], Iterable[Finding]]
@@ -314,14 +314,16 @@ def _element_findings(
 
     def measure_sensitivity() -> torch.Tensor | None:
         # Who names a tolerance has said how much may be rounded away.
-        by_dtype = (tolerance or {}).get("by_dtype")
+        named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
         return (
             None
-            if by_dtype or dtype not in sensitivity.DTYPES
+            if named or dtype not in sensitivity.DTYPES
             else evidence.reference.measure_sensitivity(call, eager_leaf.path)
         )
 
-    result = compare_values(eager, compiled, tolerance_for(dtype, tolerance), reference, measure_sensitivity)
+    result = compare_values(
+        eager, compiled, tolerance_for(dtype, tolerance, eager_leaf.path), reference, measure_sensitivity
+    )
     if result.label is not None and result.label not in evidence.labels:
         evidence.labels.append(result.label)
     for difference in result.differences:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,19 +19,43 @@ class Tolerance:
     exact: bool = False
 
 
-def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None) -> Tolerance:
+GRADIENTS = "gradients"
+"""The place that stands for every gradient."""
+
+
+def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None, path: str = "") -> Tolerance:
     """Return the tolerance of a dtype: the default of ``torch.testing.assert_close`` where ``overrides`` has none.
 
     Args:
+        dtype: of the tensor.
         overrides: ``{"by_dtype": {"": [rtol, atol], "float16": [rtol, atol]}, "exact": bool}``. None in place of a
-            number keeps the default; ``""`` holds for every dtype that has no entry of its own.
+            number keeps the default; ``""`` holds for every dtype that has no entry of its own. ``"by_place"`` may hold
+            bounds of single outputs and of the gradients, which replace all others there.
+        path: where the tensor stands, such as ``output[1]`` or ``gradient of x``.
     """
     rtol, atol = default_tolerances(dtype)
     overrides = overrides or {}
     table = overrides.get("by_dtype") or {}
-    override = table.get(str(dtype).removeprefix("torch."), table.get("", (None, None)))
+    own = own_bounds(overrides, path)
+    override = own or table.get(str(dtype).removeprefix("torch."), table.get("", (None, None)))
     return Tolerance(
         rtol=rtol if override[0] is None else float(override[0]),
         atol=atol if override[1] is None else float(override[1]),
-        exact=bool(overrides.get("exact")),
+        exact=bool(overrides.get("exact")) and own is None,
     )
+
+
+def missing_place(overrides: Mapping[str, Any] | None, paths: Iterable[str]) -> str | None:
+    """Return a place of ``overrides`` at which none of the outputs stands, whose ``paths`` these are; None without one."""
+    table = (overrides or {}).get("by_place") or {}
+    used = {place for path in paths for place in table if own_bounds({"by_place": {place: ()}}, path) is not None}
+    return next((place for place in table if place != GRADIENTS and place not in used), None)
+
+
+def own_bounds(overrides: Mapping[str, Any] | None, path: str) -> Sequence[float | None] | None:
+    """Return rtol and atol that ``overrides`` has for the place of a leaf, by the longest of its places; None without one."""
+    table: Mapping[str, Sequence[float | None]] = (overrides or {}).get("by_place") or {}
+    if path.startswith("gradient of "):
+        return table.get(GRADIENTS)
+    places = [place for place in table if path == place or path.startswith((f"{place}[", f"{place}."))]
+    return table[max(places, key=len)] if places else None

@@ -40,21 +40,29 @@ class Agreement:
         self._strict = device in ("cpu", "meta")
         self._tolerance = tolerance
 
-    def __call__(self, first: torch.Tensor, second: torch.Tensor) -> bool:
-        """Return whether two dense CPU tensors of one shape and dtype agree."""
+    def __call__(self, first: torch.Tensor, second: torch.Tensor, path: str = "") -> bool:
+        """Return whether two dense CPU tensors of one shape and dtype agree. ``path`` says where they stand."""
         if equal_bits(first, second):
             return True
-        if self._strict or compare_values(first, second, tolerance_for(first.dtype, self._tolerance)).differences:
+        if self._strict or compare_values(first, second, tolerance_for(first.dtype, self._tolerance, path)).differences:
             return False
         self.varied = True
         return True
+
+
+Agree = Callable[[torch.Tensor, torch.Tensor, str], bool]
+"""Whether two tensors at a path are the same."""
+
+
+def _agree_exactly(first: torch.Tensor, second: torch.Tensor, path: str) -> bool:
+    return equal_bits(first, second)
 
 
 def find_disagreement(
     first: Observation,
     second: Observation,
     compare_elements: bool = True,
-    agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits,
+    agree: Agree = _agree_exactly,
 ) -> str | None:
     """Return where two eager runs, made alike, disagree; None if nowhere.
 
@@ -84,9 +92,7 @@ def _trees(record: CallRecord) -> tuple[Tree, ...]:
     return record.outputs, record.inputs, record.state, Tree(", ".join(gradients), tuple(gradients.values()))
 
 
-def _tree_disagreement(
-    first: Tree, second: Tree, compare_elements: bool, agree: Callable[[torch.Tensor, torch.Tensor], bool] = equal_bits
-) -> str | None:
+def _tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: Agree = _agree_exactly) -> str | None:
     if first.structure != second.structure:
         return "the structure of what it gives"
     for first_leaf, second_leaf in zip(first.leaves, second.leaves, strict=True):
@@ -95,7 +101,7 @@ def _tree_disagreement(
         if not compare_elements or first_leaf.problem is not None:
             continue
         if first_leaf.kind == "tensor":
-            if not agree(first_leaf.value, second_leaf.value):
+            if not agree(first_leaf.value, second_leaf.value, first_leaf.path):
                 return first_leaf.path
         elif not same_python(first_leaf.value, second_leaf.value):
             return first_leaf.path

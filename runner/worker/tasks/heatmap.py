@@ -96,7 +96,7 @@ def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, An
         return
     oracle, call, eager_leaf, compiled_leaf = chosen
     cells = int((job.get("arguments") or {}).get("cells", CELLS))
-    tolerance = tolerance_for(eager_leaf.value.dtype, job.get("tolerance"))
+    tolerance = tolerance_for(eager_leaf.value.dtype, job.get("tolerance"), eager_leaf.path)
     picture = draw(eager_leaf.value, compiled_leaf.value, reference.tensor(call, eager_leaf.path), tolerance, cells)
     record["picture"] = {"path": evidence.where(call, eager_leaf.path), "oracle": oracle, **picture}
 

@@ -428,7 +428,10 @@ def test_schemas_and_dataclasses_agree() -> None:
     assert set(DEFINITIONS["case.calls"]["items"]["properties"]) == fields(model.Call, "span")
     assert keys("gradMode") == fields(model.Grad, "mode")
     assert keys("backend") == fields(model.Backend, "span")
-    assert keys("case.tolerance") == fields(model.Tolerance, "by_dtype") | {"rtol", "atol"} | BOTH_SPELLINGS
+    assert (
+        keys("case.tolerance")
+        == fields(model.Tolerance, "by_dtype", by_place="gradients") | {"rtol", "atol"} | BOTH_SPELLINGS
+    )
     step = fields(chain_nodes.Step, "operator", "arguments", "span", "unpack")
     blocks = fields(chain_nodes.With, "span", contexts="with") | fields(
         chain_nodes.If, "span", condition="if", otherwise="else"

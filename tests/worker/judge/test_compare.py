@@ -186,6 +186,17 @@ def test_tolerances_come_from_torch_and_from_the_job():
     assert tolerance_for(torch.float32, {"exact": True}).exact
 
 
+def test_a_place_has_a_tolerance_of_its_own():
+    places = {"gradients": [0.5, None], "output[1]": [0.1, 0.2], "output[1]['a']": [None, None]}
+    wanted = {"by_dtype": {"": [0.3, 0.3]}, "exact": True, "by_place": places}
+    assert tolerance_for(torch.float32, wanted, "output[1]") == Tolerance(0.1, 0.2)
+    assert tolerance_for(torch.float32, wanted, "output[1].values") == Tolerance(0.1, 0.2)
+    assert tolerance_for(torch.float32, wanted, "output[1]['a']") == Tolerance(1.3e-6, 1e-5)
+    assert tolerance_for(torch.float32, wanted, "gradient of x") == Tolerance(0.5, 1e-5)
+    for path in ("output[10]", "output", "input x", ""):
+        assert tolerance_for(torch.float32, wanted, path) == Tolerance(0.3, 0.3, exact=True)
+
+
 def test_zero_tolerance_still_asks_float64():
     exact = tensor(1.0, 2.0, dtype=torch.float64)
     zero = Tolerance(0.0, 0.0)

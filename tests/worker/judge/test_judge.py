@@ -87,6 +87,37 @@ def test_its_clean_twin_stays_quiet(name):
     assert record["comparisons"] > 0 and record["graphs"] == 1
 
 
+TWO = source("return x * 2, x + 1")
+LOOSE = [0.0, 1.0]
+
+
+def place(name, more=None):
+    return {"tolerance": {"by_dtype": more or {}, "exact": False, "by_place": {name: LOOSE}}}
+
+
+def test_the_tolerance_of_an_output_excuses_that_output_alone():
+    def paths(**fields):
+        return [finding["path"] for finding in run(TWO, "planted:tiny_noise", **fields)["findings"]]
+
+    assert paths() == ["output[0]", "output[1]"]
+    assert paths(**place("output[0]")) == ["output[1]"]
+    assert paths(**place("output")) == []
+    assert paths(**place("output[1]", {"": LOOSE})) == []
+    assert paths(tolerance={"by_dtype": {"": LOOSE}, "by_place": {"output[0]": [0.0, 0.0]}}) == ["output[0]"]
+
+
+def test_the_tolerance_of_gradients_excuses_gradients_alone():
+    loose = {"tolerance": {"by_dtype": {}, "by_place": {"gradients": [1.0, 0.0]}}}
+    assert passes(run(BACKWARD, "planted:scaled_gradient", **FULL, **loose))
+    assert oracles(run(PLUS, "planted:tiny_noise", **loose)) == ["value"]
+
+
+def test_a_tolerance_for_an_output_that_is_not_there():
+    record = run(TWO, "planted:clean", **place("output[2]"))
+    assert record["trust"]["verdict"] == "INVALID"
+    assert record["trust"]["reason"] == "tolerance: the model returns no output[2]; it returns output[0], output[1]"
+
+
 @pytest.mark.parametrize("name", ["value", "stride", "rng", "compile-error"])
 def test_what_is_ignored_is_left_out(name):
     text, backend, fields, expected = CASES[name]

@@ -1,0 +1,42 @@
+"""What a case can say, typed: each key read by the command, and seen to do something in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .driver import Result, spec, write
+
+BACKEND = """
+import torch
+
+
+def off(graph, inputs):
+    \"\"\"Return a function whose floating results are a little off.\"\"\"
+    return lambda *args: tuple(out + 0.01 if out.is_floating_point() else out for out in graph(*args))
+"""
+
+
+def test_a_tolerance_for_one_output(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    two = """
+        name: {}
+        inputs: {{x: [4]}}
+        chain:
+          - {{torch.sin: $x, out: a}}
+          - {{torch.cos: $x, out: b}}
+        return: [$a, $b]
+        tolerance: {{"output[0]": {{atol: 1, reason: it is loose}}, {}}}
+        """
+    text = spec(two.format("one", "exact: false"), two.format("both", "'output[1]': {atol: 1, reason: it is loose}"))
+    write(tmp_path, {"two.spec.yaml": text, "nearly.py": BACKEND})
+    assert run_runner("validate", "two.spec.yaml").code == 0
+    ran = run_runner("run", "two.spec.yaml", "--backend", "nearly:off")
+    assert ran.verdicts == {"one@nearly:off": "FAIL", "both@nearly:off": "PASS"}
+    assert [finding["path"] for finding in ran.of("one@nearly:off")["findings"]] == ["output[1]"]
+
+
+def test_a_tolerance_for_an_output_that_is_not_returned(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    keys = "name: a\ninputs: {x: [4]}\nchain: [F.relu]\nreturn: [$_]\ntolerance: {'output[1]': {rtol: 1, reason: x}}"
+    write(tmp_path, {"a.spec.yaml": spec(keys)})
+    done = run_runner("validate", "a.spec.yaml")
+    assert done.code == 4 and "a.spec.yaml:6:17: error: the case returns no output[1]" in done.text

@@ -1,0 +1,51 @@
+"""``runner.cases.tolerances``: bounds of single outputs and of gradients."""
+
+from __future__ import annotations
+
+import pytest
+from spec_files import Files
+
+
+def test_an_output_and_gradients_have_bounds_of_their_own(files: Files) -> None:
+    tolerance = files.case("""
+        grad: backward
+        return: {a: $_, b: [$_, $_]}
+        tolerance: {gradients: {rtol: 1, reason: sums}, "output['b'][1]": {atol: 2, reason: halves}}
+    """).tolerance
+    assert tolerance.by_place == {"gradients": (1, None), "output['b'][1]": (None, 2)}
+    assert (tolerance.by_dtype, tolerance.reason) == ({}, "sums; halves")
+    assert files.case("return: [$_]\ntolerance: {'output[0].values[1]': {rtol: 1}, reason: x}").tolerance.by_place
+    assert files.case("tolerance: {'output[3]': {rtol: 1}, reason: x}").tolerance.by_place  # a list that $_ may be
+
+
+BOUND = "{rtol: 1, reason: x}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "messages"),
+    [
+        (
+            f"return: [$_, $_]\ntolerance: {{'output[2]': {BOUND}}}",
+            ["4:17: the case returns no output[2] | it returns output[0], output[1]"],
+        ),
+        (
+            f"return: {{a: $_}}\ntolerance: {{'output[0]': {BOUND}}}",
+            ["4:17: the case returns no output[0] | it returns output['a']"],
+        ),
+        (f"tolerance: {{outputs: {BOUND}}}", ["3:17: unknown key 'outputs'"]),
+        (f"tolerance: {{gradient: {BOUND}}}", ["3:17: unknown key 'gradient' | did you mean 'gradients'?"]),
+        (f"tolerance: {{'output[-1]': {BOUND}}}", ["3:17: unknown key 'output[-1]'"]),
+        ("tolerance: {gradients: {rtol: 1}, grad: x}", ["3:39: unknown key 'grad'"]),
+        (
+            f"tolerance: {{gradients: {BOUND}}}",
+            ["3:16: warning: no gradients are compared here | grad: backward compares them"],
+        ),
+    ],
+)
+def test_what_is_told(files: Files, keys: str, messages: list[str]) -> None:
+    found = files.errors(keys)
+    assert len(found) == len(messages) and all(f.startswith(m) for f, m in zip(found, messages, strict=True)), found
+
+
+def test_an_output_needs_a_reason(files: Files) -> None:
+    assert files.errors("tolerance: {output: {rtol: 1}}")[0].startswith("3:16: a tolerance needs a reason")
