@@ -105,14 +105,18 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
 
 
 def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
-    """A step key among the keywords is nearly always two spaces too many."""
+    """A step key among the keywords is nearly always two spaces too many. References are an argument: a step's ``out`` holds names."""
     if not isinstance(value, YamlMapping):
         return
     for key, inner in value.entries:
-        reference = isinstance(inner, YamlScalar) and isinstance(inner.value, str) and inner.value.startswith("$")
-        if key.value in STEP_KEYS and not reference:
+        tensors = isinstance(inner, YamlSequence) and inner.items and all(map(_is_reference, inner.items))
+        if key.value in STEP_KEYS and not _is_reference(inner) and not (key.value == "out" and tensors):
             hint = f"indentation? Put {key.value}: in line with {name}:"
             problems.error(key.span, f"{key.value!r} stands among the arguments of {name}", hint)
+
+
+def _is_reference(node: YamlNode) -> bool:
+    return isinstance(node, YamlScalar) and isinstance(node.value, str) and node.value.startswith("$")
 
 
 def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bool]:

@@ -97,7 +97,8 @@ def cone(steps: Sequence[Step], numbers: Sequence[int]) -> list[int]:
         step = steps[number]
         targets = {ref.name for ref in references(step.arguments.positional[0])} if step.arguments.positional else set()
         writes = step.operator.endswith("_") or step.operator.startswith(("operator.i", "operator.setitem"))
-        if number in chosen or set(step.out) & needed or (writes and targets & needed):
+        written = {ref.name for key, value in step.arguments.keywords if key == "out" for ref in references(value)}
+        if number in chosen or (set(step.out) | written) & needed or (writes and targets & needed):
             chosen.add(number)
             needed |= names_used(values_of((step,)))
     return sorted(chosen)

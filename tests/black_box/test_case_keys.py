@@ -40,3 +40,28 @@ def test_a_tolerance_for_an_output_that_is_not_returned(run_runner: Callable[...
     write(tmp_path, {"a.spec.yaml": spec(keys)})
     done = run_runner("validate", "a.spec.yaml")
     assert done.code == 4 and "a.spec.yaml:6:17: error: the case returns no output[1]" in done.text
+
+
+def test_the_argument_out_of_an_operator(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = """
+        name: {}
+        inputs: {{x: [4, 3], a: [4, 3], b: [3], c: [3]}}
+        grad: off
+        chain:
+          - torch.native_batch_norm:
+              "*": [$x, null, null, null, null, true, 0.1, 1.0e-5]
+              out: {}
+        return: [$a, $b, $c]
+        """
+    write(
+        tmp_path,
+        {
+            "given.spec.yaml": spec(body.format("given", "[$a, $b, $c]")),
+            "names.spec.yaml": spec(body.format("names", "[a, b, c]")),
+        },
+    )
+    ran = run_runner("run", "given.spec.yaml", "--backend", "aot_eager")
+    assert ran.verdicts == {"given@aot_eager": "PASS"}, ran.text
+    assert "out=[a, b, c])" in run_runner("show", "given.spec.yaml::given").out
+    refused = run_runner("validate", "names.spec.yaml")
+    assert refused.code == 4 and "names.spec.yaml:8:11: error: 'out' stands among the arguments" in refused.text

@@ -135,6 +135,22 @@ def test_problems(text: str, message: str) -> None:
     assert chain(text)[1] == [message]
 
 
+@pytest.mark.parametrize("out", ["$x", "[$x, $x.T]"])
+def test_references_are_the_argument_out(files: Files, out: str) -> None:
+    (step,) = files.case(f'chain: [{{torch.max: {{"*": [$x, 1], out: {out}}}}}]').chain
+    assert isinstance(step, Step) and [name for name, _ in step.arguments.keywords] == ["out"] and step.out == ()
+
+
+@pytest.mark.parametrize(
+    ("operator", "keyword"),
+    [("torch.max", "out: [a, b]"), ("torch.max", "out: [$x, b]"), ("torch.max", "out: []"), ("nn.LSTM", "call: [$x]")],
+)
+def test_names_and_calls_are_none(files: Files, operator: str, keyword: str) -> None:
+    (found,) = files.errors(f'chain: [{{{operator}: {{"*": [4, 4], {keyword}}}}}]')
+    key = keyword.partition(":")[0]
+    assert f"{key!r} stands among the arguments of {operator} | indentation?" in found
+
+
 @pytest.mark.parametrize("key", ["out", "call", "id", "train"])
 def test_a_step_key_among_the_keywords(files: Files, key: str) -> None:
     assert files.errors(f"""

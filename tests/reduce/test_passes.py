@@ -158,6 +158,18 @@ def test_the_cone_holds_writes_to_what_it_needs(tmp_path: Path) -> None:
     assert passes.cone(every, [3]) == [0, 2, 3]  # type: ignore[arg-type]
 
 
+def test_the_cone_holds_writes_to_the_argument_out(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: [4], a: [4]}
+        chain:
+          - torch.cos: $x
+          - torch.sin: {"*": [$x], out: $a}
+          - torch.exp: $x
+          - torch.neg: $a
+        """
+    assert passes.cone(case(tmp_path, keys).chain, [3]) == [1, 3]  # type: ignore[arg-type]
+
+
 def test_blocks_are_opened(tmp_path: Path) -> None:
     chains = [str(a.data["chain"]) for a in passes.blocks(state(tmp_path, MIXED))]
     assert any("with" not in chain and "torch.exp" in chain for chain in chains)
