@@ -97,6 +97,7 @@ def parse_case(
             None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
         ),
         threads=listed(keys.get("threads"), int, type(None), default=(None,)),
+        seed=scalar(keys.get("seed"), int),
         requires=_requires(keys.get("requires"), problems),
         compile=_compile(keys.get("compile"), problems),
         config=check_flags(keys.get("config"), problems),

@@ -220,6 +220,7 @@ class Case:
     dynamic: tuple[bool | None, ...] = (None,)
     autocast: tuple[str | None, ...] = (None,)
     threads: tuple[int | None, ...] = (None,)
+    seed: int | None = None  # None means the run's
     requires: Requires = Requires()
     compile: Compile = Compile()
     config: Mapping[str, Any] = field(default_factory=dict)

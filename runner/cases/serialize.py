@@ -76,7 +76,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     data |= _non_empty(inputs=_inputs(case.inputs), state=_inputs(case.state))
     if case.dtypes != ("float32",):
         data["dtypes"] = list(case.dtypes)
-    data |= _non_empty(param_dtype=case.param_dtype)
+    data |= _non_empty(param_dtype=case.param_dtype, seed=case.seed)
     if case.module is not None:
         data["module"] = _module(case.module, where)
     else:

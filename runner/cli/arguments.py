@@ -196,7 +196,7 @@ def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Add from what random numbers are made, where no random operator runs."""
-    add_settings(parser, "seed", help="of models and inputs (default: 0)")
+    add_settings(parser, "seed", help="of models and inputs, in cases without a seed of their own (default: 0)")
 
 
 def add_pytest_jobs(parser: argparse.ArgumentParser) -> None:

@@ -173,6 +173,7 @@ _PLAIN = (
     "dynamic",
     "autocast",
     "threads",
+    "seed",
     "param_dtype",
     "dtypes",
     "strides",

@@ -31,6 +31,7 @@ def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
         "dtype, device": f"{variant.dtype}, {variant.device}",
         "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} autocast={variant.autocast} "
         f"threads={variant.threads or THREADS}",
+        "seed": "" if case.seed is None else str(case.seed),
         "compile": _non_defaults(case.compile),
         "config": ", ".join(f"{k}={v}" for k, v in case.config.items()),
         "expect": _non_defaults(case.expect),

@@ -84,7 +84,10 @@ def job(
     paths: Sequence[str] = (),
     suffix: str = "",
 ) -> Job:
-    """The job of a planned variant; ``backend`` and ``config`` replace and add to its own for the ladder and for probes."""
+    """The job of a planned variant; ``backend`` and ``config`` replace and add to its own for the ladder and for probes.
+
+    ``seed`` is the run's, for cases without one of their own.
+    """
     variant, case = planned.variant, planned.variant.case
     chosen = variant.backend if backend is None else dataclasses.replace(variant.backend, backend=backend)
     expect = case.expect
@@ -95,7 +98,7 @@ def job(
         name=re.sub(r"\W+", "_", variant.label.rpartition("::")[2]).strip("_")[:80],
         source=source.text,
         backend=_backend(chosen, variant),
-        seed=seed,
+        seed=seed if case.seed is None else case.seed,
         dtype=variant.dtype,
         device=variant.device,
         grad=dataclasses.asdict(variant.grad),

@@ -67,7 +67,7 @@ class RunSettings:
     )
     no_known: bool = _setting(False, "--no-known", "ignore the ledger: known failures are failures", kind="switch")
     seed: int = _setting(
-        0, "--seed", "of models, inputs and random operators (default: 0)",
+        0, "--seed", "of models, inputs and random operators, in cases without a seed of their own (default: 0)",
         kind="number", metavar="N", least=SEED[0], most=SEED[1],
     )  # fmt: skip
     imports: tuple[str, ...] = _setting(

@@ -65,3 +65,28 @@ def test_the_argument_out_of_an_operator(run_runner: Callable[..., Result], tmp_
     assert "out=[a, b, c])" in run_runner("show", "given.spec.yaml::given").out
     refused = run_runner("validate", "names.spec.yaml")
     assert refused.code == 4 and "names.spec.yaml:8:11: error: 'out' stands among the arguments" in refused.text
+
+
+def test_a_seed_of_the_case(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = "name: {}\n{}inputs: {{x: [4]}}\nchain: [{{torch.mul: [$_, 2]}}]"
+    text = spec(body.format("own", "seed: 5\n"), body.format("none", ""))
+    write(tmp_path, {"seeds.spec.yaml": text, "nearly.py": BACKEND})
+
+    def eager(name: str, *words: str) -> float:
+        ran = run_runner("run", f"seeds.spec.yaml::{name}", "--backend", "nearly:off", *words)
+        return float(ran.of(f"{name}@nearly:off")["findings"][0]["numbers"]["eager"])
+
+    assert eager("own") == eager("own", "--seed", "6") == eager("none", "--seed", "5") != eager("none")
+    script = run_runner("repro", "seeds.spec.yaml::own", "--backend", "nearly:off").out
+    assert "\nSEED = 5\n" in script
+    assert "seed:           5" in run_runner("show", "seeds.spec.yaml::own").out
+
+
+def test_a_seed_is_an_integer_of_64_bits(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = "name: {}\nseed: {}\ninputs: {{x: [4]}}\nchain: [F.relu]"
+    texts = [spec(body.format("a", seed)) for seed in ("-9223372036854775808", "18446744073709551616", "one")]
+    write(tmp_path, {f"{place}.spec.yaml": text for place, text in enumerate(texts)})
+    assert run_runner("validate", "0.spec.yaml").code == 0
+    for name, message in (("1", "18446744073709551616 is too large"), ("2", "expected an integer of 64 bits")):
+        refused = run_runner("validate", f"{name}.spec.yaml")
+        assert refused.code == 4 and f"{name}.spec.yaml:3:11: error: {message}" in refused.text

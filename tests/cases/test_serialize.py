@@ -45,6 +45,7 @@ EVERYTHING = """
     dtypes: [float32, bfloat16]
     devices: [cpu, meta]
     param_dtype: float64
+    seed: 0
     dynamic: [null, true]
     grad: [off, {cotangent: sum, order: 2}, backward]
     autocast: [null, bfloat16]
