@@ -19,6 +19,12 @@ BYTES = {
 }  # fmt: skip
 """Bytes of an element; 4 for dtypes not listed."""
 
+COUNTED = {
+    "uint8": 256, "int8": 128, "uint16": 1 << 16, "int16": 1 << 15, "bfloat16": 257, "float16": 2049, "float32": (1 << 24) + 1,
+    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "float64"), 1 << 31),
+}  # fmt: skip
+"""How many numbers from 0 on each dtype holds exactly, as far as a tensor has so many elements."""
+
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 SPECIAL = (
     'float("nan")',
@@ -141,6 +147,8 @@ class TensorWriter:
         of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
         shape = str(tuple(sizes))
         floating = dtype in FLOATING or dtype.startswith("complex")
+        if init == "randperm":
+            return self._permutation(item, sizes, dtype)
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
             wide = "complex64" if dtype == "complex32" else "float32"
             return f"{self._filled(item, wide)}.to({torch_name(dtype)})"
@@ -174,6 +182,16 @@ class TensorWriter:
         if init == "special":
             return self._special(sizes, shape, dtype)
         return f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
+
+    def _permutation(self, item: Input, sizes: list[int], dtype: str) -> str:
+        """The numbers from 0 on in a random order, in a dtype that holds all of them."""
+        count = math.prod(sizes)
+        if count > COUNTED.get(dtype, 0):
+            message = f"init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold"
+            self.scope.problems.error(item.span, message, "such as dtype: int64")
+            return "torch.zeros(())"
+        made = f"torch.randperm({count})" + ("" if dtype == "int64" else f".to({torch_name(dtype)})")
+        return made if len(sizes) == 1 else f"{made}.reshape({_sizes(sizes)})"
 
     def _special(self, sizes: list[int], shape: str, dtype: str) -> str:
         """Normal values with the special ones planted at every second place."""

@@ -13,7 +13,20 @@ from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Span, nearest
 
-INITS = ("normal", "randint", "uniform", "zeros", "ones", "full", "arange", "linspace", "integer", "special", "eye")
+INITS = (
+    "normal",
+    "randint",
+    "uniform",
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "linspace",
+    "integer",
+    "special",
+    "eye",
+    "randperm",
+)
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 _SOURCES = ("shape", "values", "view_of", "list", "python")
 
@@ -141,7 +154,7 @@ def _init(node: YamlNode | None, problems: Problems) -> tuple[str | None, tuple[
 
 
 _EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "full": "{full: 2}", "arange": "{arange: [0, 1]}",
-             "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye")}}  # fmt: skip
+             "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")}}  # fmt: skip
 
 
 def _dtype(node: YamlNode | None, problems: Problems) -> str | None:

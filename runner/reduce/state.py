@@ -26,6 +26,7 @@ SIMPLE_INITS = (
     "normal",
     "uniform",
     "randint",
+    "randperm",
     "special",
 )
 """Ways of making values, the one that says most at a glance first."""

@@ -90,3 +90,15 @@ def test_a_seed_is_an_integer_of_64_bits(run_runner: Callable[..., Result], tmp_
     for name, message in (("1", "18446744073709551616 is too large"), ("2", "expected an integer of 64 bits")):
         refused = run_runner("validate", f"{name}.spec.yaml")
         assert refused.code == 4 and f"{name}.spec.yaml:3:11: error: {message}" in refused.text
+
+
+def test_a_random_order(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = """
+        name: {}
+        inputs: {{x: [300], i: {{shape: [300], dtype: {}, init: randperm}}}}
+        chain: [{{torch.index_select: [$x, 0, $i]}}]
+        """
+    write(tmp_path, {"a.spec.yaml": spec(body.format("a", "int64")), "b.spec.yaml": spec(body.format("b", "uint8"))})
+    assert run_runner("run", "a.spec.yaml", "--backend", "aot_eager").verdicts == {"a@aot_eager": "PASS"}
+    refused = run_runner("validate", "b.spec.yaml")
+    assert refused.code == 4 and "b.spec.yaml:3:24: error: init randperm makes the numbers 0 to 299" in refused.text

@@ -362,6 +362,7 @@ def test_inits(built: Built) -> None:
         arange: {shape: [2, 3], init: {arange: [1, 2]}}
         linspace: {shape: [5], init: {linspace: [-1, 1]}}
         eye: {shape: [2, 3], init: eye}
+        order: {shape: [40, 5], dtype: int16, init: randperm}
     """,
     )
     assert abs(made["normal"].mean()) < 0.2 and 0.8 < made["normal"].std() < 1.2
@@ -372,6 +373,8 @@ def test_inits(built: Built) -> None:
     same(made["arange"], torch.tensor([[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]]))
     same(made["linspace"], torch.linspace(-1, 1, 5))
     same(made["eye"], torch.eye(2, 3))
+    assert made["order"].flatten().tolist() != [*range(200)] == made["order"].flatten().sort().values.tolist()
+    assert made["order"].shape == (40, 5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])

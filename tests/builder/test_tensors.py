@@ -30,6 +30,8 @@ def one(built: Built, item: str, rest: str = "") -> str:
         ("{shape: [6], init: {arange: [1, -2]}}", "(torch.arange(6, dtype=torch.float32) * -2 + 1)"),
         ("{shape: [2, 3], init: {arange: [1, 1]}}", "(torch.arange(6, dtype=torch.float32) + 1).reshape(2, 3)"),
         ("{shape: [5], init: {linspace: [-1, 1]}}", "torch.linspace(-1, 1, 5)"), ("{shape: [2, 3], init: {linspace: [0, 1]}}", "torch.linspace(0, 1, 6).reshape(2, 3)"),
+        ("{shape: [5], dtype: int64, init: randperm}", "torch.randperm(5)"), ("{shape: [2, 3], init: randperm}", "torch.randperm(6).to(torch.float32).reshape(2, 3)"),
+        ("{shape: [128], dtype: int8, init: randperm}", "torch.randperm(128).to(torch.int8)"), ("{shape: [], dtype: uint16, init: randperm}", "torch.randperm(1).to(torch.uint16).reshape(())"),
         ("{shape: [2], init: integer}", "torch.randint(-8, 9, (2,)).to(torch.float32)"),
         ("{shape: [2], dtype: int64}", "torch.randint(0, 10, (2,))"), ("{shape: [2], dtype: int32}", "torch.randint(0, 10, (2,), dtype=torch.int32)"),
         ("{shape: [2], dtype: bool}", "torch.randint(0, 2, (2,), dtype=torch.bool)"), ("{shape: [2], dtype: uint16}", "torch.randint(0, 10, (2,)).to(torch.uint16)"),
@@ -48,6 +50,25 @@ def one(built: Built, item: str, rest: str = "") -> str:
 )  # fmt: skip
 def test_expressions(built: Built, item: str, text: str) -> None:
     assert one(built, item) == text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count"),
+    [
+        ("int8", 129),
+        ("uint8", 257),
+        ("bfloat16", 258),
+        ("float16", 2050),
+        ("bool", 2),
+        ("complex64", 2),
+        ("complex32", 2),
+        ("float8_e5m2", 2),
+    ],
+)
+def test_a_permutation_that_a_dtype_does_not_hold(built: Built, dtype: str, count: int) -> None:
+    assert built.problems(f"inputs: {{x: {{shape: [{count}], dtype: {dtype}, init: randperm}}}}") == [
+        f"3:14: init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold | such as dtype: int64"
+    ]
 
 
 @pytest.mark.parametrize(
