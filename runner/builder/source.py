@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,18 @@ class _Builder:
     def source(self) -> Source:
         case = self.case
         model = self._python_module() if case.module is not None else self._model()
-        calls, functions = self._inputs()
+        calls, functions = self._functions("make_inputs", self._make_inputs)
+        cotangents: list[str] = []
+        if self.variant.grad.given:
+            cotangents, more = self._functions("make_cotangents", self._make_cotangents)
+            functions += more
+        for changed in self.case.calls:
+            self._check_call(changed.params, changed.inputs, changed.span)
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
         if len(calls) > 1:
             body += [Line(""), Line(""), Line(f"CALLS = [{', '.join(calls)}]")]
+        if cotangents:
+            body += [Line(""), Line(""), Line(f"COTANGENTS = [{', '.join(cotangents)}]")]
         self._unused()
         lines = [*self._head(body), *body]
         text = "\n".join(line.text for line in lines) + "\n"
@@ -220,20 +228,20 @@ class _Builder:
             lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *setup, "    return model"]
         return [Line(line) for line in lines]
 
-    def _inputs(self) -> tuple[list[str], list[Line]]:
-        """The functions' names, one a call, and their lines; calls that make the same inputs share a function."""
+    def _functions(
+        self, stem: str, write: Callable[[Mapping[str, Any], Sequence[Input]], list[Line]]
+    ) -> tuple[list[str], list[Line]]:
+        """The functions' names, one a call, and their lines; calls that make the same tensors share a function."""
         calls: list[str] = []
         lines: list[Line] = []
         function_names: dict[str, str] = {}
-        variants: list[tuple[Mapping[str, Any], tuple[Input, ...], Span | None]] = [({}, (), None)]
-        variants += [(c.params, c.inputs, c.span) for c in self.case.calls]
-        for params, inputs, span in variants:
-            if span is not None:
-                self._check_call(params, inputs, span)
-            body = self._make_inputs({**self.variant.params, **params}, inputs)
+        changes: list[tuple[Mapping[str, Any], tuple[Input, ...]]] = [({}, ())]
+        changes += [(c.params, c.inputs) for c in self.case.calls]
+        for params, inputs in changes:
+            body = write({**self.variant.params, **params}, inputs)
             text = "\n".join(line.text for line in body)
             if text not in function_names:
-                function_names[text] = f"make_inputs_{len(function_names)}" if function_names else "make_inputs"
+                function_names[text] = f"{stem}_{len(function_names)}" if function_names else stem
                 lines += [Line(""), Line(""), Line(f"def {function_names[text]}():"), *body]
             calls.append(function_names[text])
         return calls, lines
@@ -253,16 +261,30 @@ class _Builder:
                 self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
 
     def _make_inputs(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
-        scope = self._scope({i.name for i in self.case.inputs}, params)
-        scope.in_forward = False
-        writer = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits)
-        new = {item.name: item for item in replaced}
+        cotangents = {name for grad in self.case.grad for name in grad.given}
+        self.used |= {name for name in cotangents if name is not None}
+        writer, new = self._input_writer(params), {item.name: item for item in replaced}
         passed = []
         for item in self.case.inputs:
+            if item.name in cotangents:
+                continue
             variable = writer.make(new.get(item.name, item))
             if not item.hidden:
                 passed.append(variable)
         return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
+
+    def _make_cotangents(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
+        """What the given cotangents of the variant are, one for each tensor output."""
+        writer = self._input_writer(params)
+        items = {item.name: item for item in (*self.case.inputs, *replaced)}
+        variables = {name: writer.make(items[name]) for name in dict.fromkeys(self.variant.grad.given) if name in items}
+        names = [variables.get(name or "", "None") for name in self.variant.grad.given]
+        return [*writer.lines, Line(f"    return [{', '.join(names)}]")]
+
+    def _input_writer(self, params: Mapping[str, Any]) -> TensorWriter:
+        scope = self._scope({i.name for i in self.case.inputs}, params)
+        scope.in_forward = False
+        return TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits)
 
     # --- what the whole case must hold to ---
 

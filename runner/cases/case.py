@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
+from runner.cases.cotangents import check_cotangents, parse_grads
 from runner.cases.exceptions import misspelt_exception
 from runner.cases.flags import check_flags
 from runner.cases.gradients import check_leaves
@@ -19,7 +20,6 @@ from runner.cases.model import (
     Case,
     Compile,
     Expect,
-    Grad,
     Kernel,
     Known,
     PythonModule,
@@ -91,7 +91,7 @@ def parse_case(
         devices=listed(keys.get("devices"), str, default=("cpu",)),
         param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
         train=listed(keys.get("train"), bool, default=(False,)),
-        grad=_grads(keys.get("grad")),
+        grad=parse_grads(keys.get("grad")),
         dynamic=listed(keys.get("dynamic"), bool, type(None), default=(None,)),
         autocast=tuple(
             None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
@@ -122,6 +122,7 @@ def parse_case(
         if item.name in params:
             message = f"a param and an input are called {item.name!r}, and ${item.name} is the input"
             problems.error(item.span, message, "give one of them another name")
+    check_cotangents(case, keys.get("grad"), problems)
     if GRADIENTS in case.tolerance.by_place and all(grad.mode != "backward" for grad in case.grad):
         problems.warning(keys["tolerance"].span, "no gradients are compared here", "grad: backward compares them")
     return case
@@ -178,21 +179,6 @@ def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problem
                 problems.error(
                     key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params)
                 )
-
-
-def _grads(node: YamlNode | None) -> tuple[Grad, ...]:
-    return (Grad(),) if node is None else tuple(map(_grad, several(node)))
-
-
-def _grad(node: YamlNode) -> Grad:
-    if isinstance(node, YamlMapping):
-        keys = fields(node)
-        return Grad(
-            "backward",
-            scalar(keys.get("cotangent"), str, default="seeded"),
-            scalar(keys.get("order"), int, default=1),
-        )
-    return Grad(scalar(node, str))
 
 
 def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -> tuple[Call, ...]:

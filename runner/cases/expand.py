@@ -166,9 +166,10 @@ def _told(case: Case, axis: str) -> list[tuple[Any, str]]:
 def _word(value: Any) -> str:
     """An axis value as ids show it."""
     if isinstance(value, Grad):
-        return (
-            value.mode if value.mode != "backward" or value == Grad("backward") else f"{value.cotangent}{value.order}"
-        )
+        if value.mode != "backward" or value == Grad("backward"):
+            return value.mode
+        names = "".join(f"-{name or ''}" for name in value.given)
+        return f"{value.cotangent}{names}{value.order}"
     if not isinstance(value, str):
         return flow(value)
     return value if _PLAIN.fullmatch(value) and _is_text(value) else json.dumps(value)

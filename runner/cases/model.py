@@ -168,11 +168,12 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Grad:
-    """``mode``: off, forward or backward."""
+    """``mode``: off, forward or backward. A given cotangent is a hidden input for each tensor output, in order, or None."""
 
     mode: str = "forward"
-    cotangent: str = "seeded"
+    cotangent: str = "seeded"  # or ones, sum, given
     order: int = 1
+    given: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,9 @@ def _mode(value: Any) -> Any:
         return value
     if value.mode != "backward" or value == Grad("backward"):
         return value.mode
-    return _non_empty(cotangent=value.cotangent, order=value.order if value.order != 1 else None)
+    names = [None if name is None else f"${name}" for name in value.given]
+    cotangent = value.cotangent if not names else names[0] if len(names) == 1 else names
+    return _non_empty(cotangent=cotangent, order=value.order if value.order != 1 else None)
 
 
 def _module(module: PythonModule, folder: Path) -> dict[str, Any]:

@@ -88,8 +88,8 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
     own = case.module is not None
     epsilon = low_precision(text, made.dtype)
     cotangent = made.grad["cotangent"]
-    if cotangent not in ("seeded", "ones", "sum"):
-        raise QuoteError("a cotangent is seeded, ones or sum")
+    if cotangent not in ("seeded", "ones", "sum", "given"):
+        raise QuoteError("a cotangent is seeded, ones, sum or given")
     values = backward or bool(case.calls) or not made.expect["raises"]  # else eager raises, and nothing is compared
     places = bool(made.tolerance.get("by_place"))
     wide = (places or not exact) and not made.autocast and not _tears(case, text)
@@ -97,6 +97,7 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
         "values": values,
         "backward": backward,
         "cotangent": cotangent,
+        "given": backward and cotangent == "given",
         "exact": exact,
         "strides": made.strides == "exact",
         "bounded": places or not exact,
@@ -143,7 +144,7 @@ def _tears(case: Case, text: str) -> bool:
 
 def _renamed(ours: str, theirs: str) -> str:
     """Our text with another name for each function and constant whose name the person's file uses too."""
-    contract = {"make_model", "make_inputs", "CALLS"}
+    contract = {"make_model", "make_inputs", "make_cotangents", "CALLS", "COTANGENTS"}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     for name in sorted(set(re.findall(r"^(?:def |class )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):

@@ -299,6 +299,7 @@ def _tidy_once(case: Case) -> Case:
     used = names_used(values_of(case.chain)) | _names_of(case.result)
     assigned = {name for step in steps_of(case.chain) for name in step.out if name.startswith("self.")}
     bases = {item.view_of for item in (*case.inputs, *case.state) if item.view_of}
+    bases |= {name for grad in case.grad for name in grad.given if name is not None}
     called = {step.operator for step in steps_of(case.chain) if step.operator.startswith("self.")}
     inputs = tuple(item for item in case.inputs if item.name in used | bases)
     if case.module is not None or PREVIOUS in used:

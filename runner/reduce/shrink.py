@@ -189,12 +189,26 @@ def settings(state: State) -> Iterator[Attempt]:
     data = state.data
     paths = [*_settings(data, state.signature.oracle)]
     if len(paths) > 1:
-        yield Attempt("default settings", functools.reduce(without, reversed(paths), data))
+        yield Attempt("default settings", _without_cotangents(functools.reduce(without, reversed(paths), data), data))
     for path in paths:
-        yield Attempt(f"default {path_text(path)}", without(data, path))
+        yield Attempt(f"default {path_text(path)}", _without_cotangents(without(data, path), data))
     grad = data.get("grad")
     if isinstance(grad, dict) or grad == "forward":
-        yield Attempt("grad: backward", {**data, "grad": "backward"})
+        yield Attempt("grad: backward", _without_cotangents({**data, "grad": "backward"}, data))
+
+
+def _without_cotangents(data: Data, original: Data) -> Data:
+    """Return the data without the inputs that were cotangents of the original, if they no longer are."""
+    grad = original.get("grad")
+    if not isinstance(grad, dict) or data.get("grad") == grad:
+        return data
+    given = {str(name).removeprefix("$") for name in _several(grad.get("cotangent"))}
+    inputs = {name: item for name, item in (data.get("inputs") or {}).items() if name not in given}
+    return {**data, "inputs": inputs}
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _settings(data: Data, oracle: str) -> Iterator[Path]:

@@ -101,7 +101,7 @@ def job(
         seed=seed if case.seed is None else case.seed,
         dtype=variant.dtype,
         device=variant.device,
-        grad=dataclasses.asdict(variant.grad),
+        grad={name: getattr(variant.grad, name) for name in ("mode", "cotangent", "order")},
         autocast=variant.autocast,
         threads=variant.threads or THREADS,
         config={**precision_flags(variant.device), **variant.config, **(config or {})},

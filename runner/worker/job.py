@@ -231,6 +231,9 @@ class _Run:
         if expected is None:
             if error is not None:
                 raise InvalidCase(f"eager raised {error.summary}", error)
+            unfit = next((call.unfit for call in eager.calls if call.unfit), "")
+            if unfit:
+                raise InvalidCase(f"grad: {unfit}")
             paths = [leaf.path for call in eager.calls for leaf in call.outputs.leaves]
             place = missing_place(self.job.get("tolerance"), paths)
             if place is not None:

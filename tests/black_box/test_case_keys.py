@@ -102,3 +102,23 @@ def test_a_random_order(run_runner: Callable[..., Result], tmp_path: Path) -> No
     assert run_runner("run", "a.spec.yaml", "--backend", "aot_eager").verdicts == {"a@aot_eager": "PASS"}
     refused = run_runner("validate", "b.spec.yaml")
     assert refused.code == 4 and "b.spec.yaml:3:24: error: init randperm makes the numbers 0 to 299" in refused.text
+
+
+def test_a_given_cotangent(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = """
+        name: {}
+        inputs:
+          x: {{shape: [3], requires_grad: true}}
+          g: {{values: {}, hidden: true}}
+        grad: {{cotangent: $g}}
+        chain: [torch.tanh]
+        """
+    text = spec(body.format("fits", "[1.0, 0.0, -2.0]"), body.format("too_long", "[1.0, 0.0, -2.0, 1.0]"))
+    write(tmp_path, {"a.spec.yaml": text, "b.spec.yaml": spec(body.format("b", "[1.0]").replace(", hidden: true", ""))})
+    ran = run_runner("run", "a.spec.yaml", "--backend", "aot_eager")
+    assert ran.verdicts == {"fits@aot_eager": "PASS", "too_long@aot_eager": "INVALID"}, ran.text
+    assert ran.of("too_long@aot_eager")["reason"] == "grad: output has the shape [3], its cotangent [4]"
+    shown = run_runner("show", "a.spec.yaml::fits").out
+    assert "def make_cotangents():\n    g = torch.tensor([1.0, 0.0, -2.0])\n    return [g]" in shown
+    refused = run_runner("validate", "b.spec.yaml")
+    assert refused.code == 4 and "'g' is a cotangent, and the model gets it too" in refused.text

@@ -37,6 +37,7 @@ EVERYTHING = """
       u: {shape: [4], init: uniform}
       f: {shape: [2, 2], init: {full: -1.5}, requires_grad: true}
       v: {view_of: f, layout: [{Tensor.transpose: [$_, 0, 1]}], hidden: true}
+      g: {shape: [4], hidden: true}
       several: {list: [[2], {shape: [3], init: ones}]}
       flag: {python: {a: [1, null], b: "no"}}
     state:
@@ -47,7 +48,7 @@ EVERYTHING = """
     param_dtype: float64
     seed: 0
     dynamic: [null, true]
-    grad: [off, {cotangent: sum, order: 2}, backward]
+    grad: [off, {cotangent: sum, order: 2}, backward, {cotangent: $g}, {cotangent: [null, $g], order: 2}]
     autocast: [null, bfloat16]
     threads: 1
     train: true

@@ -194,6 +194,18 @@ PLANTED = {
         {"mutation", "value"},
     ),
     "grad": (GRADIENT + "grad: backward", "scaled_gradient", {"grad"}),
+    "grad, of a given cotangent": (
+        "inputs: {x: {shape: [4], requires_grad: true}, g: {values: [0.0, 5.0, 0.0, 1.0], hidden: true}}\n"
+        "chain: [torch.tanh]\ngrad: {cotangent: $g}",
+        "scaled_gradient",
+        {"grad"},
+    ),
+    "grad, of given cotangents, second order": (
+        "inputs: {x: {shape: [4], requires_grad: true}, g: {shape: [4], hidden: true}}\ncalls: [{}]\n"
+        "chain: [{operator.pow: [$x, 3], out: a}, {torch.gt: [$x, 0], out: b}]\nreturn: [$a, $b]\ngrad: {cotangent: [$g, null], order: 2}",
+        "planted_for_scripts:cut",
+        {"grad"},
+    ),
     "grad, of a sum": (GRADIENT + "grad: {cotangent: sum}", "scaled_gradient", {"grad"}),
     "grad, from ones": (GRADIENT + "grad: {cotangent: ones}", "scaled_gradient", {"grad"}),
     "grad, none": (

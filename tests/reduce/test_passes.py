@@ -253,6 +253,19 @@ def test_the_tolerance_of_an_output_goes_with_it(tmp_path: Path) -> None:
     assert shorter is not None and [*shorter.tolerance.by_place] == ["output[0]", "gradients"]
 
 
+def test_a_given_cotangent_stays_as_long_as_it_is_one(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: {shape: [4], requires_grad: true}, g: {shape: [4], hidden: true}}
+        chain: [torch.sin, torch.cos]
+        grad: {cotangent: $g}
+        """
+    start = state(tmp_path, keys, {"x": tensor(4), "v1": tensor(4), "v2": tensor(4)})
+    shorter = remove_steps(start.named, {0}, start.value_infos)
+    assert shorter is not None and [item.name for item in shorter.inputs] == ["x", "g"]
+    changed = {a.change: a.data for a in shrink.settings(start)}
+    assert [*changed["grad: backward"]["inputs"]] == [*changed["default grad"]["inputs"]] == ["x"]
+
+
 def test_inputs_values_and_arguments_become_simpler(tmp_path: Path) -> None:
     keys = """
         inputs:

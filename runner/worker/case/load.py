@@ -10,7 +10,7 @@ import linecache
 import random
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +33,7 @@ class LoadedCase:
     path: str
     model: torch.nn.Module
     makers: tuple[Callable[[], list[Any]], ...]
+    cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
         """Return fresh positional arguments of one call, with the generators seeded before.
@@ -41,14 +42,27 @@ class LoadedCase:
             InvalidCase: the function raised, or gave no list or tuple.
         """
         seed_all(seed)
+        return self._made(self.makers, call, "inputs")
+
+    def make_cotangents(self, call: int) -> list[Any]:
+        """Return a cotangent, or None, for each tensor output of one call; nothing where the case gives none.
+
+        They come after the call's inputs, from the same generator.
+
+        Raises:
+            InvalidCase: the function raised, or gave no list or tuple.
+        """
+        return self._made(self.cotangents, call, "cotangents") if self.cotangents else []
+
+    def _made(self, makers: Sequence[Callable[[], list[Any]]], call: int, what: str) -> list[Any]:
         try:
-            inputs = self.makers[call]()
+            tensors = makers[call]()
         except (Exception, SystemExit) as error:
             raised = describe(error, self.path, self.module.__name__)
-            raise InvalidCase(f"making the inputs of call {call} raised {raised.summary}", raised) from error
-        if not isinstance(inputs, (list, tuple)):
-            raise InvalidCase(f"the inputs of call {call} are a {type(inputs).__name__}, not a list")
-        return list(inputs)
+            raise InvalidCase(f"making the {what} of call {call} raised {raised.summary}", raised) from error
+        if not isinstance(tensors, (list, tuple)):
+            raise InvalidCase(f"the {what} of call {call} are a {type(tensors).__name__}, not a list")
+        return list(tensors)
 
 
 class Source:
@@ -87,7 +101,7 @@ class Source:
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
-        return LoadedCase(module, self.path, model, tuple(makers))
+        return LoadedCase(module, self.path, model, tuple(makers), tuple(getattr(module, "COTANGENTS", ())))
 
     def close(self) -> None:
         """Forget the modules that were loaded."""

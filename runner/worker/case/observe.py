@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ class Settings:
 
     seed: int
     grad: str  # off, forward or backward
-    cotangent: str  # seeded, ones or sum
+    cotangent: str  # seeded, ones, sum or given
     order: int
     autocast: torch.dtype | None
     device: str  # its type, such as cpu
@@ -61,6 +61,7 @@ class CallRecord:
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
     drew_random: bool = False
     mutated: bool = False
+    unfit: str = ""  # which given cotangent does not fit its output
 
 
 @dataclass
@@ -100,6 +101,7 @@ def observe(
     observation = Observation()
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
+        cotangents = loaded.make_cotangents(call)
         if change_inputs is not None:
             args = change_inputs(args)
         record = CallRecord()
@@ -107,7 +109,7 @@ def observe(
         during = ["forward"]
         seed_all(settings.seed + call)
         try:
-            _run_call(record, loaded, target, args, settings, settings.seed + call, during)
+            _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
             break
@@ -157,8 +159,9 @@ def _run_call(
     settings: Settings,
     seed: int,
     during: list[str],
+    given: Sequence[torch.Tensor | None] = (),
 ) -> None:
-    """Call once and fill ``record``. ``during`` holds the current phase for the handler of an error."""
+    """Call once and fill ``record``. ``during`` holds the current phase for the handler of an error, ``given`` the case's cotangents."""
     module = loaded.module.__name__
     names = _argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
@@ -182,7 +185,8 @@ def _run_call(
     record.aliases = _aliases(outputs, tensors)
     if settings.grad == "backward":
         during[0] = "backward"
-        record.gradients = _backward(_tensors(outputs), sources, settings, seed)
+        record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
+        record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
         _synchronize(settings.device)
     record.generator = torch.get_rng_state()
     generators = [(generator, record.generator), (device_generator, _device_generator(settings.device))]
@@ -277,7 +281,11 @@ def _with_writes(
 
 
 def _backward(
-    outputs: list[tuple[str, torch.Tensor]], sources: list[tuple[str, torch.Tensor]], settings: Settings, seed: int
+    outputs: list[tuple[str, torch.Tensor]],
+    sources: list[tuple[str, torch.Tensor]],
+    settings: Settings,
+    seed: int,
+    given: Sequence[torch.Tensor | None] = (),
 ) -> dict[str, Leaf | None]:
     """Differentiate the outputs, ``order`` times, and copy the gradients of inputs and parameters.
 
@@ -289,7 +297,7 @@ def _backward(
         if not roots:
             break
         with torch.enable_grad():
-            heads, cotangents = _heads(roots, settings.cotangent, seed)
+            heads, cotangents = _heads(roots, settings.cotangent, seed, given if order == 1 else ())
             torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
         roots = []
         for index, (path, tensor) in enumerate(sources):
@@ -303,9 +311,9 @@ def _backward(
 
 
 def _heads(
-    roots: list[tuple[int, torch.Tensor]], cotangent: str, seed: int
+    roots: list[tuple[int, torch.Tensor]], cotangent: str, seed: int, given: Sequence[torch.Tensor | None] = ()
 ) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
-    """Return what to differentiate and with which cotangents.
+    """Return what to differentiate and with which cotangents: those that are ``given`` by place, where they fit.
 
     A seeded cotangent holds multiples of 1/128 in (0, 1]. bfloat16 (8 significant bits) and every wider dtype hold those
     exactly, so that the float64 reference gets the same one.
@@ -315,6 +323,10 @@ def _heads(
         return sums, [None] * len(roots)
     cotangents: list[torch.Tensor | None] = []
     for index, root in roots:
+        own = given[index] if index < len(given) else None
+        if own is not None and own.shape == root.shape:
+            cotangents.append(own.to(device=root.device, dtype=root.dtype))
+            continue
         if cotangent == "ones" or root.layout != torch.strided or root.is_nested:
             cotangents.append(torch.ones_like(root))
             continue
@@ -323,6 +335,19 @@ def _heads(
         values = torch.complex(*planes) if root.is_complex() else planes[0]
         cotangents.append(values.to(device=root.device, dtype=root.dtype))
     return [root for _, root in roots], cotangents
+
+
+def unfit_cotangent(outputs: Sequence[tuple[str, torch.Tensor]], given: Sequence[torch.Tensor | None]) -> str:
+    """Return how the given cotangents do not fit the tensor outputs, each a path and a tensor; empty if they do."""
+    for index, (path, output) in enumerate(outputs):
+        own = given[index] if index < len(given) else None
+        if own is None and output.requires_grad:
+            return f"{path} requires a gradient and has no cotangent"
+        if own is not None and own.shape != output.shape:
+            return f"{path} has the shape {list(output.shape)}, its cotangent {list(own.shape)}"
+        if own is not None and not output.requires_grad:
+            return f"{path} requires no gradient and has a cotangent"
+    return f"{len(given)} cotangents for {len(outputs)} tensor outputs" if len(given) > len(outputs) else ""
 
 
 @contextlib.contextmanager

@@ -161,7 +161,8 @@ class Reference:
         self._begin("float64")
         try:
             loaded = self._source.load(self._settings.seed)
-            loaded = replace(loaded, makers=tuple(_as_eager(maker) for maker in loaded.makers))
+            makers, cotangents = (tuple(map(_as_eager, part)) for part in (loaded.makers, loaded.cotangents))
+            loaded = replace(loaded, makers=makers, cotangents=cotangents)
             cast_model(loaded.model)
             perturbation.model(loaded.model)
             with Wide():

@@ -118,6 +118,47 @@ def test_a_tolerance_for_an_output_that_is_not_there():
     assert record["trust"]["reason"] == "tolerance: the model returns no output[2]; it returns output[0], output[1]"
 
 
+def given(*tensors):
+    """A model of two outputs, the second of which requires no gradient, and its cotangents."""
+    more = f"COTANGENTS = [lambda: [{', '.join(tensors)}]]"
+    return source("return x * x, x.detach() + 1", "torch.tensor([1.0, 2.0, 3.0], requires_grad=True)", more=more)
+
+
+GIVEN = {"grad": {"mode": "backward", "cotangent": "given"}}
+
+
+def test_gradients_are_taken_of_the_given_cotangents():
+    (finding,) = run(given("torch.tensor([0.0, 5.0, 0.0])"), "planted:scaled_gradient", **GIVEN)["findings"]
+    assert finding["oracle"] == "grad"
+    numbers = finding["numbers"]
+    assert (numbers["mismatched"], numbers["eager"], numbers["compiled"]) == (1, 20.0, 30.0)
+    half = run(given("torch.tensor([0, 5, 0], dtype=torch.int8)", "None"), "planted:clean", **GIVEN)
+    assert passes(half)
+
+
+@pytest.mark.parametrize(
+    ("cotangents", "reason"),
+    [
+        (["torch.ones(4)"], "grad: output[0] has the shape [3], its cotangent [4]"),
+        (["None"], "grad: output[0] requires a gradient and has no cotangent"),
+        ([], "grad: output[0] requires a gradient and has no cotangent"),
+        (["torch.ones(3)"] * 2, "grad: output[1] requires no gradient and has a cotangent"),
+        (["torch.ones(3)", "None", "None"], "grad: 3 cotangents for 2 tensor outputs"),
+        (["1 / 0"], "making the cotangents of call 0 raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_cotangents_that_fit_no_output(cotangents, reason):
+    trust = run(given(*cotangents), "planted:clean", **GIVEN)["trust"]
+    assert (trust["verdict"], trust["reason"]) == ("INVALID", reason)
+
+
+def test_a_compiled_output_of_another_shape_is_no_fault_of_the_cotangent():
+    text = source(
+        "return x * x", "torch.tensor([1.0, 2.0], requires_grad=True)", more="COTANGENTS = [lambda: [torch.ones(2)]]"
+    )
+    assert oracles(run(text, "planted:extra_dimension", **GIVEN)) == ["shape", "grad"]
+
+
 @pytest.mark.parametrize("name", ["value", "stride", "rng", "compile-error"])
 def test_what_is_ignored_is_left_out(name):
     text, backend, fields, expected = CASES[name]
