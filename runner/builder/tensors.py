@@ -59,14 +59,18 @@ class TensorWriter:
             self._line(f"{variable} = {self.render.value(item.python or Literal(None))}", item.span)
             return variable
         text = self._base(item) if item.kind == "view" else self.expression(item)
-        if item.kind == "view" and item.layout and not item.requires_grad:
+        early = item.requires_grad and not item.grad_after_layout
+        if item.kind == "view" and item.layout and not early:
             self._layout(item, variable, text)
-            return variable
-        self._line(f"{variable} = {text}", item.span)
-        if item.kind == "view" and item.requires_grad:
-            self._line(f"{variable}.requires_grad_()", item.span)
-        if item.layout:
-            self._layout(item, variable, variable)
+        else:
+            self._line(f"{variable} = {text}", item.span)
+            if item.kind == "view" and early:
+                self._line(f"{variable}.requires_grad_()", item.span)
+            if item.layout:
+                self._layout(item, variable, variable)
+        if item.grad_after_layout:
+            leaf = f"{variable} = {variable}.detach()" if item.kind == "view" else variable
+            self._line(f"{leaf}.requires_grad_()", item.span)
         return variable
 
     def expression(self, item: Input) -> str:
@@ -76,7 +80,7 @@ class TensorWriter:
         device = item.device or self.device
         if device != "cpu":
             text += f".to({literal(device)})"
-        return text + (".requires_grad_()" if item.requires_grad else "")
+        return text + (".requires_grad_()" if item.requires_grad and not item.grad_after_layout else "")
 
     def shape(self, item: Input) -> list[int]:
         """Return the sizes, over params; report a size that is known only at run time, and a tensor that is too large."""

@@ -28,6 +28,8 @@ INITS = (
     "randperm",
 )
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
+AFTER_LAYOUT = "after_layout"
+"""The value of ``requires_grad:`` that makes a leaf of what the layout gives."""
 _SOURCES = ("shape", "values", "view_of", "list", "python")
 
 
@@ -90,7 +92,8 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
         items=_items(name, key, items, problems) if isinstance(items, YamlSequence) else (),
         python=None if python is None else parse_value(python, problems),
         layout=parse_chain(node.get("layout"), problems),
-        requires_grad=_flag(node, "requires_grad"),
+        requires_grad=_flag(node, "requires_grad") or _text(node.get("requires_grad")) == AFTER_LAYOUT,
+        grad_after_layout=_text(node.get("requires_grad")) == AFTER_LAYOUT,
         hidden=_flag(node, "hidden"),
         device=_text(node.get("device")),
     )

@@ -52,6 +52,7 @@ class Input:
     python: Value | None = None
     layout: tuple[Node, ...] = ()
     requires_grad: bool = False
+    grad_after_layout: bool = False  # what the layout makes is the leaf
     hidden: bool = False
     device: str | None = None
 

@@ -32,6 +32,7 @@ from runner.cases.chain_nodes import (
     Value,
 )
 from runner.cases.chain_reader import INDEXED
+from runner.cases.inputs import AFTER_LAYOUT
 from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
 from runner.cases.walk import entry_text
@@ -220,7 +221,10 @@ def _input(item: Input) -> Any:
         values = [value_of(value) for value in item.init_args]
         data["init"] = {item.init: values[0] if item.init == "full" else values} if values else item.init
     data |= _non_empty(
-        device=item.device, requires_grad=item.requires_grad, hidden=item.hidden, layout=chain_of(item.layout)
+        device=item.device,
+        requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
+        hidden=item.hidden,
+        layout=chain_of(item.layout),
     )
     return data["shape"] if list(data) == ["shape"] else data
 

@@ -122,3 +122,22 @@ def test_a_given_cotangent(run_runner: Callable[..., Result], tmp_path: Path) ->
     assert "def make_cotangents():\n    g = torch.tensor([1.0, 0.0, -2.0])\n    return [g]" in shown
     refused = run_runner("validate", "b.spec.yaml")
     assert refused.code == 4 and "'g' is a cotangent, and the model gets it too" in refused.text
+
+
+def test_a_leaf_behind_a_cast(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = """
+        name: {}
+        inputs: {{x: {{shape: [3], layout: [Tensor.bfloat16], requires_grad: {}}}}}
+        grad: backward
+        chain: [torch.tanh]
+        """
+    text = spec(body.format("before", "true"), body.format("after", "after_layout"))
+    write(tmp_path, {"a.spec.yaml": text, "b.spec.yaml": spec(body.format("b", "after"))})
+    ran = run_runner("run", "a.spec.yaml", "--backend", "aot_eager")
+    assert ran.verdicts == {"before@aot_eager": "PASS", "after@aot_eager": "PASS"}, ran.text
+    assert "    x = x.bfloat16()\n    x.requires_grad_()\n" in run_runner("show", "a.spec.yaml::after").out
+    refused = run_runner("validate", "b.spec.yaml")
+    assert (
+        refused.code == 4
+        and "b.spec.yaml:3:72: error: expected true, false or after_layout, found the text 'after'" in refused.text
+    )

@@ -349,6 +349,18 @@ def test_values(built: Built) -> None:
     same(made["several"], [torch.tensor(1), 2])
 
 
+def test_a_leaf_is_in_the_dtype_of_its_cast(built: Built) -> None:
+    made = inputs(
+        built,
+        """
+        before: {shape: [4, 2], layout: [Tensor.t, Tensor.half], requires_grad: true}
+        after: {shape: [4, 2], layout: [Tensor.t, Tensor.half], requires_grad: after_layout}
+    """,
+    )
+    kinds = {name: (x.dtype, x.stride(), x.is_leaf, x.requires_grad) for name, x in made.items()}
+    assert kinds == {"before": (torch.float16, (1, 2), False, True), "after": (torch.float16, (1, 2), True, True)}
+
+
 def test_inits(built: Built) -> None:
     made = inputs(
         built,

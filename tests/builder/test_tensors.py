@@ -83,6 +83,28 @@ def test_the_axis_of_dtypes(built: Built, dtype: str, item: str, text: str) -> N
     assert one(built, item, f"dtypes: [{dtype}]") == text
 
 
+@pytest.mark.parametrize(
+    ("item", "lines"),
+    [
+        ("{shape: [2, 3], layout: [Tensor.t, Tensor.half], requires_grad: after_layout}",
+         ["x = torch.randn(2, 3)", "x = x.t()", "x = x.half()", "x.requires_grad_()"]),
+        ("{shape: [2], requires_grad: after_layout}", ["x = torch.randn(2)", "x.requires_grad_()"]),
+    ],
+)  # fmt: skip
+def test_what_the_layout_makes_is_the_leaf(built: Built, item: str, lines: list[str]) -> None:
+    assert built.part(f"inputs: {{x: {item}}}", "make_inputs") == [*lines, "return [x]"]
+
+
+def test_a_view_is_a_leaf_of_its_own(built: Built) -> None:
+    keys = """
+        inputs:
+          base: {shape: [2, 3], requires_grad: true, hidden: true}
+          x: {view_of: base, layout: [Tensor.t], requires_grad: after_layout}
+        chain: [{torch.exp: $x}]
+        """
+    assert built.part(keys, "make_inputs")[1:] == ["x = base.t()", "x = x.detach().requires_grad_()", "return [x]"]
+
+
 def test_the_axis_of_devices(built: Built) -> None:
     assert (
         one(built, "{shape: [2], requires_grad: true}", "devices: [cuda]")

@@ -53,6 +53,15 @@ def test_every_key() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [("true", (True, False)), ("after_layout", (True, True)), ("false", (False, False))],
+)
+def test_when_a_tensor_asks_for_a_gradient(text: str, flags: tuple[bool, bool]) -> None:
+    made = one(f"{{shape: [2], requires_grad: {text}, layout: [Tensor.half]}}")
+    assert (made.requires_grad, made.grad_after_layout) == flags
+
+
 def test_kinds() -> None:
     inputs, problems = read("""
 a: {values: [[1, 2], [3, 4]], shape: [4], tile: 6}

@@ -38,6 +38,7 @@ EVERYTHING = """
       f: {shape: [2, 2], init: {full: -1.5}, requires_grad: true}
       v: {view_of: f, layout: [{Tensor.transpose: [$_, 0, 1]}], hidden: true}
       g: {shape: [4], hidden: true}
+      leaf: {shape: [4], layout: [Tensor.half], requires_grad: after_layout}
       several: {list: [[2], {shape: [3], init: ones}]}
       flag: {python: {a: [1, null], b: "no"}}
     state:

@@ -78,7 +78,7 @@ WRONG_CASES = {
     "inputs: {x: {init: {uniform: [0, 1], ones: 1}}}": ["3:42: expected one key, found uniform, ones"],
     "inputs: {x: {init: {randint: [0]}}}": ["3:34: expected exactly 2 entries, found 1 | such as [0, 10]"],
     "inputs: {x: {shape: [2], dtype: float31}}": ["3:37: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float31' | did you mean 'float32'?"],
-    "inputs: {x: {shape: [2], requires_grad: yes}}": ["3:45: expected true or false, found the text 'yes' | in YAML 1.2 yes is text: write true or false"],
+    "inputs: {x: {shape: [2], requires_grad: yes}}": ["3:45: expected true, false or after_layout, found the text 'yes' | in YAML 1.2 yes is text: write true or false"],
     "chain: F.relu": ["3:12: expected a list, found the text 'F.relu' | such as [F.relu, {torch.add: [$_, 1]}]"],
     "chain: []": ["3:12: expected at least one entry, found none"],
     "chain: [relu]": ["3:13: 'relu' is no operator | did you mean 'F.relu'?"],
@@ -247,7 +247,7 @@ cases:
       a: ["${n}", 3]
       b: {shape: [], dtype: torch.int64, init: {randint: [0, "${n}"]}, layout: [Tensor.t], requires_grad: true, hidden: true}
       c: {values: [[1, .nan], [-0.0, true]], tile: 3, shape: [6]}
-      d: {view_of: b, layout: [{Tensor.view: [$_, -1]}]}
+      d: {view_of: b, layout: [{Tensor.view: [$_, -1]}], requires_grad: after_layout}
       e: {list: [[2], {python: 3}]}
       f: {python: {any: [thing, null]}}
       g: {shape: [1], device: meta, init: {full: true}}
@@ -416,7 +416,7 @@ BOTH_SPELLINGS = {*model.DTYPES, *(f"torch.{name}" for name in model.DTYPES)}
 def test_schemas_and_dataclasses_agree() -> None:
     assert keys("case") == fields(model.Case, "file", "span", "axes", "kernels", result="return")
     assert keys("defaults") == keys("case") - {"name"}
-    assert keys("input") == fields(model.Input, "name", "kind", "span", "init_args", items="list")
+    assert keys("input") == fields(model.Input, "name", "kind", "span", "init_args", "grad_after_layout", items="list")
     assert keys("knownEntry") == fields(model.Known, "span")
     assert keys("case.expect") == fields(model.Expect)
     assert set(DEFINITIONS["case.expect"]["properties"]["raises"]["properties"]) == fields(model.Raises)
