@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from runner.builder import kernels, operators
 from runner.builder.arguments import check_arguments, complete_call
 from runner.builder.options import kernel_options_fault
+from runner.builder.parameters import fill
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
@@ -213,6 +214,11 @@ class ChainWriter:
             self.modules.ids.add(step.id)
         self.scope.state[name] = step.span
         self.modules.lines.append(Line(f"        self.{name} = {text}", step.span))
+        for part in step.state:
+            if not all(map(self._is_known, part.arguments)):
+                message = f"{part.name!r} is filled before the model runs, with numbers and params"
+                self.scope.problems.error(part.span, message)
+            self.modules.lines.append(Line(f"        {fill(part, name, self.render)}", part.span))
         if step.train is not None:
             self.modules.modes.append((name, step.train))
         if step.call is None:

@@ -106,6 +106,16 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
+class Initial:
+    """How a parameter or buffer of an nn module is filled: by a way of ``init:``, or, where that is None, with one value."""
+
+    name: str
+    init: str | None
+    arguments: tuple[Value, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One operator with its arguments; for ``nn.X`` these go to the constructor and ``call`` to the call."""
 
@@ -117,6 +127,7 @@ class Step:
     call: Arguments | None = None
     id: str | None = None
     train: bool | None = None
+    state: tuple[Initial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

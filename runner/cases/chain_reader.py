@@ -12,6 +12,7 @@ from runner.cases.chain_nodes import (
     Constant,
     Function,
     If,
+    Initial,
     Items,
     Literal,
     Node,
@@ -21,6 +22,7 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
+from runner.cases.inits import read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
@@ -33,7 +35,10 @@ from runner.diagnostics import Span, nearest
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 """Operators whose second positional may be an index text."""
 
-STEP_KEYS = ("out", "call", "id", "train")
+STEP_KEYS = ("out", "call", "id", "train", "state")
+FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
+"""Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
+_PARAMETER = re.compile(r"[A-Za-z]\w*(\.\w+)*", re.ASCII)
 _FORMS = ("$tensor", "$fn", "$text")
 _FUNCTION_KEYS = ("args", "chain", "return")
 BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
@@ -101,6 +106,7 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
         call=None if call is None else parse_arguments(call, problems),
         id=_id(node, name, problems),
         train=_train(node, name, problems),
+        state=_state(node, name, problems),
     )
 
 
@@ -162,6 +168,42 @@ def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
         problems.error(value.span, "train: is true or false")
         return None
     return value.value
+
+
+def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, ...]:
+    value = node.get("state")
+    if value is None:
+        return ()
+    if not name.startswith("nn."):
+        problems.error(_key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is none")
+        return ()
+    if not isinstance(value, YamlMapping):
+        problems.error(value.span, "state: is a mapping of parameters and buffers", f"such as state: {_WEIGHT}")
+        return ()
+    parts = [_initial(key, item, problems) for key, item in value.entries]
+    return tuple(part for part in parts if part is not None)
+
+
+_WEIGHT = "{weight: {init: ones}}"
+
+
+def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | None:
+    name = str(key.value)
+    if not _PARAMETER.fullmatch(name):
+        problems.error(key.span, f"{name!r} is no parameter or buffer", "such as weight or self_attn.in_proj_weight")
+        return None
+    entries = node.entries if isinstance(node, YamlMapping) else ()
+    if len(entries) != 1 or entries[0][0].value not in ("init", "values"):
+        message = f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype"
+        problems.error(node.span, message, f"such as state: {_WEIGHT}")
+        return None
+    word, value = entries[0]
+    if word.value == "values":
+        return Initial(name, None, (parse_value(value, problems),), key.span)
+    init, arguments = read_init(value, problems)
+    if init is not None and init not in FILLS:
+        problems.error(value.span, f"init {init} has no place here", f"write values:, or one of {', '.join(FILLS)}")
+    return Initial(name, init, tuple(parse_value(part, problems) for part in arguments), key.span) if init else None
 
 
 def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:

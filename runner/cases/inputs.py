@@ -7,27 +7,13 @@ from typing import Any
 
 from runner.cases.chain_nodes import Arithmetic, Literal, Value
 from runner.cases.chain_reader import parse_chain, parse_value
+from runner.cases.inits import read_init
 from runner.cases.model import DTYPES, Input
 from runner.cases.problems import Problems
 from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Span, nearest
 
-INITS = (
-    "normal",
-    "randint",
-    "uniform",
-    "zeros",
-    "ones",
-    "full",
-    "arange",
-    "linspace",
-    "integer",
-    "special",
-    "eye",
-    "randperm",
-)
-_COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 AFTER_LAYOUT = "after_layout"
 """The value of ``requires_grad:`` that makes a leaf of what the layout gives."""
 _SOURCES = ("shape", "values", "view_of", "list", "python")
@@ -127,37 +113,8 @@ def _shape(node: YamlSequence, problems: Problems) -> tuple[Value, ...]:
 
 
 def _init(node: YamlNode | None, problems: Problems) -> tuple[str | None, tuple[Value, ...]]:
-    if node is None:
-        return None, ()
-    name_node: YamlNode = node
-    arguments: tuple[Value, ...] = ()
-    if isinstance(node, YamlMapping):
-        if len(node.entries) != 1:
-            problems.error(node.span, "init: has one way of making values", "such as init: {uniform: [0, 1]}")
-            return None, ()
-        name_node, body = node.entries[0]
-        parts = body.items if isinstance(body, YamlSequence) else (body,)
-        arguments = tuple(parse_value(part, problems) for part in parts)
-    name = name_node.value if isinstance(name_node, YamlScalar) else None
-    if name not in INITS:
-        problems.error(
-            name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
-        )
-        return None, ()
-    count = _COUNTS.get(str(name), 0)
-    optional = name == "uniform"
-    if len(arguments) != count and not (optional and not arguments):
-        problems.error(
-            name_node.span,
-            f"init {name} takes {count} numbers, not {len(arguments)}",
-            f"such as init: {_EXAMPLES[str(name)]}",
-        )
-        return None, ()
-    return str(name), arguments
-
-
-_EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "full": "{full: 2}", "arange": "{arange: [0, 1]}",
-             "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")}}  # fmt: skip
+    name, arguments = (None, ()) if node is None else read_init(node, problems)
+    return name, tuple(parse_value(argument, problems) for argument in arguments)
 
 
 def _dtype(node: YamlNode | None, problems: Problems) -> str | None:

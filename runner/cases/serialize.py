@@ -22,6 +22,7 @@ from runner.cases.chain_nodes import (
     Function,
     If,
     Index,
+    Initial,
     Items,
     Literal,
     Node,
@@ -133,6 +134,8 @@ def _step(step: Step) -> Any:
         step_keys["id"] = step.id
     if step.train is not None:
         step_keys["train"] = step.train
+    if step.state:
+        step_keys["state"] = {part.name: _initial(part) for part in step.state}
     if step.arguments.bare and not step_keys:
         return step.operator
     return {step.operator: _arguments(step.arguments, step.operator in INDEXED), **step_keys}
@@ -140,13 +143,24 @@ def _step(step: Step) -> Any:
 
 def step_text(step: Step) -> str:
     """Return a step on one line, such as ``torch.add: [$x, 1]``, without the keys beside the operator."""
-    data = _step(replace(step, out=(), call=None, id=None, train=None))
+    data = _step(replace(step, out=(), call=None, id=None, train=None, state=()))
     return data if isinstance(data, str) else flow(data)[1:-1]
 
 
 def call_text(arguments: Arguments) -> str:
     """Return the arguments of a module's call on one line, such as ``call: [$x]``."""
     return f"call: {flow(_arguments(arguments))}"
+
+
+def _initial(part: Initial) -> dict[str, Any]:
+    if part.init is None:
+        return {"values": value_of(part.arguments[0])}
+    return {"init": _way(part.init, part.arguments)}
+
+
+def _way(init: str, arguments: Iterable[Value]) -> Any:
+    values = [value_of(value) for value in arguments]
+    return {init: values[0] if init == "full" else values} if values else init
 
 
 def _arguments(arguments: Arguments, indexed: bool = False) -> Any:
@@ -218,8 +232,7 @@ def _input(item: Input) -> Any:
         data["shape"] = [value_of(size) for size in item.shape]
     data |= _non_empty(tile=item.tile, dtype=item.dtype)
     if item.init is not None:
-        values = [value_of(value) for value in item.init_args]
-        data["init"] = {item.init: values[0] if item.init == "full" else values} if values else item.init
+        data["init"] = _way(item.init, item.init_args)
     data |= _non_empty(
         device=item.device,
         requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,

@@ -50,7 +50,8 @@ def map_value(value: Value, change: Change) -> Value:
 def map_step(step: Step, change: Change) -> Step:
     """Return the step with each of its arguments changed."""
     call = None if step.call is None else _arguments(step.call, change)
-    return replace(step, arguments=_arguments(step.arguments, change), call=call)
+    state = tuple(replace(part, arguments=tuple(map(change, part.arguments))) for part in step.state)
+    return replace(step, arguments=_arguments(step.arguments, change), call=call, state=state)
 
 
 def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:

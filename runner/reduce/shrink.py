@@ -317,7 +317,7 @@ def arguments(state: State) -> Iterator[Attempt]:
             and key not in ("if", "do", "else")
         ):
             for name in value:
-                if (name != "*" and "." in key) or key == "call":
+                if (name != "*" and "." in key) or key in ("call", "state"):
                     yield Attempt(f"{path_text(path)}: drop {name}", without(data, (*path, name)))
         elif isinstance(value, list) and len(value) > 1 and (key in ("*", "call") or "." in str(key)):
             yield Attempt(f"{path_text(path)}: drop the last", with_value(data, path, value[:-1]))

@@ -141,3 +141,30 @@ def test_a_leaf_behind_a_cast(run_runner: Callable[..., Result], tmp_path: Path)
         refused.code == 4
         and "b.spec.yaml:3:72: error: expected true, false or after_layout, found the text 'after'" in refused.text
     )
+
+
+def test_what_parameters_hold_at_first(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = """
+        name: {}
+        inputs: {{x: {{values: [[1.0, 10.0]]}}}}
+        grad: off
+        chain:
+          - nn.Linear: [2, 2]
+            state: {{weight: {{values: [[1.0, 2.0], [3.0, 4.0]]}}, {}: {{init: {{full: 0.5}}}}}}
+        """
+    write(
+        tmp_path,
+        {"a.spec.yaml": spec(body.format("right", "bias"), body.format("wrong", "bais")), "nearly.py": BACKEND},
+    )
+    ran = run_runner("run", "a.spec.yaml", "--backend", "nearly:off")
+    assert ran.verdicts == {"right@nearly:off": "FAIL", "wrong@nearly:off": "INVALID"}, ran.text
+    numbers = ran.of("right@nearly:off")["findings"][0]["numbers"]
+    assert numbers["eager"] in (21.5, 43.5)
+    assert "KeyError: 'bais'" in ran.of("wrong@nearly:off")["reason"]
+
+
+def test_a_parameter_has_its_own_shape(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    keys = "name: a\ninputs: {x: [2]}\nchain:\n  - nn.Linear: [2, 2]\n    state: {weight: {shape: [2, 2], init: ones}}"
+    write(tmp_path, {"a.spec.yaml": spec(keys)})
+    refused = run_runner("validate", "a.spec.yaml")
+    assert refused.code == 4 and "a.spec.yaml:6:26: error: unknown key 'shape'" in refused.text

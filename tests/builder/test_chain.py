@@ -205,6 +205,28 @@ def test_modules_made_of_modules(built: Built) -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "action"),
+    [
+        ("{init: zeros}", "zero_()"), ("{init: ones}", "fill_(1)"), ("{init: {full: -0.5}}", "fill_(-0.5)"), ("{init: normal}", "normal_()"),
+        ("{init: uniform}", "uniform_()"), ("{init: {uniform: [-1, '${n}']}}", "uniform_(-1, 3)"), ("{init: integer}", "random_(-8, 9)"),
+        ("{init: {randint: [0, 5]}}", "random_(0, 5)"), ("{values: 2}", "copy_(torch.tensor(2))"),
+        ("{values: [[1, $n], [.nan, 4.0]]}", 'copy_(torch.tensor([[1, 3], [float("nan"), 4.0]]))'),
+    ],
+)  # fmt: skip
+def test_modules_are_filled(built: Built, entry: str, action: str) -> None:
+    keys = f"params: {{n: [3]}}\nchain:\n- {{nn.Linear: [3, $n], id: first, state: {{weight: {entry}}}}}"
+    assert built.part(keys, "__init__")[-2:] == [
+        "self.first = nn.Linear(3, 3)",
+        f'self.first.state_dict()["weight"].{action}',
+    ]
+
+
+def test_modules_are_filled_before_the_model_runs(built: Built) -> None:
+    found = built.problems("chain:\n- {nn.Linear: [3, 3], state: {bias: {values: $x}}}")
+    assert found == ["4:35: 'bias' is filled before the model runs, with numbers and params"]
+
+
+@pytest.mark.parametrize(
     ("keys", "line"),
     [
         ("dtypes: [bfloat16]", "self.linear = nn.Linear(3, 3).to(torch.bfloat16)"), ("dtypes: [float32]", "self.linear = nn.Linear(3, 3)"),

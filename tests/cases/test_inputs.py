@@ -10,7 +10,8 @@ import pytest
 from spec_files import Files
 
 from runner.cases.chain_nodes import Arithmetic, Items, Literal
-from runner.cases.inputs import INITS, dtype_name, parse_inputs
+from runner.cases.inits import INITS
+from runner.cases.inputs import dtype_name, parse_inputs
 from runner.cases.model import Input
 from runner.cases.problems import Problems
 from runner.cases.yaml.reader import load

@@ -66,6 +66,7 @@ EVERYTHING = """
         out: [a, _]
       - nn.LSTM: [2, 2]
         out: [only]
+        state: {weight_hh_l0: {values: [[1.0, "${k}"]]}, bias_hh_l0: {init: ones}, weight_ih_l0: {init: {uniform: [0, "${k}"]}}, "a.0.b": {init: {full: -1}}}
       - operator.getitem: [$x, "[..., None, $i, 1:${n}, ::2, [0, 1], true]"]
         out: part
       - operator.setitem: [$a, {$text: "$0"}, 1]

@@ -114,7 +114,7 @@ def test_what_is_no_id(name: str) -> None:
     [
         ("- {torch.add: [$_, 1], torch.mul: [$_, 2]}", "1:24: two operators in one step: torch.add and torch.mul | begin the second with a dash of its own"),
         ("- {torch.add: [$_, 1], ot: a}", "1:24: 'ot' is neither an operator nor a key of a step | did you mean 'out'?"),
-        ("- {relu: $_}", "1:4: 'relu' is neither an operator nor a key of a step | keys of a step: one operator, out, call, id, train"),
+        ("- {relu: $_}", "1:4: 'relu' is neither an operator nor a key of a step | keys of a step: one operator, out, call, id, train, state"),
         ("- {out: a}", "1:3: a step without an operator | such as - torch.add: [$_, 1]"),
         ("- {}", "1:3: a step without an operator | such as - torch.add: [$_, 1]"),
         ("- 5", "1:3: a step is an operator, or a mapping of one operator to its arguments"),
@@ -123,6 +123,12 @@ def test_what_is_no_id(name: str) -> None:
         ("- {torch.add: [$_, 1], call: [$x]}", "1:24: call: belongs to nn modules; torch.add takes its arguments directly"),
         ("- {torch.add: [$_, 1], id: a}", "1:24: id: names a submodule; torch.add is none"),
         ("- {torch.add: [$_, 1], train: true}", "1:24: train: sets the mode of nn modules; torch.add is none"),
+        ("- {F.relu: $_, state: {weight: {init: ones}}}", "1:16: state: fills parameters and buffers of nn modules; F.relu is none"),
+        ("- {nn.Linear: [2, 2], state: ones}", "1:30: state: is a mapping of parameters and buffers | such as state: {weight: {init: ones}}"),
+        ("- {nn.Linear: [2, 2], state: {__class__: {init: ones}}}", "1:31: '__class__' is no parameter or buffer | such as weight or self_attn.in_proj_weight"),
+        ("- {nn.Linear: [2, 2], state: {weight: [2, 2]}}", "1:39: 'weight' is filled by init: or by values:, and has the module's own shape and dtype | such as state: {weight: {init: ones}}"),
+        ("- {nn.Linear: [2, 2], state: {weight: {shape: [2], init: ones}}}", "1:39: 'weight' is filled by init: or by values:, and has the module's own shape and dtype | such as state: {weight: {init: ones}}"),
+        ("- {nn.Linear: [2, 2], state: {weight: {init: eye}}}", "1:46: init eye has no place here | write values:, or one of zeros, ones, normal, uniform, integer, full, randint"),
         ("- {nn.Dropout: null, train: 1}", "1:29: train: is true or false"),
         ("- {with: [torch.no_grad], chain: [F.relu], out: a}", "1:44: 'out' does not belong to a with block | keys: with, chain"),
         ("- {with: torch.no_grad, chain: [F.relu]}", "1:10: with: holds a list of contexts | such as with: [torch.no_grad]"),
@@ -151,7 +157,7 @@ def test_names_and_calls_are_none(files: Files, operator: str, keyword: str) -> 
     assert f"{key!r} stands among the arguments of {operator} | indentation?" in found
 
 
-@pytest.mark.parametrize("key", ["out", "call", "id", "train"])
+@pytest.mark.parametrize("key", ["out", "call", "id", "train", "state"])
 def test_a_step_key_among_the_keywords(files: Files, key: str) -> None:
     assert files.errors(f"""
         chain:

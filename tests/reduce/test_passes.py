@@ -266,6 +266,16 @@ def test_a_given_cotangent_stays_as_long_as_it_is_one(tmp_path: Path) -> None:
     assert [*changed["grad: backward"]["inputs"]] == [*changed["default grad"]["inputs"]] == ["x"]
 
 
+def test_what_modules_hold_at_first_goes(tmp_path: Path) -> None:
+    keys = """
+        inputs: {x: [4, 3]}
+        chain:
+          - {nn.Linear: [3, 3], state: {weight: {init: zeros}, bias: {init: ones}}}
+        """
+    attempts = {a.change: a.data["chain"] for a in shrink.arguments(state(tmp_path, keys))}
+    assert attempts["chain.0.state: drop weight"] == [{"nn.Linear": [3, 3], "state": {"bias": {"init": "ones"}}}]
+
+
 def test_inputs_values_and_arguments_become_simpler(tmp_path: Path) -> None:
     keys = """
         inputs:

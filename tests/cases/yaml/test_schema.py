@@ -260,6 +260,7 @@ cases:
         call: [$x]
         id: first
         train: false
+        state: {weight: {init: {full: 1}}, "layers.0.bias": {values: [1, 2.0]}}
         out: self.s
       - with: [torch.no_grad, {torch.autocast: {device_type: cpu}}]
         chain: [torch.special.erf]
