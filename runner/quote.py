@@ -26,7 +26,7 @@ class QuoteError(ValueError):
 def literal(value: object) -> str:
     """Return a plain value as a Python expression: text in double quotes, NaN and infinities as ``float(...)``.
 
-    Takes None, booleans, numbers, text, and lists, tuples and mappings of them. Raises QuoteError for another type:
+    Takes None, booleans, numbers (complex ones too), text, and lists, tuples and mappings of them. Raises QuoteError for another type:
     the ``repr`` of an object is no literal.
     """
     if isinstance(value, str):
@@ -43,8 +43,16 @@ def literal(value: object) -> str:
     if isinstance(value, float):
         return repr(float(value)) if math.isfinite(value) else f'float("{float(value)!r}")'
     if isinstance(value, complex):
-        return f'complex("{complex(value)!r}")'
+        return _complex(complex(value))
     raise QuoteError(f"{type(value).__name__} is no plain value")
+
+
+def _complex(value: complex) -> str:
+    """A sum, which Python makes a constant; where a sum would lose the sign of a zero or be no number, what reads the text."""
+    parts = value.real, value.imag
+    if all(math.isfinite(part) and (part or math.copysign(1.0, part) > 0) for part in parts):
+        return f"({value.real!r}{'-' if value.imag < 0 else '+'}{abs(value.imag)!r}j)"
+    return f'complex("{value!r}")'
 
 
 def integer(value: object) -> str:

@@ -36,10 +36,19 @@ def test_a_literal_is_one_expression_that_means_the_value(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "written"),
-    [(None, "None"), (True, "True"), (-3, "-3"), (1e-3, "0.001"), (float("nan"), 'float("nan")'), (-float("inf"), 'float("-inf")')],
+    [(None, "None"), (True, "True"), (-3, "-3"), (1e-3, "0.001"), (float("nan"), 'float("nan")'), (-float("inf"), 'float("-inf")'), (1 + 2j, "(1.0+2.0j)"),
+     (complex(0.0, -2.0), "(0.0-2.0j)"), (complex(-0.0, 1.0), 'complex("(-0+1j)")'), (complex(1.0, -0.0), 'complex("(1-0j)")'),
+     (complex(float("nan"), -float("inf")), 'complex("(nan-infj)")')],
 )  # fmt: skip
 def test_numbers(value: object, written: str) -> None:
     assert quote.literal(value) == written
+
+
+@pytest.mark.parametrize("real", [0.0, -0.0, 1.5, -2e300, float("inf"), float("nan")])
+@pytest.mark.parametrize("imag", [0.0, -0.0, 1.5, -2e300, -float("inf"), float("nan")])
+def test_a_complex_number_keeps_both_signs(real: float, imag: float) -> None:
+    value = eval(quote.literal(complex(real, imag)))
+    assert (repr(value.real), repr(value.imag)) == (repr(real), repr(imag))
 
 
 def test_an_object_is_no_literal() -> None:

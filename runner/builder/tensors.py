@@ -125,8 +125,10 @@ class TensorWriter:
 
     def _values(self, item: Input, dtype: str | None) -> str:
         assert item.values is not None
-        has_floats = _has_floats(item.values)
-        if dtype is None and has_floats:
+        has_floats = _holds(item.values, float)
+        if dtype is None and _holds(item.values, complex):
+            dtype = self.dtype if self.dtype.startswith("complex") else "complex64"
+        elif dtype is None and has_floats:
             dtype = self.dtype
         is_implied = dtype is None or (dtype == "float32" and has_floats)
         suffix = "" if is_implied else f", dtype={torch_name(dtype)}"
@@ -256,10 +258,11 @@ def _sizes(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes)) if sizes else "()"
 
 
-def _has_floats(value: Value) -> bool:
+def _holds(value: Value, kind: type) -> bool:
+    """Whether there is a number of a kind among the values. An empty list holds floats, as in torch."""
     if isinstance(value, Items):
-        return any(_has_floats(v) for v in value.items) or not value.items
-    return isinstance(value, Literal) and isinstance(value.value, float)
+        return any(_holds(v, kind) for v in value.items) or (kind is float and not value.items)
+    return isinstance(value, Literal) and isinstance(value.value, kind)
 
 
 def _count(value: Value) -> int:

@@ -15,7 +15,7 @@ from runner.diagnostics import Span
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A plain scalar: None, bool, int, float or text. ``span`` is where a text stands that is not marked as ``$text``."""
+    """A plain scalar: None, bool, int, float, complex or text. ``span`` is where a text stands that is not marked as ``$text``."""
 
     value: Any
     span: Span | None = field(default=None, compare=False)

@@ -22,6 +22,7 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
+from runner.cases.complex_numbers import is_complex, parse_complex
 from runner.cases.inits import read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, yaml_arguments
@@ -330,6 +331,12 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
         return Constant(value, span)
     if value.startswith("$"):
         return parse_reference(value, span, problems) or Literal(None)
+    if not node.quoted and is_complex(value):
+        try:
+            return Literal(parse_complex(value))
+        except ValueError as error:
+            problems.error(span, str(error), "write inf for a part that is infinite, such as inf+0j")
+            return Literal(0)
     return Literal(plain_text(value, span, problems), span)
 
 

@@ -33,6 +33,7 @@ from runner.cases.chain_nodes import (
     Value,
 )
 from runner.cases.chain_reader import INDEXED
+from runner.cases.complex_numbers import complex_text, is_complex
 from runner.cases.inputs import AFTER_LAYOUT
 from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
@@ -181,8 +182,15 @@ def value_of(value: Value, text_index: bool = False) -> Any:
     ``text_index`` says that a text in brackets would be read as an index there.
     """
     if isinstance(value, Literal):
+        if isinstance(value.value, complex):
+            return complex_text(value.value)
         text = value.value if isinstance(value.value, str) else ""
-        special = text.startswith(("$", "torch.")) or "${" in text or (text_index and text.startswith("["))
+        special = (
+            is_complex(text)
+            or text.startswith(("$", "torch."))
+            or "${" in text
+            or (text_index and text.startswith("["))
+        )
         is_marked = bool(text) and value.span is None  # without the mark it may be the name of a value
         return {"$text": text} if special or is_marked else value.value
     if isinstance(value, Ref):

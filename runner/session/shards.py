@@ -19,7 +19,7 @@ from runner.cases.model import Case, PythonModule
 from runner.diagnostics import Span
 from runner.session.plan import Planned
 
-_SCALARS = frozenset({type(None), bool, int, float, str, bytes, type(Ellipsis)})
+_SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,3 +168,17 @@ def test_a_parameter_has_its_own_shape(run_runner: Callable[..., Result], tmp_pa
     write(tmp_path, {"a.spec.yaml": spec(keys)})
     refused = run_runner("validate", "a.spec.yaml")
     assert refused.code == 4 and "a.spec.yaml:6:26: error: unknown key 'shape'" in refused.text
+
+
+def test_complex_numbers(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    keys = """
+        name: a
+        inputs: {x: {values: [1+2j, -0.5j]}}
+        chain: [{torch.mul: [$x, 2j]}, {torch.add: [$_, {$tensor: [1j, 2]}]}]
+        """
+    write(tmp_path, {"a.spec.yaml": spec(keys), "b.spec.yaml": spec(keys.replace("1+2j", "1e999j"))})
+    ran = run_runner("run", "a.spec.yaml", "--backend", "aot_eager")
+    assert ran.verdicts == {"a@aot_eager": "PASS"}, ran.text
+    assert "torch.mul(x, (0.0+2.0j))" in run_runner("show", "a.spec.yaml::a").out
+    refused = run_runner("validate", "b.spec.yaml")
+    assert refused.code == 4 and "b.spec.yaml:3:27: error: 1e999j is beyond the range" in refused.text

@@ -40,6 +40,8 @@ def one(built: Built, item: str, rest: str = "") -> str:
         ("{shape: [2], dtype: bfloat16}", "torch.randn(2, dtype=torch.bfloat16)"), ("{shape: [2], dtype: torch.complex64}", "torch.randn(2, dtype=torch.complex64)"),
         ("{shape: [2], dtype: float8_e4m3fn}", "torch.randn(2).to(torch.float8_e4m3fn)"), ("{shape: [2], dtype: complex32}", "torch.randn(2, dtype=torch.complex64).to(torch.complex32)"),
         ("{shape: [2], requires_grad: true}", "torch.randn(2).requires_grad_()"), ("{shape: [2], device: meta}", 'torch.randn(2).to("meta")'),
+        ("{values: [1+2j, 3]}", "torch.tensor([(1.0+2.0j), 3], dtype=torch.complex64)"), ("{shape: [2], dtype: complex64, init: {full: 2j}}", "torch.full((2,), (0.0+2.0j), dtype=torch.complex64)"),
+        ("{values: [1j], dtype: complex128}", "torch.tensor([(0.0+1.0j)], dtype=torch.complex128)"),
         ("{values: 3}", "torch.tensor(3)"), ("{values: [1.5, 2]}", "torch.tensor([1.5, 2])"), ("{values: [true]}", "torch.tensor([True])"),
         ("{values: [1], dtype: float32}", "torch.tensor([1], dtype=torch.float32)"), ("{values: [.nan], dtype: float64}", 'torch.tensor([float("nan")], dtype=torch.float64)'),
         ("{values: []}", "torch.tensor([])"), ("{values: [[1, 2], [3, 4]], shape: [4]}", "torch.tensor([[1, 2], [3, 4]]).reshape(4)"), ("{values: [7], shape: []}", "torch.tensor([7]).reshape(())"),
@@ -75,6 +77,7 @@ def test_a_permutation_that_a_dtype_does_not_hold(built: Built, dtype: str, coun
     ("dtype", "item", "text"),
     [
         ("bfloat16", "[2]", "torch.randn(2, dtype=torch.bfloat16)"), ("int64", "[2]", "torch.randint(0, 10, (2,))"), ("float16", "{values: [1.5]}", "torch.tensor([1.5], dtype=torch.float16)"),
+        ("complex128", "{values: [1j]}", "torch.tensor([(0.0+1.0j)], dtype=torch.complex128)"),
         ("float16", "{values: [1]}", "torch.tensor([1])"), ("bool", "{shape: [2], init: zeros}", "torch.zeros((2,), dtype=torch.bool)"),
         ("float64", "{shape: [2], dtype: float32}", "torch.randn(2)"), ("float64", "{shape: [3], init: {linspace: [0, 1]}}", "torch.linspace(0, 1, 3, dtype=torch.float64)"),
     ],

@@ -35,6 +35,7 @@ EVERYTHING = """
       y: {values: [[1.0, .nan], [-.inf, -0.0]], shape: [4], tile: 6, dtype: float64}
       i: {shape: [3], dtype: int64, init: {randint: [0, "${n}"]}}
       u: {shape: [4], init: uniform}
+      z: {values: [1+2j, -0.0-.5j, nan-infj, 3]}
       f: {shape: [2, 2], init: {full: -1.5}, requires_grad: true}
       v: {view_of: f, layout: [{Tensor.transpose: [$_, 0, 1]}], hidden: true}
       g: {shape: [4], hidden: true}
@@ -75,6 +76,7 @@ EVERYTHING = """
       - torch.cat: [[$a, $only]]
       - torch.cat: [[[$a, $only]]]
       - builtin.print: [null]
+      - torch.mul: [$z, -2.5j]
       - torch.mul: [$_, {$tensor: [1, 2], dtype: torch.int64}]
       - torch.full: {size: [2], fill_value: .inf, dtype: $dtype, device: $device}
       - torch.func.grad: [{$fn: {args: [t], chain: [{torch.mul: [$t, "${n}"]}, torch.sum], return: $_}}]
@@ -114,7 +116,7 @@ def bare(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = {f.name: bare(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return type(value)(**pairs)
-    if isinstance(value, float):
+    if isinstance(value, float | complex):
         return repr(value)  # NaN is itself here
     if isinstance(value, tuple):
         return tuple(map(bare, value))
