@@ -28,6 +28,7 @@ def resolve_axes(variant: Variant) -> Case:
         fullgraph=case.compile.fullgraph or bool(backend.fullgraph),
         mode=case.compile.mode or backend.mode,
         options={**case.compile.options, **backend.options},
+        timeout=case.compile.timeout,
     )
     constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
     params = {name: value for name, value in variant.params.items() if name not in constants}

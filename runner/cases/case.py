@@ -224,7 +224,8 @@ def _requires(node: YamlNode | None, problems: Problems) -> Requires:
 def _compile(node: YamlNode | None, problems: Problems) -> Compile:
     keys = fields(node)
     options = check_flags(keys.get("options"), problems, "torch._inductor.config.")
-    return Compile(scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str), options)
+    fullgraph, mode = scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str)
+    return Compile(fullgraph, mode, options, _timeout(keys.get("timeout"), problems))
 
 
 def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expect:

@@ -179,11 +179,12 @@ class Grad:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Arguments of torch.compile that a case fixes."""
+    """Arguments of torch.compile that a case fixes, and how long compiling may take."""
 
     fullgraph: bool = False
     mode: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float | None = None  # seconds for compiling alone
 
 
 @dataclass(frozen=True, slots=True)

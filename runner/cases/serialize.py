@@ -92,14 +92,17 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     data |= _non_empty(
         requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
         compile=_non_empty(
-            fullgraph=case.compile.fullgraph, mode=case.compile.mode, options=dict(case.compile.options)
+            fullgraph=case.compile.fullgraph,
+            mode=case.compile.mode,
+            options=dict(case.compile.options),
+            timeout=_seconds(case.compile.timeout),
         ),
         config=dict(case.config),
         expect=_expect(case),
         tolerance=_tolerance(case.tolerance),
         strides=case.strides if case.strides != "significant" else None,
         ignore=dict(case.ignore),
-        timeout=None if case.timeout is None else f"{_decimal(case.timeout)}s",
+        timeout=_seconds(case.timeout),
         memory=case.memory,
         known=[_known(entry) for entry in case.known],
     )
@@ -352,6 +355,10 @@ def _known(entry: Known) -> dict[str, Any]:
         if field.name != "span" and (field.name, value) != ("why", "bug"):
             data |= _non_empty(**{field.name: [*value] if isinstance(value, tuple) else value})
     return data
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{_decimal(seconds)}s"
 
 
 def _decimal(seconds: float) -> str:

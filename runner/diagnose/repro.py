@@ -111,6 +111,7 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
         "casts": values and wide and bool(own or _CASTS.search(text)),
         "state": own or bool(case.state),
         "tensors": wide and (own or any(item.kind in ("view", "list") for item in case.state)),
+        "watched": made.compile_timeout is not None,
         "budgets": any(made.expect[name] is not None for name in BUDGETS),
         "autocast": bool(made.autocast),
         "python": own or "numpy" in text or "random." in text,

@@ -1,7 +1,8 @@
 """What goes over the wire between control and worker: one JSON object a line, both ways.
 
 Control to worker: a ``Job``. Worker to control: ``{"phase": name}`` whenever a new part begins, then
-exactly one ``{"outcome": {...}}``. A worker that ends without an outcome is an error, whatever its exit status.
+exactly one ``{"outcome": {...}}``. A job with a ``compile_timeout`` also says ``{"compiling": null}`` when torch begins to
+compile, and ``{"compiling": seconds}``, all so far, when it has ended. A worker that ends without an outcome is an error, whatever its exit status.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Job:
     imports: tuple[str, ...] = ()  # modules to import first
     paths: tuple[str, ...] = ()  # appended to sys.path
     timeout: float = 60.0
+    compile_timeout: float | None = None  # seconds that torch may compile, all graphs together
     memory: int | None = None
     task: str = "judge"  # or another of ``runner/worker/job.py``'s TASKS
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of a task other than "judge"

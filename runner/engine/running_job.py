@@ -59,6 +59,8 @@ class RunningJob:
     broken: str | None = None
     detail: str = ""
     _meter: Meter | None = None
+    _compiled: float = 0.0  # seconds, of compilations that have ended
+    _compiling_since: float = math.inf
     _spoke: float = math.inf  # when its outcome came
     _cause: Literal["", "timeout", "memory"] = ""  # once control has decided to end it
     _kill_at: float = math.inf
@@ -82,13 +84,25 @@ class RunningJob:
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Act on one message of the job. After its outcome only phases count."""
-        if "phase" in message:
+        if "compiling" in message:
+            self._note_compiling(message["compiling"])
+        elif "phase" in message:
             self.phase = str(message["phase"])
         elif self.outcome is None and self.broken is None:
             if isinstance(message.get("outcome"), dict):
                 self.outcome, self._spoke = message["outcome"], time.monotonic()
             elif "broken" in message:
                 self.broken, self._spoke = str(message["broken"]), time.monotonic()
+
+    def _note_compiling(self, seconds: float | None) -> None:
+        """Note that torch begins to compile (None), or how many seconds it has compiled in all."""
+        now = time.monotonic()
+        if seconds is None:
+            self._compiling_since = now
+            return
+        self._compiled, self._compiling_since = float(seconds), math.inf
+        if not self.decided:
+            self._check_compiling(now)
 
     @property
     def decided(self) -> bool:
@@ -118,10 +132,20 @@ class RunningJob:
     def _check_time(self, now: float, seconds: float) -> None:
         timeout = self.task.job.timeout
         if seconds > timeout:
-            self._cause, self.detail = "timeout", f"still running after {timeout:g} s"
-            self._kill_at = now + GRACE
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, signal.SIGUSR1)  # faulthandler writes all stacks
+            self._expire(now, f"no answer after {timeout:g} s")
+        else:
+            self._check_compiling(now)
+
+    def _check_compiling(self, now: float) -> None:
+        timeout = self.task.job.compile_timeout
+        if timeout is not None and self._compiled + max(0.0, now - self._compiling_since) > timeout:
+            self._expire(now, f"compiling took more than {timeout:g} s, the case's limit for compiling")
+
+    def _expire(self, now: float, detail: str) -> None:
+        self._cause, self.detail = "timeout", detail
+        self._kill_at = now + GRACE
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGUSR1)  # faulthandler writes all stacks
 
     def _check_memory(self, table: Mapping[int, process_tree.Process], now: float) -> None:
         """Its memory, and the disk that its log takes."""

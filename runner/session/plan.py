@@ -120,6 +120,7 @@ def job(
         imports=tuple(imports),
         paths=tuple(paths),
         timeout=case.timeout or TIMEOUT,
+        compile_timeout=case.compile.timeout,
         memory=case.memory,
         cacheable=case.module is None and not case.kernels,
         variables=variables_of(variant, chosen.backend),

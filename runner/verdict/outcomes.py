@@ -57,7 +57,7 @@ def describe(outcome: Outcome) -> str:
     if outcome.ended == "signal":
         return f"the process was ended by {outcome.signal}"
     if outcome.ended == "timeout":
-        return f"no answer after {outcome.job.timeout:g} s"
+        return outcome.detail or f"no answer after {outcome.job.timeout:g} s"
     if outcome.ended == "memory":
         return outcome.detail or "the memory limit was passed"
     return outcome.detail or f"the process ended with exit status {outcome.exit_status} and left no result"

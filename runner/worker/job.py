@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import pkgutil
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from runner.worker.case import backends, replays
+from runner.worker.case.compiling import CompileWatch
 from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
@@ -48,14 +50,14 @@ class Phases:
         """Keep ``send``, which is given ``{"phase": name}`` at each change."""
         self.seconds: dict[str, float] = {}
         self.current = ""
-        self._send = send
+        self.send = send
         self._since = time.monotonic()
 
     def begin(self, name: str) -> None:
         """End the part that runs and begin ``name``, one of the contract's PHASES."""
         self.end()
         self.current = name
-        self._send({"phase": name})
+        self.send({"phase": name})
 
     def end(self) -> None:
         """Book the seconds since the last change."""
@@ -152,8 +154,15 @@ def validate_distributions(on: bool) -> None:
     torch.distributions.Distribution.set_default_validate_args(on)
 
 
-def observe_backend(source: Source, settings: Settings, compile_module: backends.Compile) -> Observation:
+def observe_backend(
+    source: Source,
+    settings: Settings,
+    compile_module: backends.Compile,
+    watch: contextlib.AbstractContextManager[Any] | None = None,
+) -> Observation:
     """Run the case under its backend. The observation holds torch's counts, and what plain launches recorded.
+
+    ``watch`` is entered around the calls.
 
     Raises:
         InvalidCase: the case cannot be loaded, or torch.compile refuses its arguments.
@@ -163,7 +172,7 @@ def observe_backend(source: Source, settings: Settings, compile_module: backends
     loaded = source.load(settings.seed, launching=True)
     validate_distributions(False)
     target = compile_module(loaded.model)
-    with replays.count_replays() as counted:
+    with replays.count_replays() as counted, watch or contextlib.nullcontext():
         compiled = observe(loaded, target, settings)
     validate_distributions(True)
     read_counts(compiled)
@@ -205,7 +214,8 @@ class _Run:
         del second_eager  # so that its tensors are gone before the backend's run
 
         self.phases.begin("backend")
-        compiled = observe_backend(self.source, self.settings, compile_module)
+        watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
+        compiled = observe_backend(self.source, self.settings, compile_module, watch)
         for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
             self.record[key] = getattr(compiled, key)
         if self.job["backend"]["backend"] == "inductor":

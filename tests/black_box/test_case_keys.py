@@ -8,12 +8,20 @@ from pathlib import Path
 from .driver import Result, spec, write
 
 BACKEND = """
+import time
+
 import torch
 
 
 def off(graph, inputs):
     \"\"\"Return a function whose floating results are a little off.\"\"\"
     return lambda *args: tuple(out + 0.01 if out.is_floating_point() else out for out in graph(*args))
+
+
+def slow(graph, inputs):
+    \"\"\"Return the graph, late.\"\"\"
+    time.sleep(3)
+    return graph.forward
 """
 
 
@@ -182,3 +190,17 @@ def test_complex_numbers(run_runner: Callable[..., Result], tmp_path: Path) -> N
     assert "torch.mul(x, (0.0+2.0j))" in run_runner("show", "a.spec.yaml::a").out
     refused = run_runner("validate", "b.spec.yaml")
     assert refused.code == 4 and "b.spec.yaml:3:27: error: 1e999j is beyond the range" in refused.text
+
+
+def test_a_limit_for_compiling(run_runner: Callable[..., Result], tmp_path: Path) -> None:
+    body = "name: {}\ninputs: {{x: [4]}}\nchain: [torch.sin]\ncompile: {{timeout: {}}}"
+    text = spec(body.format("short", "1s"), body.format("long", "100s"))
+    write(tmp_path, {"a.spec.yaml": text, "nearly.py": BACKEND, "b.spec.yaml": spec(body.format("b", "1 parsec"))})
+    ran = run_runner("run", "a.spec.yaml", "--backend", "nearly:slow")
+    assert ran.verdicts == {"short@nearly:slow": "ERROR", "long@nearly:slow": "PASS"}, ran.text
+    event = ran.of("short@nearly:slow")
+    assert event["oracles"] == ["timeout"]
+    assert event["reason"] == "timeout: compiling took more than 1 s, the case's limit for compiling"
+    assert "compile:        timeout=1.0" in run_runner("show", "a.spec.yaml::short").out
+    refused = run_runner("validate", "b.spec.yaml")
+    assert refused.code == 4 and "b.spec.yaml:5:24: error: expected a time above 0 with its unit" in refused.text

@@ -179,6 +179,7 @@ def test_tolerances(files: Files, tolerance: str, by_dtype: Any, exact: bool, re
 @pytest.mark.parametrize(
     ("keys", "messages"),
     [
+        ("compile: {timeout: 8000h}", ["3:24: a timeout is more than 0 and at most a week"]),
         ("expect: {raises: {type: IndexError, match: '['}}", ["3:48: not a regular expression: unterminated character set at position 0"]),
         ("expect: {raises: {type: E, match: '" + "(" * 3000 + "'}}", ["3:39: a regular expression has at most 1000 characters, this one has 3000"]),
         ("expect: {raises: {type: E, match: '" + "(" * 900 + "'}}", ["3:39: not a regular expression: "]),

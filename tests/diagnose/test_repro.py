@@ -17,6 +17,7 @@ import os
 import re
 import symtable
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -78,6 +79,7 @@ HERE.halved = after(lambda out: (out.float() / 2).to(out.dtype))  # type: ignore
 HERE.naive_sum = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1].unbind(0)),)  # type: ignore[attr-defined]
 HERE.row_left_out = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1][1:].unbind(0)),)  # type: ignore[attr-defined]
 HERE.last_off_by_one = after(lambda out: out - torch.arange(4000.0).eq(2.0) * 1.0)  # type: ignore[attr-defined]
+HERE.slow_to_compile = lambda graph, inputs: time.sleep(0.1) or graph.forward  # type: ignore[attr-defined]
 HERE.exits = instead(lambda: sys.exit(0))  # type: ignore[attr-defined]
 sys.modules[HERE.__name__] = HERE
 
@@ -358,6 +360,14 @@ def test_what_is_no_problem(name: str, tmp_path: Path) -> None:
     code, oracles, output = outcome(chosen, tmp_path)
     assert (code, oracles) == (0, set()), output
     assert judged(chosen) == set()
+
+
+@pytest.mark.parametrize(("limit", "code", "oracles"), [("10ms", 1, {"timeout"}), ("10m", 0, set())])
+def test_compiling_may_take_so_long(limit: str, code: int, oracles: set[str], tmp_path: Path) -> None:
+    chosen = variant(
+        tmp_path, f"{X}chain: [torch.sin]\ncompile: {{timeout: {limit}}}", "planted_for_scripts:slow_to_compile"
+    )
+    assert outcome(chosen, tmp_path)[:2] == (code, oracles)
 
 
 def test_same_is_asked_too(tmp_path: Path) -> None:

@@ -31,6 +31,28 @@ def test_a_hang_ends_with_a_stack(make: Make, source: str) -> None:
     assert ("in spin" in outcome.stack) == ("SIG_BLOCK" not in source)
 
 
+def test_compiling_has_a_limit_of_its_own(make: Make) -> None:
+    hang = "import time\nsend({'compiling': None})\ndef spin():\n    time.sleep(100)\nspin()"
+    outcome = one(make(), hang, compile_timeout=0.3)
+    assert (outcome.ended, outcome.detail) == (
+        "timeout",
+        "compiling took more than 0.3 s, the case's limit for compiling",
+    )
+    assert "in spin" in outcome.stack
+
+
+@pytest.mark.parametrize(("seconds", "ended"), [(29.0, "result"), (31.0, "timeout")])
+def test_compilations_that_have_ended_count_too(make: Make, seconds: float, ended: str) -> None:
+    source = f"send({{'compiling': None}})\nsend({{'compiling': {seconds}}})\nresult['sum'] = 1"
+    assert one(make(), source, compile_timeout=30.0).ended == ended
+
+
+def test_running_is_no_compiling(make: Make) -> None:
+    source = "import time\nsend({'compiling': None})\nsend({'compiling': 0.001})\ntime.sleep(0.6)\nresult['sum'] = 1"
+    assert one(make(), source, compile_timeout=0.3).ended == "result"
+    assert one(make(), source.replace("0.6", "30"), timeout=0.5, compile_timeout=0.3).detail == "no answer after 0.5 s"
+
+
 def test_memory_beyond_the_limit(make: Make) -> None:
     source = "import time\nheld = []\nwhile True:\n    held.append(bytearray(b'x' * (1 << 24)))\n    time.sleep(0.02)"
     outcome = one(make(), source, memory=150 << 20)

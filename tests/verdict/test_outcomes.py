@@ -36,6 +36,7 @@ def test_a_result_is_taken_as_it_is() -> None:
     [
         (ended("signal", signal="SIGSEGV"), "signal", "SIGSEGV", "the process was ended by SIGSEGV"),
         (ended("timeout"), "timeout", "Timeout", "no answer after 60 s"),
+        (ended("timeout", detail="compiling took"), "timeout", "Timeout", "compiling took"),
         (ended("memory", detail="too much"), "memory", "Memory", "too much"),
         (ended("memory"), "memory", "Memory", "the memory limit was passed"),
         (

@@ -279,7 +279,7 @@ cases:
     threads: [1, null]
     seed: -1
     requires: {torch: ">=2.7, <2.9", device: cuda, package: [triton]}
-    compile: {fullgraph: true, mode: max-autotune, options: {max_autotune: true}}
+    compile: {fullgraph: true, mode: max-autotune, options: {max_autotune: true}, timeout: 500ms}
     config: {torch._inductor.config.triton.cudagraphs: true}
     expect: {raises: {type: torch.linalg.LinAlgError, match: x}, graphs: 0, graph_breaks: 0, recompiles: 1}
     tolerance: {rtol: 1e-3, atol: 0, reason: because, float16: {rtol: 1}, exact: false, gradients: {atol: 1}, "output[0]['a'].b": {rtol: 1}}
