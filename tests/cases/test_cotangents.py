@@ -40,16 +40,16 @@ def test_ids_name_the_inputs(files: Files) -> None:
 @pytest.mark.parametrize(
     ("inputs", "cotangent", "message"),
     [
-        ("{x: [2]}", "$g", "4:11: the cotangent $g is no input | such as inputs: {g: {shape: [2, 3], hidden: true}}"),
-        ("{x: [2], seed: {shape: [2], hidden: true}}", "$seeed", "4:11: the cotangent $seeed is no input | did you mean 'seed'?"),
-        ("{x: [2], g: [2]}", "$g", "3:22: 'g' is a cotangent, and the model gets it too"),
-        ("{x: [2], g: {shape: [2], hidden: true, requires_grad: true}}", "$g", "3:22: 'g' is a cotangent, and it requires a gradient itself"),
-        ("{x: [2], g: {view_of: x, hidden: true}}", "$g", "3:22: 'g' is a cotangent, and a cotangent is a tensor with a shape: or values:"),
-        ("{g: {shape: [2], hidden: true}, x: {view_of: g}}", "[$g]", "3:14: 'g' is a cotangent, and 'x' is a view of it"),
-        ("{x: [2]}", "zeros", "4:23: "),
-        ("{x: [2]}", "[ones]", "4:24: expected a reference such as $g, or null"),
-        ("{x: [2]}", "[]", "4:23: "),
-        ("{x: [2]}", "$g.T", "4:23: expected seeded, ones, sum, a reference such as $g, or a list of references"),
+        ("{x: {shape: [2], requires_grad: true}}", "$g", "4:11: the cotangent $g is no input | such as inputs: {g: {shape: [2, 3], hidden: true}}"),
+        ("{x: {shape: [2], requires_grad: true}, seed: {shape: [2], hidden: true}}", "$seeed", "4:11: the cotangent $seeed is no input | did you mean 'seed'?"),
+        ("{x: {shape: [2], requires_grad: true}, g: [2]}", "$g", "3:52: 'g' is a cotangent, and the model gets it too"),
+        ("{x: {shape: [2], requires_grad: true}, g: {shape: [2], hidden: true, requires_grad: true}}", "$g", "3:52: 'g' is a cotangent, and it requires a gradient itself"),
+        ("{x: {shape: [2], requires_grad: true}, g: {view_of: x, hidden: true}}", "$g", "3:52: 'g' is a cotangent, and a cotangent is a tensor with a shape: or values:"),
+        ("{g: {shape: [2], hidden: true}, x: {view_of: g, requires_grad: true}}", "[$g]", "3:14: 'g' is a cotangent, and 'x' is a view of it"),
+        ("{x: {shape: [2], requires_grad: true}}", "zeros", "4:23: "),
+        ("{x: {shape: [2], requires_grad: true}}", "[ones]", "4:24: expected a reference such as $g, or null"),
+        ("{x: {shape: [2], requires_grad: true}}", "[]", "4:23: "),
+        ("{x: {shape: [2], requires_grad: true}}", "$g.T", "4:23: expected seeded, ones, sum, a reference such as $g, or a list of references"),
     ],
 )  # fmt: skip
 def test_what_is_told(files: Files, inputs: str, cotangent: str, message: str) -> None:

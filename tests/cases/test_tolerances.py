@@ -8,6 +8,7 @@ from spec_files import Files
 
 def test_an_output_and_gradients_have_bounds_of_their_own(files: Files) -> None:
     tolerance = files.case("""
+        inputs: {x: {shape: [2], requires_grad: true}}
         grad: backward
         return: {a: $_, b: [$_, $_]}
         tolerance: {gradients: {rtol: 1, reason: sums}, "output['b'][1]": {atol: 2, reason: halves}}
