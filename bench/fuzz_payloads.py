@@ -128,7 +128,7 @@ KEYS: tuple[str, ...] = (
     "layout", "view_of", "requires_grad", "hidden", "device", "list", "python", "out", "call", "id", "with", "if", "do", "else", "$fn", "$tensor", "$text", "*", "args",
     "cases", "defaults", "kernels", "suite", "specs", "select", "backends", "manual", "file", "function", "arguments", "outputs", "grid", "constants", "scalars",
     "reference", "stage", "oracle", "torch", "error", "issue", "why", "reason", "review", "platform", "backend", "rtol", "atol", "exact", "raises", "type", "match",
-    "graphs", "graph_breaks", "recompiles", "fullgraph", "mode", "options", "package", "cotangent", "order", "fill", "like", "tile",
+    "graphs", "graph_breaks", "recompiles", "fullgraph", "mode", "options", "package", "cotangent", "order", "fill", "like", "tile", "seed", "gradients", "output[0]",
     "<<", "=", "", "null", "1", "1.5", "true", "class", "None", "self", "_", "__init__", "forward", "x-y", "a.b", "zq zq", "\u00e9", "\uff4f\uff53", "Name", "nmae", "naem",
 )  # fmt: skip
 

@@ -22,6 +22,7 @@ from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases.chain_nodes import Literal
+from runner.cases.cotangents import GIVEN
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
 from runner.cases.model import Case, Input, Variant
@@ -87,7 +88,7 @@ class _Builder:
         model = self._python_module() if case.module is not None else self._model()
         calls, functions = self._functions("make_inputs", self._make_inputs)
         cotangents: list[str] = []
-        if self.variant.grad.given:
+        if self.variant.grad.cotangent == GIVEN:
             cotangents, more = self._functions("make_cotangents", self._make_cotangents)
             functions += more
         for changed in self.case.calls:
@@ -261,7 +262,7 @@ class _Builder:
                 self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
 
     def _make_inputs(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
-        cotangents = {name for grad in self.case.grad for name in grad.given}
+        cotangents = {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
         self.used |= {name for name in cotangents if name is not None}
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
         passed = []
