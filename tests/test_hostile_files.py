@@ -90,6 +90,13 @@ FORMS: dict[str, dict[str, Any]] = {
         {"if": "$x", "do": ["torch.neg"], "else": []},
         {"torch.vmap": [{"$fn": {"args": ["t"], "chain": [{"torch.sin": "$t"}, "torch.cos"], "return": "$_"}}], "out": "f"},
         {"operator.call": ["$f", "$x"]}, {"Tensor.to": ["$_", "torch.float64"]}]}]},
+    "values": {"cases": [{"name": "a", "seed": 3, "inputs": {
+        "x": {"shape": [2, 2], "layout": ["Tensor.t"], "requires_grad": "after_layout"}, "i": {"shape": [2], "dtype": "int64", "init": "randperm"},
+        "g": {"values": [[1.5, 2.5], [3, 4]], "hidden": True}, "y": [2, 2]},
+        "grad": {"cotangent": ["$g"]}, "compile": {"timeout": "9s"},
+        "chain": [{"nn.Linear": [2, 2], "state": {"weight": {"values": [[1, 2.5], [0, 1]]}, "bias": {"init": {"uniform": [0, 1]}}}},
+                  {"torch.index_select": ["$_", 0, "$i"], "out": "z"}, {"torch.sin": {"*": ["$y"], "out": "$y"}}],
+        "return": {"r": "$z"}, "tolerance": {"gradients": {"rtol": 0.1}, "output['r']": {"atol": 0.1}, "reason": "noise"}}]},
     "calls": {"cases": [{"name": "a", "params": {"n": [2]}, "inputs": {"x": ["${n}"]}, "chain": ["F.relu"],
                          "calls": [{"params": {"n": 3}, "inputs": {"x": {"values": [1.5], "layout": ["Tensor.t"]}}}, {}]}]},
     "module": {"cases": [{"name": "a", "inputs": {"x": [2]}, "module": {"file": "model.py", "name": "Model", "args": {"size": "big"}}}]},
