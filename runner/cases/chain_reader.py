@@ -23,7 +23,7 @@ from runner.cases.chain_nodes import (
     With,
 )
 from runner.cases.complex_numbers import is_complex, parse_complex
-from runner.cases.inits import read_init
+from runner.cases.inits import FILLS, read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
@@ -37,8 +37,7 @@ INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 """Operators whose second positional may be an index text."""
 
 STEP_KEYS = ("out", "call", "id", "train", "state")
-FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
-"""Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
+_WEIGHT = "{weight: {init: ones}}"
 _PARAMETER = re.compile(r"[A-Za-z]\w*(\.\w+)*", re.ASCII)
 _FORMS = ("$tensor", "$fn", "$text")
 _FUNCTION_KEYS = ("args", "chain", "return")
@@ -183,9 +182,6 @@ def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, .
         return ()
     parts = [_initial(key, item, problems) for key, item in value.entries]
     return tuple(part for part in parts if part is not None)
-
-
-_WEIGHT = "{weight: {init: ones}}"
 
 
 def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | None:

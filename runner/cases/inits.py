@@ -20,6 +20,8 @@ INITS = (
     "eye",
     "randperm",
 )
+FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
+"""Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 _EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "full": "{full: 2}", "arange": "{arange: [0, 1]}",
              "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")}}  # fmt: skip
