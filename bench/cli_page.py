@@ -161,7 +161,7 @@ def _options(parser: argparse.ArgumentParser) -> list[Option]:
     return [
         (_written(action), _meaning(action), _values(action))
         for action in parser._actions
-        if action.option_strings and "--help" not in action.option_strings
+        if action.option_strings and "--help" not in action.option_strings and action.help != argparse.SUPPRESS
     ]
 
 

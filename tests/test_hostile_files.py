@@ -52,7 +52,7 @@ def case(**keys: Any) -> dict[str, Any]:
 
 FORMS: dict[str, dict[str, Any]] = {
     "words": case(doc="A text.", tags=["slow"], links=["https://x.org/1"], return_={}, requires={"torch": ">=2", "device": "cpu", "package": "torch"}),
-    "axes": case(params={"n": [2, "t"]}, exclude=[{"n": "t"}], inputs={"x": ["${n}", 3]}, dtypes=["float32"], devices=["cpu"],
+    "axes": case(params={"n": [2, "t"]}, exclude=[{"n": "t"}], inputs={"x": {"shape": ["${n}", 3], "requires_grad": True}}, dtypes=["float32"], devices=["cpu"],
                  param_dtype="bfloat16", train=False, grad={"cotangent": "ones", "order": 1}, dynamic=True, threads=2, autocast="torch.bfloat16"),
     "settings": case(compile={"fullgraph": True, "mode": "default", "options": {"cpp.simdlen": 1}},
                      config={"torch._inductor.config.cpp.simdlen": 1, "torch._dynamo.config.assume_static_by_default": False}, timeout="60s", memory="1GiB"),
@@ -104,7 +104,7 @@ FORMS: dict[str, dict[str, Any]] = {
                                   "grid": ["${cdiv(x.numel(), BLOCK)}"], "constants": {"BLOCK": [16]}, "reference": [{"torch.mul": ["$x", 2]}]}},
                 "cases": [{"name": "a", "inputs": {"x": [2]}, "chain": ["triton.k"]}]},
     "defaults": {"defaults": {"threads": 2, "autocast": "torch.bfloat16", "grad": {"order": 1}, "devices": ["cpu"], "dtypes": ["float32"], "tags": ["t"],
-                              "links": ["https://x.org/1"], "config": {"torch._dynamo.config.assume_static_by_default": False}}, "cases": [{"name": "a", **X}]},
+                              "links": ["https://x.org/1"], "config": {"torch._dynamo.config.assume_static_by_default": False}}, "cases": [{"name": "a", **X, "inputs": {"x": {"shape": [2], "requires_grad": True}}}]},
     "suite": {"suite": "s", "doc": "d", "select": "not tag:slow", "backends": [
         "inductor", {"name": "mine", "backend": "inductor", "dynamic": True, "mode": "default", "fullgraph": False,
                      "options": {"cpp.simdlen": 1}, "config": {"torch._dynamo.config.assume_static_by_default": False}}],

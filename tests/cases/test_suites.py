@@ -295,3 +295,28 @@ def test_an_unreadable_file(files: Files) -> None:
     (files.folder / "a.spec.yaml").write_bytes(b"cases: \xff\n")
     assert names(files.suites("a.spec.yaml")[0]) == []
     assert [short(d)[:39] for d in files.diagnostics] == ["a.spec.yaml:1:8: this file is not UTF-8"]
+
+
+def test_defaults_of_grad_and_tolerance_are_held_against_each_case(files: Files) -> None:
+    files.write(
+        "a.spec.yaml",
+        """
+        defaults: {grad: backward, tolerance: {gradients: {rtol: 0.1}, reason: noise}}
+        cases:
+          - name: leaf
+            inputs: {x: {shape: [2], requires_grad: true}}
+            chain: [F.relu]
+        """,
+    )
+    reader = Reader()
+    assert [c.grad[0].mode for suite in reader.suites([files.folder / "a.spec.yaml"]) for c in suite.cases] == [
+        "backward"
+    ]
+    assert reader.problems == []
+    text = (files.folder / "a.spec.yaml").read_text().replace(", requires_grad: true", "")
+    files.write("a.spec.yaml", text)
+    reader = Reader()
+    reader.suites([files.folder / "a.spec.yaml"])
+    assert [d.message for d in reader.problems] == [
+        "nothing in case 'leaf' requires a gradient, so backward would compare nothing"
+    ]
