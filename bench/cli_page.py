@@ -56,9 +56,19 @@ These commands give 0 and 1 another meaning:
 | --- | --- | --- |
 | `bench` | something was timed | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
-| `explain`, `debug` | the result was made, also when the case fails | never |
-| `reduce --minifier` | the script fails alike | it does not |
-| `debug --replay` | Dynamo raises no error any more | it raises one |
+| `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
+
+The commands of the last row share one rule:
+
+| command | the result | exit code 1 |
+| --- | --- | --- |
+| `diagnose` | a diagnosis | nothing to diagnose: no `FAIL` and no `ERROR` |
+| `reduce` | a smaller case | the case does not fail |
+| `reduce --minifier` | a script that fails alike | the case does not fail, or no script fails alike |
+| `issue` | a report | the case does not fail, or a rule for reports is not met |
+| `explain`, `debug`, `repro` | what torch did, a folder, a script, also of a case that passes | never |
+| `debug --record` | a recording | Dynamo itself raised nothing that it records |
+| `debug --replay` | the recorded error, once more | Dynamo raises no error any more |
 """
 
 MORE = {

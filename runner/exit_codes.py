@@ -5,6 +5,8 @@ from __future__ import annotations
 OK = 0
 FAILED = 1
 """At least one red verdict: FAIL, ERROR, XPASS, VACUOUS, FLAKY or INVALID."""
+NO_RESULT = 1
+"""Of a command about one failure: it did not show, or does not allow what was asked for."""
 INTERRUPTED = 2
 """Ctrl-C or SIGTERM; reports are written, what did not finish is not-run."""
 INTERNAL = 3

@@ -57,6 +57,12 @@ _OF_PYTEST = {
 }
 """Options of pytest and its plugins that are spelt otherwise here, or need no option."""
 
+RESULT_CODES = """\
+exit codes: 0 the result was made, 1 there is none (the failure did not show, or does not allow it),
+2 interrupted, 3 internal error, 4 bad arguments or files, 5 nothing selected.
+"""
+"""The end of the help of each command about one failure."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that prints like everything else, so that a stream that cannot be written changes no exit code.
@@ -163,7 +169,8 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
-    """Add all that a command about one variant takes."""
+    """Add all that a command about one failing variant takes, and its exit codes."""
+    add_result_codes(parser)
     add_paths(parser, many=False)
     add_selection(parser)
     add_environment(parser)
@@ -187,6 +194,11 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-v", "--verbose", action="store_true",
                         help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes")  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="print failures and the summary alone")
+
+
+def add_result_codes(parser: argparse.ArgumentParser) -> None:
+    """Add the exit codes of a command about one failure."""
+    set_epilog(parser, RESULT_CODES)
 
 
 def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:

@@ -120,7 +120,7 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
         console.output(
             "nothing recorded: Dynamo records its own internal errors, not graph breaks and not what a backend raises"
         )
-    return exit_codes.OK if recording["files"] else exit_codes.FAILED
+    return exit_codes.OK if recording["files"] else exit_codes.NO_RESULT
 
 
 def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> dict[str, Any]:

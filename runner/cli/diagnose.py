@@ -19,7 +19,7 @@ from runner.diagnose.procedure import diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.quote import command_words, operand, shell_words
-from runner.record.events import RED, Event, finished_of
+from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``runner diagnose``: 1 if the variant fails, else 0.
+    """``runner diagnose``: 0 if there was a failure to diagnose, else 1.
 
     Raises:
         UsageError, InputError: the variant cannot run, or a file cannot be written.
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         outputs.write("--html", arguments.html, page)
     elif arguments.html:
         console.message(f"runner: no failure, so no page in {arguments.html}")
-    return exit_codes.FAILED if diagnosis.verdict in RED else exit_codes.OK
+    return exit_codes.NO_RESULT if diagnosis.signature is None else exit_codes.OK
 
 
 def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequence[Event], folder: Path) -> None:

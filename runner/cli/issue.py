@@ -117,7 +117,7 @@ def _refuse(checks: Sequence[Check], progress: Progress) -> int:
     console.message(f"no report: {len(unmet)} of {len(checks)} rules for reports not met")
     for one in unmet:
         console.message(f"  not met: {one.rule}\n    why:   {one_line(one.fact, 500)}\n    to do: {one.advice}")
-    return exit_codes.FAILED
+    return exit_codes.NO_RESULT
 
 
 def _say_known(engine: VariantEngine, event: VariantFinished) -> None:

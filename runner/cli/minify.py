@@ -107,17 +107,19 @@ def failure_of(finished: VariantFinished) -> Failure:
     """
     if not finished.findings:
         reason = f": {finished.reason}" if finished.reason else ""
-        raise UsageError(f"{finished.id} does not fail: {finished.verdict}{reason}")
+        raise UsageError(f"{finished.id} does not fail: {finished.verdict}{reason}", exit_codes.NO_RESULT)
     instead = f"runner reduce {shell_word(operand(finished.id))} shrinks it"
     order = ranked(finished.findings)
     found = next((f for f in order if f.oracle in EXCEPTIONS | VALUES | {"signal"}), None)
     if found is None:
         raise UsageError(
-            f"{finished.id} fails by {order[0].oracle}, and torch's minifier sees errors and values alone: {instead}"
+            f"{finished.id} fails by {order[0].oracle}, and torch's minifier sees errors and values alone: {instead}",
+            exit_codes.NO_RESULT,
         )
     if found.stage == "dynamo":
         raise UsageError(
-            f"{finished.id} fails in Dynamo, and torch's minifier cuts graphs that Dynamo has made already: {instead}"
+            f"{finished.id} fails in Dynamo, and torch's minifier cuts graphs that Dynamo has made already: {instead}",
+            exit_codes.NO_RESULT,
         )
     text = str(signature_of(found))
     if found.oracle in VALUES:
@@ -171,7 +173,7 @@ class _Minifier:
         for note in dict.fromkeys(self.notes):
             console.output(f"  {note}")
         console.output(f"runner reduce {shell_word(operand(self.engine.variant.id))} shrinks the case instead")
-        return exit_codes.FAILED
+        return exit_codes.NO_RESULT
 
     def _ask(self, step: str, attempt: Attempt, isolation: Isolation = "fork", **more: Any) -> Outcome:
         given = {"step": step, "folder": str(self.folder), "after": attempt.after, "level": attempt.level,
@@ -252,7 +254,7 @@ class _Minifier:
         how = f"fails alike: {detail}" if again else f"fails otherwise: {detail}" if kind else "does not fail"
         console.output(f"\nrepro.py in a fresh process {how}")
         console.output(f"run it: {shell_words([self.engine.environment.python, operand(shown_path(str(script)))])}")
-        return exit_codes.OK if again else exit_codes.FAILED
+        return exit_codes.OK if again else exit_codes.NO_RESULT
 
 
 def ended(outcome: Outcome) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_environment, settings_of
+from runner.cli.arguments import add_environment, add_result_codes, settings_of
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job, Outcome
@@ -18,13 +18,14 @@ from runner.session.scheduler import drive, with_reference
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner debug --replay`` takes."""
-    parser.description = "Run Dynamo again over a recorded frame."
+    parser.description = "Run Dynamo again over a recorded frame, and see whether it fails."
+    add_result_codes(parser)
     parser.add_argument("file", metavar="FILE", help="a .rec file")
     add_environment(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay; 1 when Dynamo raises, 0 when it comes to the end of the frame.
+    """Replay; 0 when the failure shows again, 1 when Dynamo comes to the end of the frame.
 
     Raises:
         UsageError: no such file, it holds no recording, or dill is not there.
@@ -40,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         progress.end()
     if raised is None:
         console.output(f"{arguments.file}: Dynamo comes to the end of the frame without an error")
-        return exit_codes.OK
+        return exit_codes.NO_RESULT
     console.output(f"{arguments.file}: Dynamo raises {raised['type']}\n\n{str(raised['message']).strip()}")
-    return exit_codes.FAILED
+    return exit_codes.OK
 
 
 def _ask(arguments: argparse.Namespace, file: Path) -> Outcome:

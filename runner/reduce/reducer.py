@@ -20,7 +20,7 @@ from runner.cases.suites import SPEC, Reader
 from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import InputError, Span
 from runner.engine import scratch
-from runner.exit_codes import UsageError
+from runner.exit_codes import NO_RESULT, UsageError
 from runner.record.events import RED, Finding, VariantFinished
 from runner.reduce import passes, shrink
 from runner.reduce.judge import EngineJudge, relative_error
@@ -136,7 +136,7 @@ def failing(engine: VariantEngine) -> VariantFinished:
     event = engine.verdict()
     if event.verdict not in RED or not event.findings:
         reason = f": {event.reason}" if event.reason else ""
-        raise UsageError(f"{event.id} does not fail: {event.verdict}{reason}")
+        raise UsageError(f"{event.id} does not fail: {event.verdict}{reason}", NO_RESULT)
     return event
 
 

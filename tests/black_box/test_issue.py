@@ -72,7 +72,7 @@ def test_a_list_that_is_not_there_is_an_error_at_once(folder: Path) -> None:
 
 def test_the_page_of_a_diagnosis_has_its_picture(folder: Path) -> None:
     done = run_in(folder, "diagnose", "a.spec.yaml::wrong", "--backend", PLANTED, "--no-bisect", "--html", "page.html", "-j", 2)  # fmt: skip
-    assert done.code == 1, done.text
+    assert done.code == 0, done.text
     text = (folder / "page.html").read_text()
     assert text.count('<rect class="h') >= 32  # each of 4 times 8 elements is off by one
     assert "32 of 32 elements lie beyond the tolerance" in text and "<script" not in text

@@ -228,7 +228,7 @@ def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
     assert done.code == 0 and "4 -> 1 operators" in done.out, done.out + done.err
     assert "signature: out-of-bounds at backend" in done.out
     again = run_in(tmp_path, "diagnose", "small/case.spec.yaml", "--allow-python", "--backend", "triton", "-j", 2)
-    assert again.code == 1 and "compiles nothing that could be bisected" in again.out, again.out + again.err
+    assert again.code == 0 and "compiles nothing that could be bisected" in again.out, again.out + again.err
 
 
 def test_a_finding_names_the_line_of_the_kernel(ran: Result) -> None:

@@ -81,7 +81,7 @@ def test_what_is_to_be_kept() -> None:
 def test_what_the_minifier_cannot_see_is_refused(event: VariantFinished, says: str) -> None:
     with pytest.raises(UsageError, match=says) as found:
         failure_of(event)
-    assert ("runner reduce" in str(found.value)) == bool(event.findings)
+    assert ("runner reduce" in str(found.value)) == bool(event.findings) and found.value.code == 1
 
 
 def test_attempts() -> None:

@@ -1,0 +1,44 @@
+"""One rule for the exit codes of the commands about one failure, in the help of each, and kept by each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .driver import run_in, spec, write
+
+COMMANDS = ("diagnose", "reduce", "minify", "issue", "explain", "debug", "replay", "repro")
+RULE = "exit codes: 0 the result was made, 1 there is none (the failure did not show, or does not allow it),"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("codes")
+    write(made, {"a.spec.yaml": spec("name: fine\ninputs: {x: [4]}\ngrad: off\nchain: [torch.tanh]")})
+    return made
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_says_the_rule(command: str, folder: Path) -> None:
+    done = run_in(folder, command, "--help")
+    assert done.code == 0 and f"\n{RULE}\n" in done.out, done.text
+
+
+@pytest.mark.parametrize("command", ["diagnose", "reduce", "minify", "issue"])
+def test_without_a_failure_there_is_no_result(command: str, folder: Path) -> None:
+    done = run_in(folder, command, "a.spec.yaml::fine", "--backend", "aot_eager", "-j", 1)
+    assert done.code == 1 and "PASS" in done.text, done.text
+
+
+@pytest.mark.parametrize("command", ["explain", "repro"])
+def test_what_needs_no_failure_is_made_without_one(command: str, folder: Path) -> None:
+    words = ["-j", 1] if command == "explain" else []
+    done = run_in(folder, command, "a.spec.yaml::fine", "--backend", "aot_eager", *words)
+    assert done.code == 0 and done.out, done.text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_not_there_is_an_argument(command: str, folder: Path) -> None:
+    done = run_in(folder, command, "absent.spec.yaml::fine" if command != "replay" else "absent.rec")
+    assert done.code == 4 and "absent" in done.err, done.text
