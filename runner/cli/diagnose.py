@@ -18,9 +18,10 @@ from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.procedure import diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
-from runner.quote import command_words, operand, shell_words
+from runner.quote import operand, shell_words
 from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
+from runner.report.next_steps import target_words
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
@@ -93,9 +94,7 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
             console.message(f"runner: interrupted: {len(failed) - number + 1} failures not diagnosed")
             raise
         progress.end()
-        console.output(
-            f"\n{render(diagnosis, ' '.join(word for word in command_words(event.repro)[2:] if word != '--no-known'))}"
-        )
+        console.output(f"\n{render(diagnosis, ' '.join(target_words(event)))}")
         _keep(folder / f"diagnosis-{number}.json", diagnosis)
     if len(failed) > MOST:
         console.message(f"\nrunner: {len(failed) - MOST} more failures are not diagnosed; runner diagnose does one")

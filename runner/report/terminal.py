@@ -28,6 +28,7 @@ from runner.record.events import (
 )
 from runner.report.compared import compared_lines
 from runner.report.failure import headline, render_failure
+from runner.report.next_steps import next_lines
 from runner.report.table import NOT_RUN, render_table, several_environments
 from runner.text import duration, in_line, indent, one_line, plural, seconds, visible
 
@@ -209,6 +210,8 @@ class Reporter:
             self._line("reports: " + in_line(", ".join(self.reports)))
         if self._started and self._started.folder:
             self._line("run folder: " + in_line(self._started.folder))
+        for line in next_lines(red, width):
+            self._line(line)
 
     def _summary(self, event: RunFinished) -> str:
         """Return ``3 passed, 1 failed, 1 xfail in 12.3s``."""

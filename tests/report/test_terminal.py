@@ -60,7 +60,9 @@ def test_the_torch_version_is_named_when_there_are_several() -> None:
 
 def test_the_end() -> None:
     text = printed(every_verdict(), reports=["junit.xml"])
-    *_, summary, reports, folder = text.splitlines()
+    *_, summary, reports, folder = text.splitlines()[:-4]
+    assert text.splitlines()[-4].startswith(f"next: runner diagnose '{FILE}::pad_view[float32,cpu]@inductor'")
+    assert text.splitlines()[-1] == f"      runner issue '{FILE}::pad_view[float32,cpu]@inductor'"
     assert summary == (
         "1 passed, 1 failed, 1 error, 1 invalid, 1 xpass, 1 vacuous, 1 flaky, 1 xfail, 1 skip, 2 not run in 12.3s"
     )
@@ -126,7 +128,7 @@ def test_live_status_shows_what_runs_and_goes_away() -> None:
     reporter.close()
     reporter.tick([("late", 1.0, "")])
     assert len(stream.getvalue()) == end
-    assert stream.getvalue().rstrip().endswith("run folder: runs/2026-01-02-abc")
+    assert "\nrun folder: runs/2026-01-02-abc\nnext: runner diagnose " in stream.getvalue()
 
 
 def test_a_log_says_now_and_then_that_something_still_runs() -> None:

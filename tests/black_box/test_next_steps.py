@@ -1,0 +1,65 @@
+"""A run with failures ends with commands that can be typed as they stand, and one without ends as it did."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, run_in, spec, write
+
+PLANTED = "relu_accuracy_error_TESTING_ONLY"
+CASES = spec(
+    "name: fine\ninputs: {x: [4]}\ngrad: off\nchain: [torch.tanh]",
+    "name: wrong\ninputs: {x: [4, 8]}\ngrad: off\nchain: [torch.tanh, torch.relu]",
+    "name: wrong_too\ninputs: {x: [4]}\ngrad: off\nchain: [torch.relu]",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("next")
+    write(made, {"a.spec.yaml": CASES})
+    return made
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> Result:
+    return run_in(folder, "run", "a.spec.yaml", "--backend", PLANTED, "--seed", 3, "-j", 2, env={"COLUMNS": "80"})
+
+
+def commands_of(done: Result) -> list[str]:
+    lines = done.out.rstrip("\n").split("\n")
+    first = next(place for place, line in enumerate(lines) if line.startswith("next: "))
+    return [line.removeprefix("next:").strip() for line in lines[first:]]
+
+
+def test_the_end_of_a_run_with_failures(done: Result) -> None:
+    assert done.code == 1, done.text
+    case = f"'a.spec.yaml::wrong[float32,cpu]@{PLANTED}'"
+    assert commands_of(done) == [
+        f"runner diagnose {case} --seed 3",
+        f"runner reduce {case} --seed 3",
+        f"runner repro {case} > repro.py",
+        f"runner issue {case} --seed 3",
+    ]
+
+
+def test_a_wide_terminal_also_shows_what_the_group_is(done: Result, folder: Path) -> None:
+    again = run_in(folder, "report", env={"COLUMNS": "160"})
+    assert commands_of(again)[0] == f"{commands_of(done)[0]}  # 2 failures alike: value at backend"
+    assert commands_of(again)[1:] == commands_of(done)[1:]
+
+
+def test_what_it_names_can_be_typed(done: Result, folder: Path) -> None:
+    diagnose, _, repro, _ = (shlex.split(command, comments=True)[1:] for command in commands_of(done))
+    diagnosed = run_in(folder, *diagnose, "--no-bisect", "-j", 2)
+    assert diagnosed.code == 0 and "stage     backend" in diagnosed.out, diagnosed.text
+    written = run_in(folder, *repro[:-2])
+    assert written.code == 0 and "def main(" in written.out, written.text
+
+
+def test_the_end_of_a_run_without_one(folder: Path) -> None:
+    done = run_in(folder, "run", "a.spec.yaml::fine", "--backend", PLANTED)
+    assert done.code == 0 and "next: " not in done.out and "runner diagnose" not in done.out

@@ -1,0 +1,63 @@
+"""The commands at the end of a run: for which failure, in how many lines, and what each of them is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.record.events import VariantFinished
+from runner.report.next_steps import next_lines, worst_group
+
+from .events_sample import failure, finished, value_finding
+
+
+def failed(name: str, oracle: str = "value", words: str = "", **changes: object) -> VariantFinished:
+    found = value_finding(oracle=oracle)
+    return failure(name=name, findings=(found,), repro=f"runner run '{name}[float32]'{words}", **changes)
+
+
+def test_the_largest_group_of_wrong_answers_is_the_worst() -> None:
+    crash = value_finding(oracle="signal", error={"type": "SIGSEGV"})
+    crashes = [finished("ERROR", name, findings=(crash,), repro=f"runner run {name}") for name in "abc"]
+    results = [*crashes, failed("d", "stride"), failed("e"), failed("f"), finished("PASS", "g")]
+    worst = worst_group(results)
+    assert worst is not None and str(worst[0]) == "value at inductor" and worst[1] == results[4:6]
+    worst = worst_group(results[:3])
+    assert worst is not None and len(worst[1]) == 3
+
+
+def test_a_line_a_command() -> None:
+    lines = next_lines(
+        [failed("a", words=" --allow-python --no-known --seed 3 --import m --backend p:f"), failed("b")], 200
+    )
+    case = "'a[float32]' --allow-python"
+    assert lines == [
+        f"next: runner diagnose {case} --seed 3 --import m --backend p:f  # 2 failures alike: value at inductor",
+        f"      runner reduce {case} --seed 3 --import m --backend p:f",
+        f"      runner repro {case} --backend p:f > repro.py",
+        f"      runner issue {case} --seed 3 --import m --backend p:f",
+    ]
+
+
+def test_what_the_group_is_gives_way_to_the_command() -> None:
+    (wide, *_), (narrow, *_) = next_lines([failed("a")], 80), next_lines([failed("a")], 40)
+    assert wide == f"{narrow}  # 1 failure: value at inductor" and len(wide) <= 80
+    assert narrow == "next: runner diagnose 'a[float32]'"
+
+
+def test_a_launch_has_nothing_to_report_upstream() -> None:
+    lines = next_lines([failed("a", backend="triton")], 80)
+    assert [line.split()[-2] for line in lines[1:2]] == ["reduce"] and not any("issue" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        finished("PASS"),
+        finished("XPASS", repro="runner run a"),
+        finished("INVALID", findings=(value_finding(),), repro="runner run a"),
+        failure(findings=()),
+        failure(repro="rm -rf /"),
+    ],
+)
+def test_nothing_is_printed_where_nothing_can_be_done(event: VariantFinished) -> None:
+    assert next_lines([event], 80) == []
