@@ -135,3 +135,20 @@ def duration(value: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Return ``1 warning``, ``2 warnings``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``11th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def of_several(number: int, count: int) -> str:
+    """Return ``the second of three``; beyond ten ``the 12th of 15``."""
+    if count > len(_WORDS):
+        return f"the {ordinal(number)} of {count}"
+    return f"the {_ORDINALS[number - 1]} of {_WORDS[count - 1]}"

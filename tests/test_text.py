@@ -82,3 +82,15 @@ def test_shown_file_is_relative_below_the_working_folder_only(tmp_path: Path, mo
     assert shown_file("./specs/a.yaml") == "specs/a.yaml"
     assert shown_file("/elsewhere/a.yaml") == "/elsewhere/a.yaml"
     assert shown_file("a\x00.yaml") == "a\\x00.yaml"
+
+
+def test_ordinals() -> None:
+    assert [text.ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th",
+    ]  # fmt: skip
+
+
+def test_one_of_several() -> None:
+    assert text.of_several(2, 2) == "the second of two"
+    assert text.of_several(10, 10) == "the tenth of ten"
+    assert text.of_several(2, 11) == "the 2nd of 11"

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.cases.model import LAUNCH
+from runner.builder.source import Source
+from runner.cases.model import LAUNCH, Case
+from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import VariantEngine
+from runner.diagnostics import Span, shown_file
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
+from runner.text import of_several
 from runner.verdict import outcomes
 from runner.verdict.signature import FailureSignature, signature_of
 from runner.verdict.stages import LADDER
@@ -78,9 +82,25 @@ def task(
     return engine.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)
 
 
-def read(outcome: Outcome) -> Bisected:
-    """Return what a bisecting job answered."""
+def read(outcome: Outcome, case: Case, source: Source) -> Bisected:
+    """Return what a bisecting job answered, with the step of the chain, of which ``source`` was written."""
     if outcome.ended != "result":
         return Bisected(note=f"bisecting failed: {outcomes.describe(outcome)}")
-    culprit = outcome.result.get("culprit")
-    return Bisected(Culprit(**culprit) if culprit else None, str(outcome.result.get("note") or ""))
+    note = str(outcome.result.get("note") or "")
+    if not outcome.result.get("culprit"):
+        return Bisected(note=note)
+    fields = dict(outcome.result["culprit"])
+    span = source.place(fields.pop("line", None))
+    place = f"{shown_file(span.file)}:{span.line}" if span else None
+    return Bisected(Culprit(**fields, step=step_at(case, span) if span else None, place=place), note)
+
+
+def step_at(case: Case, span: Span) -> str | None:
+    """Return the step that is written at a place, by its last name and its number among those of that name."""
+    steps = list(all_steps(case.chain))
+    step = next((step for step in steps if step.span == span), None)
+    if step is None:
+        return None
+    name = step.operator.rpartition(".")[2]
+    alike = [other.span for other in steps if other.operator.rpartition(".")[2] == name]
+    return name if len(alike) == 1 else f"{name}, {of_several(alike.index(span) + 1, len(alike))}"

@@ -29,6 +29,7 @@ class Culprit:
     """What torch's bisector found: the ``number``-th application (from 0) in ``subsystem`` of ``backend``; ``name`` is what it was.
 
     ``operator`` is the operator of the graph's node where ``name`` names a node. Without a number ``name`` is a setting that helps.
+    ``step`` is the chain's step that the application comes from, such as "relu, the second of two", and ``place`` its file and line.
     """
 
     backend: str
@@ -36,6 +37,8 @@ class Culprit:
     number: int | None = None
     name: str | None = None
     operator: str | None = None
+    step: str | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,9 @@ def diagnose(
     # The bisector first, which takes longest.
     jobs = [*([] if isinstance(task, Bisected) else [task]), *([cross] if cross else []), *filter(None, trials)]
     outcomes = dict(zip((job.key for job in jobs), engine.ask(jobs, tick), strict=True))
-    bisected = task if isinstance(task, Bisected) else bisector.read(outcomes[task.key])
+    bisected = (
+        task if isinstance(task, Bisected) else bisector.read(outcomes[task.key], engine.variant.case, engine.source)
+    )
     crossed = engine.read(outcomes[cross.key]) if cross else None
     answers = [
         (change, engine.read(outcomes[job.key])) for change, job in zip(changes, trials, strict=True) if job is not None

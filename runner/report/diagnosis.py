@@ -9,7 +9,7 @@ from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.quote import operand, shell_word
 from runner.record.events import Finding
 from runner.report.failure import layout
-from runner.text import duration, head_lines, indent, one_line, plural
+from runner.text import duration, head_lines, indent, one_line, ordinal, plural
 
 _COMMANDS = (
     ("reduce", "the smallest case that fails alike"),
@@ -58,7 +58,10 @@ def blame(diagnosis: Diagnosis) -> str:
 
 
 def sentence(culprit: Culprit) -> str:
-    """Return a culprit as ``inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)``."""
+    """Return a culprit as ``inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)``.
+
+    The step of the chain follows, such as ``of the step relu, the second of two, net.spec.yaml:14``.
+    """
     if culprit.subsystem is None:
         return f"backend {culprit.backend}"
     if culprit.number is None and culprit.name:
@@ -67,16 +70,10 @@ def sentence(culprit: Culprit) -> str:
     if culprit.number is None:
         return text
     text += f", the {ordinal(culprit.number + 1)} application"
-    if not culprit.name:
-        return text
-    operator = f" ({culprit.operator})" if culprit.operator else ""
-    return f"{text}: {one_line(culprit.name)}{operator}"
-
-
-def ordinal(number: int) -> str:
-    """Return ``1st``, ``2nd``, ``11th``."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    if culprit.name:
+        text += f": {one_line(culprit.name)}" + (f" ({culprit.operator})" if culprit.operator else "")
+    step = one_line(", ".join(filter(None, (culprit.step, culprit.place))))
+    return f"{text}, of the step {step}" if culprit.step else f"{text}, of {step}" if step else text
 
 
 def _nothing(diagnosis: Diagnosis) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.quote import operand, shell_word
 from runner.record.events import Finding
-from runner.report.diagnosis import ordinal, serving
+from runner.report.diagnosis import serving
 from runner.report.failure import layout, number
 from runner.report.heatmap import bars, heat_map
 from runner.templates import template
-from runner.text import cap, clean, duration, in_line, one_line, visible
+from runner.text import cap, clean, duration, in_line, one_line, ordinal, visible
 
 _TRACE = 16 * 1024  # bytes of a trace that a page shows
 
@@ -84,6 +84,7 @@ def _culprit(culprit: Culprit | None) -> list[tuple[str, str]]:
         ("subsystem", culprit.subsystem or ""),
         ("application", "" if culprit.number is None else f"the {ordinal(culprit.number + 1)}"),
         ("operator or pass", culprit.name or ""),
+        ("step", ", ".join(filter(None, (culprit.step, culprit.place)))),
     )
     return [(name, one_line(value)) for name, value in properties if value]
 

@@ -25,7 +25,7 @@ from runner.quote import (
 from runner.report.failure import layout, number
 from runner.session.plan import precision_flags
 from runner.templates import template
-from runner.text import cap, clean, one_line
+from runner.text import cap, clean, one_line, ordinal
 from runner.verdict.policy import ranked
 from runner.verdict.stages import LADDER
 from runner.worker.oracles import row_of
@@ -58,12 +58,13 @@ def write(material: Material) -> tuple[str, list[Check]]:
 def _render(material: Material, checks: Sequence[Check], code: str) -> str:
     report = material.report
     diagnosis, variant = report.diagnosis, report.variant
-    filters = {
+    filters: dict[str, Callable[..., str]] = {
         "line": lambda text: markdown_text(one_line(redact(str(text)), 600)),
         "cell": lambda value: markdown_text(_table_text(value)),
         "code": lambda value: markdown_cell(_table_text(value)),
         "address": markdown_address,
         "fence": markdown_fence,
+        "ordinal": ordinal,
     }
     return template("issue.md.j2", **filters).render(
         title=title(report, markdown_text),
@@ -144,8 +145,9 @@ def _blame(diagnosis: Diagnosis) -> str:
     if culprit is not None:
         part = "subsystem" if culprit.subsystem else "backend"
         blamed = [f"the {part} {markdown_code(culprit.subsystem or culprit.backend)}"]
-        blamed += [f"application {culprit.number}"] if culprit.number is not None else []
+        blamed += [f"the {ordinal(culprit.number + 1)} application"] if culprit.number is not None else []
         blamed += [markdown_code(one_line(redact(culprit.name), 200))] if culprit.name else []
+        blamed += [f"of the step {markdown_text(one_line(culprit.step))}"] if culprit.step else []
         parts.append(f"torch's `CompilerBisector` blames {', '.join(blamed)}")
     helpful_settings = [markdown_code(row.setting) for row in diagnosis.ablations if row.outcome == "gone"]
     if helpful_settings:

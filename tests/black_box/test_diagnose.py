@@ -15,7 +15,7 @@ FLIPPED = "torch.fx.experimental._config.inject_EVALUATE_EXPR_flip_equality_TEST
 SMALL = "inputs: {x: [4, 8]}\ngrad: off"
 
 CASES = spec(
-    f"name: wrong_relu\n{SMALL}\nchain: [torch.sin, torch.relu]\nconfig: {{{RELU}: accuracy}}",
+    f"name: wrong_relu\n{SMALL}\nchain: [torch.sin, torch.relu, torch.relu]\nconfig: {{{RELU}: accuracy}}",
     f"name: twin\n{SMALL}\nchain: [torch.sin, torch.relu]",
     f"name: flipped\n{SMALL}\nchain:\n  - {{if: '${{x.shape[0] == 7}}', do: [torch.sin], else: [torch.cos]}}\ndynamic: true\nconfig: {{{FLIPPED}: true}}",
     # Eager does it; functionalisation gives up (https://github.com/pytorch/pytorch/issues/183888).
@@ -54,8 +54,12 @@ def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) ->
     assert found["stage"] == "inductor" and found["signature"]["oracle"] == "value"
     assert found["culprit"] == {
         "backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": "aten.relu.default",
+        "step": "relu, the first of two", "place": "all.spec.yaml:5",
     }  # fmt: skip
-    assert "inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default)" in done.out
+    assert (
+        "inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default), of the step relu, the first of two, all.spec.yaml:5\n"
+        in done.out
+    )
     ladder = "dynamo ok · aot ok · decomposition ok · crossref ok · inductor value"
     assert ladder in done.out
     assert "runner reduce 'all.spec.yaml::wrong_relu[float32,cpu]@inductor'" in done.out

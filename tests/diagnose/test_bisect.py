@@ -12,7 +12,7 @@ from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Job, Outcome
 from runner.verdict.signature import FailureSignature
-from tests.handmade import environment, finding, variants
+from tests.handmade import environment, finding, loaded, variants, written
 
 
 @pytest.fixture
@@ -66,12 +66,48 @@ def test_a_lower_stage_is_bisected_for_what_its_own_backend_shows(engine: Varian
 def test_reading_an_answer(engine: VariantEngine) -> None:
     job = asked(task(engine, FailureSignature("value", "inductor"), {}))
     culprit = {"backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": None}
-    found = read(Outcome(job, "result", 1.0, result={"culprit": culprit, "note": ""}))
+    case, source = engine.variant.case, engine.source
+    found = read(Outcome(job, "result", 1.0, result={"culprit": culprit, "note": ""}), case, source)
     assert found == Bisected(Culprit("inductor", "lowerings", 1, "relu"))
-    assert read(Outcome(job, "result", 1.0, result={"culprit": None, "note": "why"})) == Bisected(None, "why")
+    found = read(Outcome(job, "result", 1.0, result={"culprit": None, "note": "why"}), case, source)
+    assert found == Bisected(None, "why")
+
+
+CASE = """\
+cases:
+  - name: a
+    inputs: {x: [4, 8]}
+    chain:
+      - torch.sin
+      - F.relu
+      - {if: "${x.shape[0] == 7}", do: [torch.cos], else: [torch.relu, torch.tanh]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "step"),
+    [("F.relu", "relu, the first of two"), ("torch.relu", "relu, the second of two"), ("torch.tanh", "tanh")],
+)
+def test_the_step_of_a_line(tmp_path: Path, call: str, step: str) -> None:
+    variant = loaded(written(tmp_path, CASE)).variants[0]
+    with VariantEngine(variant, environment()) as engine:
+        line = next(n for n, text in enumerate(engine.source.text.split("\n"), 1) if call in text)
+        culprit = {
+            "backend": "inductor",
+            "subsystem": "lowerings",
+            "number": 1,
+            "name": "x",
+            "operator": None,
+            "line": line,
+        }
+        job = asked(task(engine, FailureSignature("value", "inductor"), {}))
+        found = read(Outcome(job, "result", 1.0, result={"culprit": culprit}), variant.case, engine.source).culprit
+    assert found is not None and found.step == step
+    lines = Path(variant.case.file).read_text().split("\n")
+    assert call in lines[int(str(found.place).rpartition(":")[2]) - 1]
 
 
 def test_a_bisecting_process_that_dies_is_said(engine: VariantEngine) -> None:
     job = asked(task(engine, FailureSignature("value", "inductor"), {}))
-    found = read(Outcome(job, "signal", 1.0, "backend", signal="SIGSEGV"))
+    found = read(Outcome(job, "signal", 1.0, "backend", signal="SIGSEGV"), engine.variant.case, engine.source)
     assert found.culprit is None and found.note == "bisecting failed: the process was ended by SIGSEGV"

@@ -8,7 +8,7 @@ import pytest
 
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.record.events import Finding
-from runner.report.diagnosis import blame, ordinal, render, sentence
+from runner.report.diagnosis import blame, render, sentence
 from runner.verdict.signature import FailureSignature
 
 VALUE = Finding("value", "3 of 8 elements differ", "output", "inductor", {"mismatched": 3, "elements": 8})
@@ -84,6 +84,17 @@ def test_what_was_raised_is_shown_and_made_safe() -> None:
         (Culprit("inductor", "post_grad_passes"), "inductor, subsystem post_grad_passes"),
         (Culprit("inductor", "joint_graph_passes", 0), "inductor, subsystem joint_graph_passes, the 1st application"),
         (
+            Culprit(
+                "inductor", "lowerings", 2, "relu_1", "aten.relu.default", "relu, the second of two", "net.spec.yaml:14"
+            ),
+            "inductor, subsystem lowerings, the 3rd application: relu_1 (aten.relu.default), "
+            "of the step relu, the second of two, net.spec.yaml:14",
+        ),
+        (
+            Culprit("inductor", "lowerings", 2, "relu", place="net.py:7"),
+            "inductor, subsystem lowerings, the 3rd application: relu, of net.py:7",
+        ),
+        (
             Culprit("inductor", "inductor_emulate_precision_casts", None, "emulate_precision_casts = True"),
             "inductor: it goes away with emulate_precision_casts = True",
         ),
@@ -96,9 +107,3 @@ def test_a_culprit_in_words(culprit: Culprit, expected: str) -> None:
 def test_without_a_culprit_the_stage_and_the_reason_are_told() -> None:
     assert blame(replace(WHOLE, culprit=None, bisect_note="not asked for")) == "stage inductor; not asked for"
     assert blame(replace(WHOLE, culprit=Culprit("eager"), bisect_note="no parts")) == "backend eager; no parts"
-
-
-def test_ordinals() -> None:
-    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
-        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th",
-    ]  # fmt: skip

@@ -51,7 +51,7 @@ def test_a_report_in_markdown_keeps_its_markup(payload: str, tmp_path: Path) -> 
     def report(word: str) -> str:
         told = diagnosis(
             wrong(message=word, path=word), verdict=word, reason=word, stages={"dynamo": word, word: word},
-            culprit=Culprit(word, word, 2, word), ablations=(Ablation(word, word, "other", word),), bisect_note=word,
+            culprit=Culprit(word, word, 2, word, word, word, word), ablations=(Ablation(word, word, "other", word),), bisect_note=word,
         )  # fmt: skip
         matches = (Match(Entry(FailureProfile(frozenset(), frozenset()), "t", "f:1", word), 0.5, (word,)),)
         return write(

@@ -24,6 +24,9 @@ from runner.worker.case.errors import InvalidCase, describe
 MAKE_INPUTS = "make_inputs"
 _numbers = itertools.count()
 
+MODULE = "runner_case_"
+"""The beginning of the names of the modules that hold generated sources."""
+
 
 @dataclass(frozen=True)
 class LoadedCase:
@@ -111,7 +114,7 @@ class Source:
         linecache.checkcache(self.path)
 
     def _import(self) -> ModuleType:
-        name = f"runner_case_{self.stem}_{next(_numbers)}"
+        name = f"{MODULE}{self.stem}_{next(_numbers)}"
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None or spec.loader is None:
             raise InvalidCase(f"cannot import {self.path}")

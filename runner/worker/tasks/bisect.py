@@ -26,6 +26,7 @@ from runner.worker.case.prepare import own_cache
 from runner.worker.job import Send, run_job
 from runner.worker.pattern import mark_of
 from runner.worker.server.child import die_with_parent, encode
+from runner.worker.tasks.applications import key_of, record_applications
 
 SECONDS = 60.0
 """One judgement may take so long; then it counts as a timeout."""
@@ -50,7 +51,8 @@ def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     them is the failure. ``seconds`` and ``budget``: see SECONDS and BUDGET.
 
     Returns:
-        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name`` and ``operator`` (each may be null).
+        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name``, ``operator`` and ``line``, which is that
+        of the source (each may be null).
         ``note``: why there is no more. ``runs``: how often it was judged. ``log``: what the bisector printed. ``error``: null.
     """
     from torch._inductor import compiler_bisector
@@ -87,6 +89,7 @@ def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, s
         "number": None,
         "name": None,
         "operator": None,
+        "line": None,
     }
     if result is None or result.subsystem is None:
         if not question.reproduced:
@@ -107,6 +110,7 @@ def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, s
         "number": result.bisect_number,
         "name": name,
         "operator": question.operators.get(name or ""),
+        "line": question.lines.get(key_of(result.subsystem, result.bisect_number)),
     }, ""
 
 
@@ -119,7 +123,7 @@ class _Question:
     """What the bisector calls: True when the failure does not show.
 
     ``reproduced``: it has shown at least once. ``fixed_by``: the subsystem without which it does not show. ``operators``: the
-    operators of the graph's nodes by name.
+    operators of the graph's nodes by name. ``lines``: those of the source that applications come from, by ``key_of``.
     """
 
     job: Mapping[str, Any]
@@ -129,6 +133,7 @@ class _Question:
     reproduced: bool = False
     fixed_by: str | None = None
     operators: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
     _switched: dict[str, bool] = field(default_factory=dict)  # subsystem to the answer without it
 
     def __post_init__(self) -> None:
@@ -175,6 +180,7 @@ class _Question:
             # A copy can hang on a lock that another thread held when it was made. One wrong answer ends a search, so it is asked twice.
             answer = ask(self._judged, self._seconds)
         self.operators.update(answer.operators)
+        self.lines = {**answer.lines, **self.lines}  # the first run counts: in later ones parts are switched off
         doubt = answer.record.get("trust") or {}
         if answer.broken or doubt.get("verdict") in ("INVALID", "SKIP"):
             raise _Stop(f"under the bisector the case could not be judged: {answer.broken or doubt['reason']}")
@@ -215,6 +221,7 @@ class Answer:
     status: int | None = None  # wait status; None when it had to be ended
     broken: str = ""
     operators: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
 
     def death(self) -> dict[str, Any]:
         """Return the end without a record as a finding; the words are those of the control half."""
@@ -272,6 +279,7 @@ def _take(answer: Answer, line: bytes) -> None:
     answer.record = message.get("outcome", answer.record)
     answer.broken = message.get("broken", answer.broken)
     answer.operators = message.get("operators", answer.operators)
+    answer.lines = message.get("lines", answer.lines)
     if message.get("applied"):
         names = compiler_bisector.call_counter_debug_info
         names.update({int(number): name for number, name in message["applied"].items()})
@@ -318,30 +326,14 @@ def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
         die_with_parent(signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        operators = _record_operators()
+        seen = record_applications()
         record = run_job(job, say)
         applied = getattr(compiler_bisector, "call_counter_debug_info", {})  # torch 2.6 keeps this in the process
-        say({"outcome": record, "operators": operators, "applied": applied})
+        say({"outcome": record, "operators": seen.operators, "lines": seen.lines, "applied": applied})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it
         say({"broken": traceback.format_exc().strip().splitlines()[-1]})
     finally:
         os._exit(0)
-
-
-def _record_operators() -> dict[str, str]:
-    """Record the operator of each node that Inductor lowers: the bisector names the node alone."""
-    from torch._inductor.graph import GraphLowering
-
-    names: dict[str, str] = {}
-    lower = GraphLowering.run_node
-
-    def run_node(self: Any, node: Any) -> Any:
-        if node.op == "call_function":
-            names[node.name] = str(node.target)
-        return lower(self, node)
-
-    GraphLowering.run_node = run_node
-    return names
 
 
 def _signal_name(number: int) -> str:

@@ -111,6 +111,7 @@ def test_any_oracle_can_be_bisected(
     assert culprit is not None, record
     assert (culprit["backend"], culprit["subsystem"], culprit["name"]) == (DECOMPOSING, "decomposition", str(operator))
     assert isinstance(culprit["number"], int) and record["note"] == ""
+    assert "silu" in text.split("\n")[culprit["line"] - 1]
 
 
 @pytest.mark.parametrize("lost", [1, 3])
