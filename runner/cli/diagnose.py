@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine
-from runner.diagnose.procedure import diagnose
+from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.quote import operand, shell_words
@@ -25,6 +26,7 @@ from runner.report.next_steps import target_words
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
+from runner.text import plural
 
 MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
@@ -51,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress()
     page = None
     with VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
-        progress.say(f"running {variant.id} and what lies below its backend")
-        diagnosis = diagnose(engine, arguments.bisect, lambda: progress.say(_doing(engine)))
+        progress.say(f"diagnosing {variant.id}")
+        diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
         if arguments.html and diagnosis.signature is not None:
             from runner.diagnose.heatmap import run_heat_map
             from runner.report.html import page as write_page
@@ -78,13 +80,14 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
     progress = Progress()
     for number, event in enumerate(failed[:MOST], 1):
         failing = by_key[event.key]
-        progress.say(f"diagnosing {number} of {min(len(failed), MOST)}: {event.id}")
+        title = f"diagnosing {number} of {min(len(failed), MOST)}"
+        progress.say(f"{title}: {event.id}")
         try:
             with VariantEngine(
                 failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed, imports=settings.imports,
                 paths=worker_paths(settings), slots=_slots(failing.variant).get("slots", settings.slots()),
             ) as engine:  # fmt: skip
-                diagnosis = diagnose(engine)
+                diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
         except (UsageError, InputError) as error:
             progress.end()
             console.message(f"runner: {event.id}: not diagnosed: {error}")
@@ -112,14 +115,22 @@ def _slots(variant: Variant) -> dict[str, int]:
     return {} if variant.device in ("cpu", "meta") else {"slots": 1}
 
 
-def _doing(engine: VariantEngine) -> str:
-    """What runs now, in one line; the details only where a line can be rewritten."""
+def _say(progress: Progress, title: str, engine: VariantEngine, part: str) -> None:
+    progress.say(f"{title}, {_doing(engine, part)}")
+
+
+def _doing(engine: VariantEngine, part: str) -> str:
+    """What runs now, in one line: the part, and the bisector's question. Where no line can be rewritten, less often another one."""
+    text = f"part {PARTS.index(part) + 1} of {len(PARTS)}, {part}"
     running = engine.local_engine.running()
     bisecting = next((phase for _, _, phase in running if phase.startswith("bisecting")), "")
     if not sys.stderr.isatty():
-        return "asking torch's bisector and trying changed settings"
-    changed = sum(not phase.startswith("bisecting") for _, _, phase in running)
-    return " · ".join(filter(None, (bisecting, f"{changed} under changed settings" if changed else "")))
+        return f"{text}: {bisecting.partition(': ')[2]}" if bisecting else text
+    jobs = [str(job.backend.get("backend")) for job, _, phase in running if not phase.startswith("bisecting")]
+    others = (
+        ", ".join(dict.fromkeys(jobs)) if part == PARTS[0] else f"{plural(len(jobs), 'run')} under changed settings"
+    )
+    return f"{text}: {' · '.join(filter(None, (bisecting, others if jobs else '')))}".rstrip(": ")
 
 
 def _words(arguments: argparse.Namespace, variant: Variant) -> str:

@@ -168,7 +168,7 @@ def _gather(
     from runner.diagnose.procedure import diagnose
 
     progress.say("looking for what is to blame")
-    diagnosis = diagnose(engine, bisect=True, tick=lambda: progress.say("looking for what is to blame"))
+    diagnosis = diagnose(engine, bisect=True, tick=lambda part: progress.say(f"looking for what is to blame: {part}"))
     progress.say("running it in fresh processes, and asking torch about this machine")
     *fresh, described = engine.ask([*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")])
     answers = [engine.read(outcome) for outcome in fresh]

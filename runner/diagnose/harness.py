@@ -156,13 +156,13 @@ class VariantEngine:
         findings, doubt = outcomes.read(outcome, self.source)
         return Answer(tuple(findings), doubt)
 
-    def verdict(self) -> VariantFinished:
+    def verdict(self, tick: Callable[[], None] | None = None) -> VariantFinished:
         """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels."""
         settings = RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports)
         context = RunContext(
             settings, slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits
         )
-        return drive(self.local_engine, run_variant(self.planned, context)).event
+        return drive(self.local_engine, run_variant(self.planned, context), tick).event
 
 
 def result_of(outcome: Outcome) -> Mapping[str, Any]:

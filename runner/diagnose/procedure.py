@@ -23,19 +23,26 @@ CROSSREF = "aot_eager_decomp_partition_crossref"
 """Runs every operator beside its fake twin: a kernel and its meta function that disagree show here."""
 
 
+PARTS = ("the ladder", "torch's bisector and changed settings")
+"""The parts of a diagnosis, in order."""
+
+
 def diagnose(
-    engine: VariantEngine, bisect: bool = True, tick: Callable[[], None] | None = None, ablations: bool = True
+    engine: VariantEngine,
+    bisect: bool = True,
+    tick: Callable[[str], None] = lambda part: None,
+    ablations: bool = True,
 ) -> Diagnosis:
     """Return everything that can be found out about the variant's failure; of one that does not fail its verdict alone.
 
     Args:
         engine: of the variant, entered.
         bisect: ask torch's bisector too, which takes up to some minutes.
-        tick: called several times a second while the bisector and the ablations run.
+        tick: told several times a second which of ``PARTS`` is done.
         ablations: try changed settings too.
     """
     begun = time.monotonic()
-    event = engine.verdict()
+    event = engine.verdict(lambda: tick(PARTS[0]))
     signature = main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None
     plain = Diagnosis(
         id=event.id,
@@ -58,7 +65,7 @@ def diagnose(
     trials = ablate.jobs(engine, changes)
     # The bisector first, which takes longest.
     jobs = [*([] if isinstance(task, Bisected) else [task]), *([cross] if cross else []), *filter(None, trials)]
-    outcomes = dict(zip((job.key for job in jobs), engine.ask(jobs, tick), strict=True))
+    outcomes = dict(zip((job.key for job in jobs), engine.ask(jobs, lambda: tick(PARTS[1])), strict=True))
     bisected = (
         task if isinstance(task, Bisected) else bisector.read(outcomes[task.key], engine.variant.case, engine.source)
     )
@@ -71,7 +78,7 @@ def diagnose(
         stages=_with_crossref(plain.stages, crossed),
         culprit=bisected.culprit,
         bisect_note=bisected.note,
-        ablations=tuple(_ablations(engine, signature, answers, tick)),
+        ablations=tuple(_ablations(engine, signature, answers, lambda: tick(PARTS[1]))),
         notes=(*plain.notes, *_crossref_notes(plain.stages, crossed)),
         seconds=round(time.monotonic() - begun, 1),
     )
@@ -90,7 +97,7 @@ def _ablations(
     engine: VariantEngine,
     signature: FailureSignature,
     answers: Sequence[tuple[Change, Answer]],
-    tick: Callable[[], None] | None,
+    tick: Callable[[], None],
 ) -> list[Ablation]:
     """What became of the failure; what failed for want of a helping flag is run again without it."""
     repeated = [change for change, answer in answers if ablate.lacks(answer, change.helpers)]

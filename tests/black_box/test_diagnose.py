@@ -65,6 +65,15 @@ def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) ->
     assert "runner reduce 'all.spec.yaml::wrong_relu[float32,cpu]@inductor'" in done.out
 
 
+def test_what_is_done_is_said(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
+    done, _ = wrong_relu
+    lines = done.err.splitlines()
+    parts = ["part 1 of 2, the ladder", "part 2 of 2, torch's bisector and changed settings"]
+    assert lines[:2] == ["diagnosing all.spec.yaml::wrong_relu[float32,cpu]@inductor", parts[0]], done.err
+    asked = [line.removeprefix(f"{parts[1]}: ") for line in lines if line.startswith(f"{parts[1]}: ")]
+    assert {"as it is", "without lowerings", "lowerings"} <= {*asked} and len(asked) < 20, done.err
+
+
 def test_what_has_nothing_to_do_with_it_does_not_change_it(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
     _, found = wrong_relu
     outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +49,9 @@ def record_applications() -> Applications:
         finally:
             nodes.pop()
 
-    def disable_subsystem(backend: str, subsystem: str, debug_info: Callable[[], str] | None = None) -> bool:
+    def disable_subsystem(backend: str, subsystem: str, *more: Any, **options: Any) -> bool:
         number = CompilerBisector.get_system_counter(subsystem, increment=False)
-        answer = bool(disable(backend, subsystem, debug_info))
+        answer = bool(disable(backend, subsystem, *more, **options))
         if CompilerBisector.get_system_counter(subsystem, increment=False) > number:
             trace = ""
             if subsystem == "lowerings" and nodes:
