@@ -16,6 +16,7 @@ from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine
+from runner.diagnose.kept import keep, path_of
 from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
@@ -54,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     page = None
     with VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
         progress.say(f"diagnosing {variant.id}")
+        path = path_of(engine) if arguments.bisect else None
         diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
+        keep(path, diagnosis)
         if arguments.html and diagnosis.signature is not None:
             from runner.diagnose.heatmap import run_heat_map
             from runner.report.html import page as write_page
@@ -87,7 +90,9 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
                 failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed, imports=settings.imports,
                 paths=worker_paths(settings), slots=_slots(failing.variant).get("slots", settings.slots()),
             ) as engine:  # fmt: skip
+                path = path_of(engine)
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
+                keep(path, diagnosis)
         except (UsageError, InputError) as error:
             progress.end()
             console.message(f"runner: {event.id}: not diagnosed: {error}")

@@ -21,10 +21,12 @@ from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
 from runner.diagnose.heatmap import run_heat_map
+from runner.diagnose.kept import find
 from runner.diagnose.rules import Check, ReportInput, ScriptRun, VersionVerdict
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
-from runner.record.events import VariantFinished
+from runner.record.events import Finding, VariantFinished
+from runner.report.diagnosis import taken_over
 from runner.report.issue import Material, script_of, write
 from runner.session.environments import find_environments
 from runner.session.plan import TIMEOUT, Environment
@@ -68,21 +70,27 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(progress.end)
         folder = stack.enter_context(scratch.folder())
         engine = engines.enter_context(_engine(arguments, environments[0], variant))
-        progress.say(f"running it with torch {engine.environment.torch}")
-        event = engine.verdict()
+        kept = find(engine)
+        if kept is not None:
+            console.message(taken_over(kept))
+        else:
+            progress.say(f"running it with torch {engine.environment.torch}")
+        failure = kept.diagnosis if kept else engine.verdict()
         if known is not None:
-            matches = similar.search(similar.profile_of(variant, event.findings), known)
+            matches = similar.search(similar.profile_of(variant, failure.findings), known)
             progress.end()
             say = console.output if arguments.output else console.message  # never into the report
             say(similar.table(matches))
-        if event.verdict not in ("FAIL", "ERROR"):
-            return _refuse([_passes(event)], progress)
-        _say_known(engine, event)
-        small, yaml, steps = _reduce(arguments, engine, folder, progress)
+        if failure.verdict not in ("FAIL", "ERROR"):
+            return _refuse([_passes(failure)], progress)
+        _say_known(engine, failure.findings)
+        diagnosis = kept.diagnosis if kept else None
+        small, yaml, steps = _reduce(arguments, engine, folder, progress, diagnosis)
         if small is not variant:
             engines.close()
             engine = engines.enter_context(_engine(arguments, environments[0], small))
-        material = _gather(arguments, engine, environments, yaml, progress)
+            diagnosis = None  # of the larger case
+        material = _gather(arguments, engine, environments, yaml, progress, diagnosis)
     material = replace(material, report=replace(material.report, origin=variant), matches=tuple(matches), steps=steps)
     text, checks = write(material)
     if not all(one.met for one in checks):
@@ -101,7 +109,7 @@ def _engine(arguments: argparse.Namespace, environment: Environment, variant: Va
     return VariantEngine.of(settings, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
 
 
-def _passes(event: VariantFinished) -> Check:
+def _passes(event: VariantFinished | Diagnosis) -> Check:
     """Why a variant that does not fail is not reported."""
     why = f"the verdict with torch {event.torch} is {event.verdict}" + (f": {event.reason}" if event.reason else "")
     advice = "first make a case that says something about the compiler: see `runner run`"
@@ -120,10 +128,10 @@ def _refuse(checks: Sequence[Check], progress: Progress) -> int:
     return exit_codes.NO_RESULT
 
 
-def _say_known(engine: VariantEngine, event: VariantFinished) -> None:
+def _say_known(engine: VariantEngine, findings: Sequence[Finding]) -> None:
     """Say where the ledger says that this has been reported."""
     for entry in engine.variant.case.known:
-        if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in event.findings):
+        if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in findings):
             console.message(f"runner: the ledger says that this is reported: {entry.issue}")
 
 
@@ -143,14 +151,18 @@ def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entr
 
 
 def _reduce(
-    arguments: argparse.Namespace, engine: VariantEngine, folder: Path, progress: Progress
+    arguments: argparse.Namespace,
+    engine: VariantEngine,
+    folder: Path,
+    progress: Progress,
+    diagnosis: Diagnosis | None = None,
 ) -> tuple[Variant, str, str]:
-    """The smallest variant that fails alike, its YAML, and a sentence about the way there."""
+    """The smallest variant that fails alike, its YAML, and a sentence about the way there; ``diagnosis`` is of the first one."""
     if not arguments.reduce:
         return engine.variant, case_text(engine.variant), ""
     from runner.reduce.reducer import reduce_variant
 
-    found = reduce_variant(engine, budget=arguments.budget, tick=progress.say, folder=folder)
+    found = reduce_variant(engine, budget=arguments.budget, tick=progress.say, folder=folder, diagnosis=diagnosis)
     if found.interrupted:
         raise KeyboardInterrupt
     more = "" if found.complete else "; there was no time to take away more"
@@ -163,12 +175,14 @@ def _gather(
     environments: Sequence[Environment],
     yaml: str,
     progress: Progress,
+    diagnosis: Diagnosis | None,
 ) -> Material:
-    """Everything that needs torch."""
+    """Everything that needs torch; ``diagnosis`` is the one of this very variant, where there is one."""
     from runner.diagnose.procedure import diagnose
 
-    progress.say("looking for what is to blame")
-    diagnosis = diagnose(engine, bisect=True, tick=lambda part: progress.say(f"looking for what is to blame: {part}"))
+    if diagnosis is None:
+        progress.say("looking for what is to blame")
+        diagnosis = diagnose(engine, tick=lambda part: progress.say(f"looking for what is to blame: {part}"))
     progress.say("running it in fresh processes, and asking torch about this machine")
     *fresh, described = engine.ask([*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")])
     answers = [engine.read(outcome) for outcome in fresh]

@@ -19,6 +19,7 @@ from runner.cases.suites import SPEC
 from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.harness import Progress, VariantEngine
+from runner.diagnose.kept import find
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
@@ -28,6 +29,7 @@ from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
 from runner.reduce.search import Candidate, digest
 from runner.reduce.state import Size
+from runner.report.diagnosis import taken_over
 from runner.verdict.signature import FailureSignature
 
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
@@ -68,8 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
                 console.output((folder / CASE).read_text(encoding="utf-8"))
                 console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exit_codes.OK
+            kept = find(engine)
+            if kept is not None:
+                console.message(taken_over(kept))
             reduced = reduce_variant(
-                engine, budget=arguments.budget, tick=progress.say, folder=folder, memory=journal.memory
+                engine,
+                budget=arguments.budget,
+                tick=progress.say,
+                folder=folder,
+                memory=journal.memory,
+                diagnosis=kept.diagnosis if kept else None,
             )
             progress.end()
             journal.end(reduced)

@@ -44,7 +44,7 @@ class Culprit:
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything found out. ``stages`` is the ladder (stage to ``ok`` or oracles); ``culprit`` is None where
-    ``bisect_note`` says why.
+    ``bisect_note`` says why. ``run_seconds`` is the time of the variant's own run, ``seconds`` that of the whole diagnosis.
     """
 
     id: str
@@ -60,6 +60,7 @@ class Diagnosis:
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    run_seconds: float = 0.0
 
     @property
     def stage(self) -> str | None:

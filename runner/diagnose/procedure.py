@@ -54,6 +54,7 @@ def diagnose(
         stages=_strip(event, engine.variant),
         labels=tuple(event.labels),
         notes=tuple(event.notes),
+        run_seconds=event.seconds,
     )
     if signature is None:
         return replace(plain, seconds=round(time.monotonic() - begun, 1))

@@ -17,6 +17,7 @@ from runner.cases.expand import expand
 from runner.cases.model import Backend, Case, Suite, Variant
 from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
+from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import InputError, Span
 from runner.engine import scratch
@@ -102,6 +103,7 @@ def reduce_variant(
     tick: Callable[[str], None] = lambda text: None,
     folder: Path | None = None,
     memory: Memory | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Reduced:
     """Shrink the engine's variant while it fails with the same signature.
 
@@ -110,6 +112,7 @@ def reduce_variant(
         budget: seconds, counted from now; the first verdict and the last confirmation take part in it.
         tick: told several times a second what is being done.
         folder: where candidates are written (a temporary one if None); a case's own Python is copied there.
+        diagnosis: of this failure, whose verdict then counts; the step that it blames is tried first.
         memory: for going on from an earlier reduction, and for being told of steps as they are accepted.
 
     Returns:
@@ -119,12 +122,25 @@ def reduce_variant(
         UsageError: the variant does not fail.
     """
     began = time.monotonic()
-    tick("running the case as it is")
-    failure = failing(engine)
+    if diagnosis is None:
+        tick("running the case as it is")
+        event = failing(engine)
+        failure = Failure(event.findings[0], event.seconds)
+    else:
+        failure = Failure(diagnosis.findings[0], diagnosis.run_seconds, diagnosis.culprit)
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(scratch.folder())
         return _Reduction(engine, failure, folder, began, budget, tick, memory or Memory()).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is to be kept: the main finding of a run, the seconds that the run took, and what is to blame, where that is known."""
+
+    finding: Finding
+    seconds: float
+    culprit: Culprit | None = None
 
 
 def failing(engine: VariantEngine) -> VariantFinished:
@@ -144,12 +160,12 @@ class _Reduction:
     """One reduction. ``history`` holds the accepted states; the first one is the original case."""
 
     def __init__(
-        self, engine: VariantEngine, failure: VariantFinished, folder: Path, began: float, budget: float,
+        self, engine: VariantEngine, failure: Failure, folder: Path, began: float, budget: float,
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
         self.engine, self.folder, self.memory = engine, folder, memory
         self.began, self.tick = began, tick
-        self.finding: Finding = failure.findings[0]
+        self.finding, self.culprit = failure.finding, failure.culprit
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
         timeout = None if slow else min(engine.job().timeout, max(20.0, 6 * failure.seconds))
@@ -206,7 +222,7 @@ class _Reduction:
             if parsed is not None:
                 self.history.append((self.memory.best, size_of(plain(parsed[0].case))))
                 return State(parsed[0].case, self.signature, self.judge.measure)
-        return State(original, self.signature, self.judge.measure, suspects(original, self.finding))
+        return State(original, self.signature, self.judge.measure, suspects(original, self.finding, self.culprit))
 
     def _read(self, text: str) -> tuple[Variant, Source] | None:
         """Return variant and source of a candidate; None where the reader or the builder finds an error."""
@@ -293,14 +309,22 @@ def read_case(path: Path, backend: Backend, engine: VariantEngine) -> tuple[Vari
         return None
 
 
-def suspects(case: Case, finding: Finding) -> tuple[int, ...]:
+def suspects(case: Case, finding: Finding, culprit: Culprit | None = None) -> tuple[int, ...]:
     """Return the numbers of the steps that a finding points to.
 
-    These are the step on the line of its error, and the one that made the wrong output of several.
+    These are the step that a diagnosis blames, the step on the line of the error, and the one that made the wrong output of several.
     """
     chain = named(case)
     steps = list(steps_of(chain.chain))
-    numbers = [number for number, step in enumerate(steps) if finding.place and _place(step.span) == finding.place]
+    blamed = (
+        (culprit.step.partition(",")[0], culprit.place.rpartition(":")[2])
+        if culprit and culprit.step and culprit.place
+        else None
+    )
+    numbers = [
+        number for number, step in enumerate(steps) if (step.operator.rpartition(".")[2], str(step.span.line)) == blamed
+    ]
+    numbers += [number for number, step in enumerate(steps) if finding.place and _place(step.span) == finding.place]
     refs = references(chain.result)
     place = re.search(r"output\[(\d+)\]", finding.path)
     if place is not None and len(refs) > 1 and int(place[1]) < len(refs):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from runner.cases.model import LAUNCH
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
+from runner.diagnose.kept import Kept
 from runner.quote import operand, shell_word
 from runner.record.events import Finding
 from runner.report.failure import layout
@@ -39,6 +40,11 @@ def render(diagnosis: Diagnosis, target: str = "") -> str:
     commands = [(f"runner {name} {target}", why) for name, why in serving(diagnosis, _COMMANDS)]
     lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in commands)]
     return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
+
+
+def taken_over(kept: Kept) -> str:
+    """Return one line that says what is taken over from an earlier diagnosis, and from when."""
+    return f"runner: taken over from runner diagnose at {kept.when}: {blame(kept.diagnosis)}"
 
 
 def serving(diagnosis: Diagnosis, commands: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
