@@ -1,4 +1,4 @@
-"""``runner debug --record`` keeps the frame in which Dynamo failed; ``runner replay`` fails alike until Dynamo is mended."""
+"""``runner debug --record`` keeps the frame in which Dynamo failed; ``runner debug --replay`` fails alike until Dynamo is mended."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def file_of(recorded: Result) -> Path:
 def test_the_failing_frame_is_recorded(recorded: Result) -> None:
     assert recorded.code == 0, recorded.text
     assert "planted in Dynamo" in recorded.out
-    assert f"runner replay {file_of(recorded)} --import broken" in recorded.out
+    assert f"runner debug --replay {file_of(recorded)} --import broken" in recorded.out
 
 
 def test_it_fails_again(recorded: Result) -> None:

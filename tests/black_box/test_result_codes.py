@@ -9,7 +9,7 @@ import pytest
 from .driver import run_in, spec, write
 
 COMMANDS = ("diagnose", "reduce", "minify", "issue", "explain", "debug", "replay", "repro")
-RULE = "exit codes: 0 the result was made, 1 there is none (the failure did not show, or does not allow it),"
+RULE = "exit codes: 0 the result was made, 1 there is none (the failure did not show,\nor does not allow it), "
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_says_the_rule(command: str, folder: Path) -> None:
     done = run_in(folder, command, "--help")
-    assert done.code == 0 and f"\n{RULE}\n" in done.out, done.text
+    assert done.code == 0 and f"\n{RULE}" in done.out, done.text
 
 
 @pytest.mark.parametrize("command", ["diagnose", "reduce", "minify", "issue"])

@@ -69,7 +69,7 @@ def diagnosis(*findings: Finding, **changes: Any) -> Diagnosis:
         "reason": f"{found[0].oracle}: {found[0].message}",
         "signature": main_signature(found), "findings": found,
         "stages": {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": found[0].oracle},
-        "culprit": Culprit("inductor", "lowerings", 2, "relu"),
+        "culprit": Culprit("inductor", "lowerings", 2, "relu", step="relu, the second of two", place="a.spec.yaml:14"),
         "ablations": (
             Ablation("without vectorization", "torch._inductor.config.cpp.simdlen = 1", "gone"),
             Ablation("without pattern matching", "torch._inductor.config.pattern_matcher = False", "same", "value: it differs"),

@@ -61,7 +61,7 @@ def test_everything_of_a_wrong_value_is_on_the_page() -> None:
     made = read(diagnosis(), {"picture": PICTURE, "reason": ""})
     assert made.count["svg"] >= 2 and made.count["html"] == 1
     for words in (
-        "a.spec.yaml::a[float32,cpu]@inductor", "first shown here", "lowerings", "the 3rd", "without vectorization",
+        "a.spec.yaml::a[float32,cpu]@inductor", "first shown here", "lowerings", "the 3rd", "relu, the second of two, a.spec.yaml:14", "without vectorization",
         "torch._inductor.config.cpp.simdlen = 1", "gone", "output[0]", "3 of 24 elements lie beyond the tolerance",
         "mismatched 3 of 24", "would pass at 10000000 times eager's error", "runner issue", "12.5s",
     ):  # fmt: skip

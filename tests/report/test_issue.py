@@ -49,7 +49,7 @@ def test_a_report_has_every_section_in_order(one: Variant) -> None:
     assert places == sorted(places)
     for words in (
         "| inductor | `inductor` | value |", "| decomposition | `aot_eager_decomp_partition` | ok |", "Reduced in 4 steps.",
-        "| without vectorization | `torch._inductor.config.cpp.simdlen = 1` | gone |", "subsystem `lowerings`, the 3rd application, `relu`",
+        "| without vectorization | `torch._inductor.config.cpp.simdlen = 1` | gone |", "subsystem `lowerings`, the 3rd application, `relu`, of the step relu, the second of two.",
         "| 2.6.0 | PASS |", "PyTorch version: 2.13.0+cpu", "mismatched 3 of 24", "- [x] default rtol and atol", "topic: fuzzer",
     ):  # fmt: skip
         assert words in text, words
@@ -62,7 +62,7 @@ def test_two_sentences_say_what_happened(one: Variant) -> None:
         '`torch.compile(model, backend="inductor")` gives wrong values for a model of `nn.Linear`, `F.relu` in float32 on the '
         "CPU at `output[0]`: 3 of 24 elements differ; eager 2.0, compiled 3.0 at \\[1, 2, 0\\]. "
         "It first shows at the stage `inductor`, torch's `CompilerBisector` blames the subsystem `lowerings`, the 3rd application, "
-        "`relu`, and it goes away with `torch._inductor.config.cpp.simdlen = 1`."
+        "`relu`, of the step relu, the second of two, and it goes away with `torch._inductor.config.cpp.simdlen = 1`."
     )
     assert title(material(one).report) == "[inductor] nn.Linear, F.relu: torch.compile gives wrong values"
     assert title(material(one, [crash()]).report).endswith("torch.compile fails to compile with InductorError")
