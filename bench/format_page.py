@@ -53,7 +53,9 @@ FLAG_EXAMPLES: tuple[tuple[str, object], ...] = (
 
 _PART = re.compile(r"<!-- generated: (?P<name>[^>]*?) -->\n(?P<body>.*?)<!-- end -->\n", re.DOTALL)
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"\$\{[^}]*\}|\$[\w.]*(?:<\w+>)?|--[a-z][a-z-]*|(?:\w+\.)?<[\w<>.]+>|[A-Za-z_]+_[a-z_]+|\{\}|\*\*?")
+_CODE = re.compile(
+    r"\$\{[^}]*\}|\$[\w.]*(?:<\w+>)?|--[a-z][a-z-]*|(?:\w+\.)?<[\w<>.]+>|[A-Za-z_]+_[a-z_0-9]+|\{\}|\*\*?"
+)
 _NAME = re.compile(r"# (?P<name>[\w./-]+)$", re.MULTILINE)
 
 

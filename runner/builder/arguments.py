@@ -55,6 +55,18 @@ def check_arguments(step: Step, operator: operators.Operator, scope: Scope) -> N
         _check(step, step.call, True, takes_tensor, scope)
 
 
+def check_result(result: Value, scope: Scope) -> None:
+    """Report texts of a result that are the name of a value: what was meant is not compared."""
+    for _, text in _texts_of(result, ""):
+        value = _replacement(text, scope)
+        if isinstance(value, Ref):
+            problem = f"{text.value!r} is text"
+            scope.problems.error(
+                text.span or value.span, problem, f"write {flow(value_of(value))}; {{$text: {text.value}}} is text"
+            )
+            scope.used.add(text.value)
+
+
 def complete_call(step: Step) -> str:
     """Return the hint that puts the value of the step before in front of the arguments."""
     positional = (Ref("_", (), step.span), *step.arguments.positional)
@@ -169,6 +181,9 @@ def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
     elif isinstance(value, Items):
         for item in value.items:
             yield from _texts_of(item, key)
+    elif isinstance(value, Table):
+        for _, item in value.items:
+            yield from _texts_of(item, key)
     elif isinstance(value, TensorLiteral):
         for name, option in value.options:
             yield from _texts_of(option, name)
@@ -177,6 +192,8 @@ def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
 def _replacement(text: Literal, scope: Scope | None) -> Value | None:
     """What a text stands for: a value of ``scope``, a number, a constant of torch. None for any other text."""
     word = text.value
+    if scope is not None and word.partition(".")[0] == "self" and word.partition(".")[2] in scope.state:
+        return Ref("self", (word.partition(".")[2],), text.span or Span("", 1, 1))
     if scope is not None and (word in scope.variables or word in scope.params) and word not in _WORDS:
         return Ref(word, (), text.span or Span("", 1, 1))
     if word in _PYTHON:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runner.builder import kernels, operators
-from runner.builder.arguments import check_arguments, complete_call
+from runner.builder.arguments import check_arguments, check_result, complete_call
 from runner.builder.options import kernel_options_fault
 from runner.builder.parameters import fill
 from runner.builder.render import Renderer, call
@@ -86,6 +86,7 @@ class ChainWriter:
         if result is None:
             text = self.scope.look_up("_", Span("", 1, 1)) if self.scope.previous is not None else "None"
         else:
+            check_result(result, self.scope)
             text = self.render.value(result)
         self._line(f"return {text}", None)
 

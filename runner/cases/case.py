@@ -38,6 +38,7 @@ from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, li
 from runner.diagnostics import nearest
 
 _LONGEST_RANGE = 200
+BOTH = "torch.compile takes mode or options, and refuses both"
 MODE_AXES = ("train", "grad", "dynamic", "autocast", "threads")
 LONGEST_TIMEOUT = 7 * 86400.0
 """Seconds that a case may ask for: a week."""
@@ -225,6 +226,8 @@ def _compile(node: YamlNode | None, problems: Problems) -> Compile:
     keys = fields(node)
     options = check_flags(keys.get("options"), problems, "torch._inductor.config.")
     fullgraph, mode = scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str)
+    if node is not None and mode is not None and options:
+        problems.warning(node.span, BOTH, "set the options in config:, by their full names")
     return Compile(fullgraph, mode, options, _timeout(keys.get("timeout"), problems))
 
 

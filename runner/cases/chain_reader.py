@@ -25,7 +25,7 @@ from runner.cases.chain_nodes import (
 from runner.cases.complex_numbers import is_complex, parse_complex
 from runner.cases.inits import FILLS, read_init
 from runner.cases.problems import Problems, within
-from runner.cases.python_calls import has_keyword, yaml_arguments
+from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
 from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
 from runner.cases.texts import plain_text
@@ -300,7 +300,8 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
         return False
     parts = [split(str(item.plain()), ",") if item in texts else [item.plain()] for item in items]
     keywords = {str(key.value): value.plain() for key, value in entries if key.value != "*"}
-    arguments = yaml_arguments((part for several in parts for part in several), keywords)
+    flat = (part for several in parts for part in several)
+    arguments = yaml_arguments(flat, keywords, receiver=takes_receiver(operator))
     message = f"{show_value(texts[0].plain())} is one text, not arguments"
     problems.error(texts[0].span, message, f"write {operator}: {arguments}")
     return True

@@ -29,11 +29,24 @@ def yaml_call(text: str) -> str:
     if call is None:
         return ""
     inside = call["inside"].strip()
-    return call["name"] + (f": {yaml_arguments(split(inside, ','), names=True)}" if inside else "")
+    name = call["name"]
+    return name + (
+        f": {yaml_arguments(split(inside, ','), names=True, receiver=takes_receiver(name))}" if inside else ""
+    )
 
 
-def yaml_arguments(parts: Iterable[Any], others: Mapping[str, Any] | None = None, names: bool = False) -> str:
-    """Return Python's arguments as YAML has them, with the keywords ``others``; ``names`` says that a name is a reference."""
+def takes_receiver(operator: str) -> bool:
+    """Return whether every call of it takes a tensor first, as far as its name alone tells."""
+    return operator.startswith(("F.", "Tensor."))
+
+
+def yaml_arguments(
+    parts: Iterable[Any], others: Mapping[str, Any] | None = None, names: bool = False, receiver: bool = False
+) -> str:
+    """Return Python's arguments as YAML has them, with the keywords ``others``.
+
+    ``names`` says that a name is a reference. With ``receiver`` the value of the step before comes first where no argument is one.
+    """
     positional: list[Any] = []
     keywords: dict[str, Any] = dict(others or {})
     for part in parts:
@@ -44,6 +57,8 @@ def yaml_arguments(parts: Iterable[Any], others: Mapping[str, Any] | None = None
             keywords[keyword["key"]] = _value(keyword["value"], names)
         else:
             positional.append(_value(part, names) if isinstance(part, str) else part)
+    if receiver and not any(str(value).startswith("$") for value in (*positional, *keywords.values())):
+        positional.insert(0, "$_")
     if not keywords:
         return flow(positional)
     return flow({"*": positional, **keywords} if positional else keywords)

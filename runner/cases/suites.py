@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runner.cases.case import parse_case, with_defaults
+from runner.cases.case import BOTH, parse_case, with_defaults
 from runner.cases.flags import check_flags
 from runner.cases.folders import FolderLimit, Walk
 from runner.cases.inputs import dtype_name
@@ -192,6 +192,8 @@ class Reader:
                     config=check_flags(keys.get("config"), problems),
                     span=keys.get("backend", item).span,
                 )
+            if backend.mode is not None and backend.options:
+                problems.warning(item.span, BOTH, "set the options in config:, by their full names")
             if backend.name in backends:
                 problems.error(item.span, f"two backends are called {backend.name!r}", "give one a name: of its own")
             backends[backend.name] = backend

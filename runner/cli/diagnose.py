@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,6 +142,8 @@ def _doing(engine: VariantEngine, part: str) -> str:
 def _words(arguments: argparse.Namespace, variant: Variant) -> str:
     """What a further command about this variant must be told, as words of a shell."""
     file = arguments.case.partition("::")[0]
+    own = arguments.case == variant.id or os.path.realpath(file) == variant.case.file or not os.path.isfile(file)
     settings = settings_of(arguments)
-    options = settings.flags("allow_python", "backend", "device", "python", "imports", "limit", "seed")
-    return shell_words([operand(f"{file}::{variant.id.rpartition('::')[2]}"), *options])
+    typed = ("backend",) if ":" in variant.backend.name else ()  # code runs for who types it
+    options = settings.flags("allow_python", *typed, "python", "imports", "limit", "seed")
+    return shell_words([operand(variant.id if own else f"{file}::{variant.id}"), *options])

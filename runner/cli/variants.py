@@ -48,7 +48,7 @@ def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool =
     except SelectError as error:
         raise UsageError(f"-k {error}") from None
     for remark in selected.remarks:
-        console.message(f"runner: -k: {in_line(remark)}")
+        console.message(f"runner: {in_line(remark)}")
     if not selected.variants and not empty:
         raise UsageError(f"nothing selected: {_why_nothing(loaded, settings_of(arguments).device)}", exit_codes.NOTHING)
     return selected

@@ -17,17 +17,20 @@ from runner.record.store import FOLDER
 
 
 def latest_suites(identifiers: Collection[str]) -> dict[str, str]:
-    """Return the suite file by which the latest run planned each of these ids, for those that it planned by a suite."""
-    asked = {text for text in identifiers if "::" in text and "@" in text}
+    """Return the suite file by which the latest run planned each of these ids, for those that it planned by a suite.
+
+    An id without its backend, as rows of a table have it, counts too.
+    """
+    asked = {text for text in identifiers if "::" in text and ("@" in text or text.endswith("]"))}
     events = _announced() if asked else iter(())
     started = next(events, None)
     if not isinstance(started, RunStarted):
         return {}
-    planned = (event for event in events if isinstance(event, VariantPlanned) and event.id in asked)
     return {
-        event.id: started.suites[event.suite]
-        for event in planned
-        if started.suites.get(event.suite, event.file) != event.file
+        name: started.suites[event.suite]
+        for event in events
+        if isinstance(event, VariantPlanned) and started.suites.get(event.suite, event.file) != event.file
+        for name in asked & {event.id, event.label}
     }
 
 

@@ -43,13 +43,15 @@ def worst_group(results: Iterable[VariantFinished]) -> tuple[FailureSignature, S
 
 
 def next_lines(results: Iterable[VariantFinished], width: int) -> list[str]:
-    """Return at most four lines, one command each; none without a failure.
+    """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says why.
 
     A command is never cut. What the group is stands beside the first one where ``width`` columns have room for it.
     """
+    results = [*results]
     worst = worst_group(results)
     if worst is None:
-        return []
+        vacuous = next((event for event in results if event.verdict == "VACUOUS" and target_words(event)), None)
+        return [f"next: runner explain {' '.join(target_words(vacuous))}"] if vacuous is not None else []
     signature, members = worst
     words = target_words(members[0])
     names = [name for name in COMMANDS if members[0].backend != LAUNCH or name in _OF_A_LAUNCH]

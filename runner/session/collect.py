@@ -19,7 +19,7 @@ from runner.cases.problems import limited
 from runner.cases.select import parse_selection, values_of
 from runner.cases.suites import Reader
 from runner.cases.yaml.scalars import split_lines
-from runner.diagnostics import Diagnostic, InputError, Span, nearest, source_line
+from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.session.nodes import added_variants, demand_all, node_predicate, split_paths
 from runner.session.settings import RunSettings
@@ -30,7 +30,7 @@ from runner.text import plural
 class Loaded:
     """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them.
 
-    ``remarks`` say which fields of ``-k`` match nothing.
+    ``remarks`` say which fields of ``select:`` and ``-k`` match nothing.
     """
 
     suites: tuple[Suite, ...]
@@ -48,8 +48,9 @@ class Loaded:
         if not expression:
             return self
         selection = parse_selection(expression)
-        remarks = selection.idle_terms(values_of(self.variants)) if selection.terms else ()
-        return replace(self, variants=tuple(filter(selection, self.variants)), remarks=tuple(remarks))
+        idle = selection.idle_terms(values_of(self.variants)) if selection.terms else ()
+        remarks = (*self.remarks, *(f"-k: {text}" for text in idle))
+        return replace(self, variants=tuple(filter(selection, self.variants)), remarks=remarks)
 
 
 def collect(
@@ -126,7 +127,8 @@ def load(
         added = added_variants(nodes, suites, expanded, backends, devices, allow_python, limits)
     except InputError as error:
         raise InputError(limited(error.diagnostics, limits)) from None
-    diagnostics += _selection_warnings(suites, expanded, narrowed=bool(devices))
+    selecting = _selection_warnings(suites, expanded, narrowed=bool(devices))
+    diagnostics += selecting
     variants = [*expanded, *added]
     bad = _check(variants, limits, everything, diagnostics, lines_of)
     chooses = node_predicate(nodes, suites)
@@ -137,7 +139,8 @@ def load(
         v for v in (*asked, *added) if id(v.case) not in bad and (allow_python or not (v.case.module or v.case.kernels))
     ]
     demand_all(nodes, suites, good, variants, diagnostics, devices)
-    return Loaded(tuple(suites), tuple(good), tuple(limited(diagnostics, limits)))
+    remarks = tuple(f"{shown_path(d.span.file)}:{d.span.line}: select: {d.message}" for d in selecting)
+    return Loaded(tuple(suites), tuple(good), tuple(limited(diagnostics, limits)), remarks)
 
 
 def _python(

@@ -72,6 +72,8 @@ def test_an_id_of_the_latest_run_means_what_it_meant_there(folder: Path) -> None
     assert run_in(folder, "run", "suites/strict.suite.yaml", "--budget", "0.001s").code == 2
     shown = run_in(folder, "show", identifier).out
     assert "backend=aot_eager" in shown and "exact=True" in shown
+    row = identifier.partition("@")[0]
+    assert run_in(folder, "list", row).out.splitlines() == [f"{row}@unfused", identifier]
     # A run that began elsewhere, or is not signed by this user, says nothing.
     journal = folder / ".runner/latest/events.jsonl"
     text = journal.read_text()

@@ -60,3 +60,29 @@ def test_a_wrong_call_does_not_pass_as_the_error_that_is_expected(tmp_path: Path
     write(tmp_path, {"raises.spec.yaml": text + "    expect: {raises: {type: Exception}}\n"})
     done = run_in(tmp_path, "run", "raises.spec.yaml", "--backend", "eager")
     assert done.code == 4 and "F.softmax gets no tensor here\n" in done.err, done.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "chain: [{torch.exp: $x, out: e}, torch.neg]\n    return: [e, $_]",
+            "'e' is text\n.*= write $e; {$text: e} is text",
+        ),
+        ("chain: [{torch.exp: $x, out: e}, torch.neg]\n    return: {one: e, two: $_}", "'e' is text"),
+        (
+            "state: {k: [2]}\n    chain: [{torch.add: [$x, self.k]}, {torch.mul: [$_, $self.k]}]",
+            "write $self.k, as in torch.add: [$x, $self.k]",
+        ),
+        ("chain: [F.softmax: dim=-1]", 'write F.softmax: {"*": [$_], dim: -1}'),
+        ("chain: [Tensor.view(-1)]", "write Tensor.view: [$_, -1]"),
+        (
+            "chain: [F.relu]\n    compile: {mode: default, options: {epilogue_fusion: false}}",
+            "torch.compile takes mode or options, and refuses both",
+        ),
+    ],
+)
+def test_answers_that_can_be_copied(tmp_path: Path, lines: str, words: str) -> None:
+    write(tmp_path, {"a.spec.yaml": f"cases:\n  - name: a\n    inputs: {{x: [2]}}\n    {lines}\n"})
+    err = run_in(tmp_path, "validate", "a.spec.yaml").err
+    assert all(word.strip() in err for word in words.split("\n.*")), err

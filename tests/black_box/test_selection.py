@@ -60,6 +60,8 @@ def test_a_suite_that_selects_nothing(folder: Path) -> None:
     )
     assert "warning: tag:fsat matches no tag here; did you mean 'fast'?" in result.err
     assert "warning: case:rleu matches no case here; did you mean 'relu'?" in result.err
+    listed = run_in(folder, "list", "nothing.suite.yaml")
+    assert "runner: nothing.suite.yaml:3: select: tag:fsat matches no tag here; did you mean 'fast'?" in listed.err
     result = run_in(folder, "run", "nothing.suite.yaml")
     assert result.code == 5 and "selects none of its 2 cases" in result.err
 

@@ -39,7 +39,7 @@ def keep(
     }
     started = RunStarted("r", "0", argv, "2026-01-02T03:04:05", folder="f", **{**values, **changes})
     started = replace(started, signature=signature_of(started) if sign else "")
-    common = ("2.13.0", "python", "cpu", "float32", "label", "/x/a.spec.yaml", 1)
+    common = ("2.13.0", "python", "cpu", "float32", ID.partition("@")[0], "/x/a.spec.yaml", 1)
     events: list[Event] = [
         started,
         VariantPlanned(ID, "c", "s", ("s",), "mine", *common),
@@ -57,6 +57,8 @@ def test_only_what_a_suite_planned(folder: Path) -> None:
     # OTHER ran by its own file; what stands after the first start was not announced.
     assert latest_suites([ID, OTHER, LATE, "a.spec.yaml::c", "a.spec.yaml"]) == {ID: "/x/s.suite.yaml"}
     assert latest_suites([OTHER]) == latest_suites([]) == {}
+    row = ID.partition("@")[0]
+    assert latest_suites([row, ID]) == {row: "/x/s.suite.yaml", ID: "/x/s.suite.yaml"}
 
 
 @pytest.mark.parametrize("changes", [{"sign": False}, {"host": "elsewhere"}, {"cwd": "/elsewhere"}])

@@ -44,6 +44,12 @@ def test_what_the_group_is_gives_way_to_the_command() -> None:
     assert narrow == "next: runner diagnose 'a[float32]'"
 
 
+def test_where_nothing_was_compared_explain_says_why() -> None:
+    vacuous = finished("VACUOUS", "a", repro="runner run a")
+    assert next_lines([finished("PASS", "b"), vacuous], 80) == ["next: runner explain a"]
+    assert next_lines([vacuous, failed("c")], 80)[0].startswith("next: runner diagnose")
+
+
 def test_a_launch_has_nothing_to_report_upstream() -> None:
     lines = next_lines([failed("a", backend="triton")], 80)
     assert [line.split()[-2] for line in lines[1:2]] == ["reduce"] and not any("issue" in line for line in lines)
