@@ -27,7 +27,7 @@ from runner.diagnostics import Diagnostic, Span
 SPEC, SUITE = ".spec.yaml", ".suite.yaml"
 _MAX_WORDS = 100
 """Words of a suite's selection."""
-_WITH_THE_CASE = ("name", "params", "exclude", "module", "chain", "grad", "tolerance")
+_WITH_THE_CASE = ("name", "params", "exclude", "module", "chain", "grad")
 """Keys of defaults that are checked with each case: they speak of its other keys, or of files beside it."""
 
 

@@ -112,8 +112,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command_words(words: list[str]) -> list[str]:
-    """The words with the command that they mean. Raises UsageError for an unknown one."""
+def resolved_words(words: list[str]) -> list[str]:
+    """Return the words with the name of the command that they mean. Raises UsageError for an unknown one."""
     command = words[0] if words else ""
     if not command or command.startswith("-"):
         return words
@@ -174,7 +174,7 @@ def _end_of(words: list[str]) -> int:
     """The exit code of a command, the usual errors included."""
     words, more = _split(words)
     try:
-        arguments = build_parser().parse_args(_command_words(words))
+        arguments = build_parser().parse_args(resolved_words(words))
         arguments.words, arguments.more = words, more
         if not _has_folder():
             raise exit_codes.UsageError("the current folder is gone")

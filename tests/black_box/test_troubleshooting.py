@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.main import build_parser
+from runner.cli.main import build_parser, resolved_words
 
 from .driver import REPOSITORY, run_in, spec, write
 
@@ -68,7 +68,7 @@ def test_the_command_is_one_and_the_test_is_there(row: list[str]) -> None:
     commands = [code for code in re.findall(r"`([^`]*)`", row[3]) if code.startswith("runner ")]
     assert commands, row
     for command in commands:
-        build_parser().parse_args(shlex.split(command)[1:])
+        build_parser().parse_args(resolved_words(shlex.split(command)[1:]))
     (named,) = re.findall(r"`(tests/[^`]*)`", row[4])
     path, _, function = named.partition("::")
     name, _, parameter = function.partition("[")
