@@ -50,7 +50,7 @@ def test_processes_that_live_on_give_the_same_verdicts(forked: dict[str, str], t
 def test_fresh_processes_give_the_same_verdicts(forked: dict[str, str], tmp_path: Path) -> None:
     """For a part of the suite, since each takes some seconds."""
     chosen = smoke(tmp_path, "--isolation", "fresh", "-k", "mutation or refused or foobar")
-    assert len(chosen) >= 4
+    assert len(chosen) >= 3
     assert chosen == {name: forked[name] for name in chosen}
 
 
