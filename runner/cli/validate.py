@@ -28,6 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print every error and warning, and how much is valid."""
     loaded = load_variants(arguments, everything=True)
     diagnostics = [*loaded.diagnostics]
+    unbuilt: Counter[str] = Counter()
     if not loaded.suites and not diagnostics:
         raise UsageError(
             f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exit_codes.NOTHING
@@ -37,8 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
 
         refusals, unbuilt = try_out(arguments, loaded)
         diagnostics += refusals
-    else:
-        unbuilt = Counter()
     for diagnostic in diagnostics:
         console.message(diagnostic.render())
     errors = sum(d.severity == "error" for d in diagnostics)

@@ -90,8 +90,8 @@ def first_variant(arguments: argparse.Namespace) -> Variant:
 def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) -> int:
     """Do something with the selected variants, and return the exit code.
 
-    Broken cases beside valid ones do not keep these from running. They are said last, where they are read, and decide the
-    exit code.
+    Broken cases beside valid ones do not keep these from running. They are told first, counted last, where that is read, and
+    decide the exit code.
     """
     loaded = load_variants(arguments)
     code = refuse(loaded.errors) if loaded.errors else exit_codes.OK
@@ -100,7 +100,7 @@ def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) ->
     code = action(select_variants(arguments, loaded))
     if not loaded.errors:
         return code
-    refuse(loaded.errors)
+    _tell_count(loaded.errors)
     return code if code in (exit_codes.INTERRUPTED, exit_codes.INTERNAL) else exit_codes.USAGE
 
 
@@ -109,7 +109,11 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
     shown = [*diagnostics]
     for diagnostic in shown:
         console.message(diagnostic.render())
-    errors = sum(d.severity == "error" for d in shown)
-    files = len({d.span.file for d in shown if d.severity == "error"})
-    console.message(f"{plural(errors, 'error')} in {plural(files, 'file')}: these cases cannot run")
+    _tell_count(shown)
     return exit_codes.USAGE
+
+
+def _tell_count(diagnostics: Sequence[Diagnostic]) -> None:
+    errors = [d for d in diagnostics if d.severity == "error"]
+    files = len({d.span.file for d in errors})
+    console.message(f"{plural(len(errors), 'error')} in {plural(files, 'file')}: these cases cannot run")

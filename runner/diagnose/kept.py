@@ -19,7 +19,7 @@ import runner
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.engine.cached import evict, make_cache_key, read, refusal, write
-from runner.engine.fingerprint import take_fingerprints
+from runner.engine.fingerprint import code_digest, take_fingerprints
 from runner.record.events import Finding
 from runner.record.signing import NoKey
 from runner.record.store import FOLDER
@@ -74,20 +74,10 @@ def path_of(engine: VariantEngine) -> Path | None:
         engine.environment.build,
         repr(engine.limits),
         hashlib.sha256(Path(engine.variant.case.file).read_bytes()).hexdigest(),
-        _code(),
+        code_digest(Path(runner.__file__).parent),
     ]
     digest = hashlib.sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
     return Path(FOLDER, "diagnoses", digest[:2], f"{digest}.json")
-
-
-def _code() -> str:
-    """Return a digest of this package's code."""
-    digest = hashlib.sha256()
-    top = Path(runner.__file__).parent
-    for path in sorted(top.rglob("*.py")):
-        data = path.read_bytes()
-        digest.update(f"{path.relative_to(top)} {len(data)}\n".encode() + data)
-    return digest.hexdigest()
 
 
 def _diagnosis(data: Mapping[str, Any]) -> Diagnosis:

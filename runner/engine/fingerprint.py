@@ -200,10 +200,15 @@ def keyed_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def worker_code() -> str:
     """Return a digest of the code that workers run, which is all of one folder."""
+    return code_digest(WORKER.parent)
+
+
+def code_digest(folder: Path) -> str:
+    """Return a digest of the Python files below a folder."""
     digest = hashlib.sha256()
-    for path in sorted(WORKER.parent.rglob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         data = path.read_bytes()
-        digest.update(f"{path.relative_to(WORKER.parent)} {len(data)}\n".encode() + data)
+        digest.update(f"{path.relative_to(folder)} {len(data)}\n".encode() + data)
     return digest.hexdigest()
 
 

@@ -68,7 +68,7 @@ class Node:
 
 def names_nodes(paths: Sequence[str]) -> bool:
     """Whether a path names cases of its file or folder, and so leaves others out."""
-    return any(node.name is not None for node in split_paths(paths)[1])
+    return any(_cut(path)[1] is not None for path in paths)
 
 
 def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
@@ -156,15 +156,22 @@ def node_predicate(nodes: Sequence[Node], suites: Sequence[Suite]) -> Predicate:
     return chooses
 
 
+def _own(variant: Variant) -> str:
+    """The id after its file. A param's value may hold a ``::`` of its own."""
+    return variant.id[len(variant.where) + 2 :]
+
+
 def _names(variant: Variant) -> Iterator[str]:
     """Every node id that names this variant: the case, with or without its axes, its backend, and its own file."""
-    start = len(variant.where) + 2  # a param's value may hold a :: of its own
-    for text in (variant.id[start:], variant.id):
-        ends = {match.start() for match in re.finditer(r"[\[@]", variant.id[start:])}
-        shift = len(text) - len(variant.id) + start
-        yield text
-        yield from (text[: shift + end] for end in ends)
-        yield f"{text[: shift + len(variant.case.name)]}@{variant.backend.name}"
+    own = _own(variant)
+    names = [
+        own,
+        f"{variant.case.name}@{variant.backend.name}",
+        *(own[: m.start()] for m in re.finditer(r"[\[@]", own)),
+    ]
+    for name in names:
+        yield name
+        yield f"{variant.where}::{name}"
 
 
 def added_variants(
@@ -295,8 +302,7 @@ def demand_all(
             raise InputError([*errors, absence])
         if not variants:
             raise PathError(f"{node.path}: no case here, so none matches {name!r}")
-        own = [v.id[len(v.where) + 2 :] for v in variants if v.case.name == node.case]
-        ids = own or [v.id[len(v.where) + 2 :] for v in variants]
+        ids = [_own(v) for v in variants if v.case.name == node.case] or [_own(v) for v in variants]
         near = nearest(name, dict.fromkeys(v.case.name for v in variants)) or nearest(name, ids[:_COMPARED])
         among = " that can be read" if errors else ""
         raise InputError([*errors, Diagnostic(variants[0].case.span, f"no case{among} matches {name!r}", near)])

@@ -104,7 +104,7 @@ def test_under_other_files_of_torch_or_other_code_of_ours_it_is_not_found(
         answer_with(patch, Fingerprint("another torch"))
         assert kept.find(engine(tmp_path)) is None
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "_code", lambda: "other code")
+        patch.setattr(kept, "code_digest", lambda folder: "other code")
         assert kept.find(engine(tmp_path)) is None
     assert kept.find(engine(tmp_path)) is not None
 
