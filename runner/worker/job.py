@@ -19,9 +19,9 @@ from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.judge import judge
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.tolerance import missing_place
+from runner.worker.judge.unspecified import judge_defined, same_choices_agree
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
 from runner.worker.oracles import row_of
 
@@ -264,7 +264,10 @@ class _Run:
         enabled = bool(self.job.get("float64", True))
         reference = Reference(self.source, self.settings, eager, enabled, self.phases.begin)
         evidence = Evidence(self.job, eager, compiled, reference)
-        findings = judge(evidence)
+        evidence, findings = judge_defined(evidence, self.source, self.settings, self.phases.begin, place is not None)
+        if place is not None and evidence.undefined is not None:
+            same = same_choices_agree(self.source, self.settings, find_disagreement)
+            place = None if same else place
         if place is not None:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
             findings = [finding for finding in findings if not row_of(finding.oracle).numeric]

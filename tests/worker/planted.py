@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from runner.worker.judge.choices import Draw
+from runner.worker.judge.unspecified import LegalChoices
 from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``planted:...``
     Function,
     Graph,
@@ -157,3 +159,67 @@ def last_off_by_one(graph: Graph, inputs: list[Any]) -> Function:
         return (out,)
 
     return run
+
+
+def chosen(number: int) -> Any:
+    """A backend that makes other legal choices than torch: those of a draw."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        def run(*args: Any) -> Any:
+            with LegalChoices(Draw(number), []):
+                return graph(*args)
+
+        return run
+
+    return backend
+
+
+legal = chosen(5)
+last_of_equals = chosen(2)
+
+
+def stable_sorts(graph: Graph, inputs: list[Any]) -> Function:
+    """Sorts stably from behind: another order of equal elements than any that torch gives, without the judge's own code."""
+
+    def sort(x: torch.Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Any:
+        values, indices = torch.sort(x.flip(dim), dim=dim, descending=descending, stable=True)
+        return values, x.size(dim) - 1 - indices
+
+    for node in graph.graph.nodes:
+        if node.target is torch.sort:
+            node.target = sort
+    graph.recompile()
+    return clean(graph, inputs)
+
+
+def _of_integers(change: Any) -> Any:
+    return after(lambda out: change(out.clone()) if out.dtype == torch.int64 else out)
+
+
+def _with_last(value: Any) -> Any:
+    def change(out: torch.Tensor) -> torch.Tensor:
+        out.view(-1)[-1] = value(out) if callable(value) else value
+        return out
+
+    return change
+
+
+out_of_range = _of_integers(_with_last(99))
+below_range = _of_integers(_with_last(-1))
+index_twice = _of_integers(_with_last(lambda out: out.reshape(-1)[0]))
+swapped_ends = _of_integers(lambda out: out.flip(0))
+lost_element = after(
+    lambda out: out.index_fill(0, torch.tensor([0]), out.max().item()) if out.is_floating_point() else out
+)
+foreign_value = after(lambda out: out.index_fill(0, torch.tensor([0]), 77))
+last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
+skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
+
+
+def writes_apart(graph: Graph, inputs: list[Any]) -> Function:
+    """Writes into a copy of what is expanded."""
+    for node in graph.graph.nodes:
+        if node.target == "expand":
+            node.op, node.target = "call_function", lambda x, *sizes: x.expand(*sizes).clone()
+    graph.recompile()
+    return clean(graph, inputs)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.worker.case.observe import CallRecord, Observation
 from runner.worker.judge.reference import Reference
+from runner.worker.oracles import UNSPECIFIED
+
+if TYPE_CHECKING:
+    import torch
+
+    from runner.worker.case.snapshot import Leaf
+    from runner.worker.judge.unspecified import Undefined
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,9 @@ class Evidence:
 
     A Python value counts as one element.
     """
+    undefined: Undefined | None = None
+    defined: int = 0
+    """Elements with a defined value, or a definition to hold against, among outputs, gradients and what was mutated."""
 
     def pairs(self) -> Iterator[tuple[int, CallRecord, CallRecord]]:
         """Yield (call, eager's record, compiled record) of every call in which both returned."""
@@ -55,6 +65,26 @@ class Evidence:
         """Count what was compared, unless the case ignores the oracle that would speak of it."""
         if oracle not in (self.job.get("ignore") or ()):
             self.compared[kind] += number
+
+    def undefined_elements(self, call: int, eager: Leaf, oracle: str) -> torch.Tensor | None:
+        """Return which elements of a leaf are undefined, None for none, and count the others."""
+        mask = self.undefined.mask(call, eager) if self.undefined is not None else None
+        number = eager.value.numel() if eager.metadata is not None else 1
+        if mask is not None and self.undefined is not None and not self.undefined.is_checked(call, eager.path):
+            number -= int(mask.sum())
+        self.count("elements", oracle, number)
+        if oracle != "mutation" or self.eager.calls[call].mutated:
+            self.defined += number
+        return mask
+
+    def excuse(self, where: str, count: int, number: int) -> None:
+        """Note that ``count`` of ``number`` elements differ at a place, and are undefined."""
+        if not count or self.undefined is None:
+            return
+        if UNSPECIFIED not in self.labels:
+            self.labels.append(UNSPECIFIED)
+        reasons = "; ".join(f"{name}: {sentence}" for name, sentence in self.undefined.operators.items())
+        self.note(f"{where}: {count} of {number} elements differ and have no defined value ({reasons})")
 
     def note(self, text: str) -> None:
         """Add a note unless it is there already."""

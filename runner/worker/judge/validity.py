@@ -15,6 +15,7 @@ from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import same_python
 from runner.worker.judge.tolerance import tolerance_for
+from runner.worker.oracles import UNSPECIFIED
 
 SECOND_SEED = 1000  # added to the job's seed
 FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)
@@ -124,6 +125,8 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
         return "no graph was compiled"
     if evidence.comparisons == 0:
         return "nothing was compared"
+    if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
+        return f"no value that was compared is defined: {', '.join(evidence.undefined.operators)}"
     eager = evidence.eager
     if eager.error is None and _looks_saturated(eager) and _is_saturated(eager, source, settings):
         return "every output is one constant whatever the inputs hold, though it is computed from them"

@@ -27,9 +27,9 @@ from runner.worker.judge.elements import (
     planes,
 )
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.judge import judge
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
+from runner.worker.judge.unspecified import judge_defined
 from runner.worker.oracles import ORACLES
 
 CELLS = 64
@@ -88,9 +88,14 @@ def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, An
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
         record[name] = observation.error.info if observation.error is not None else None
     enabled = bool(job.get("float64", True))
-    reference = Reference(source, settings, eager, enabled, lambda name: send({"phase": name}))
+
+    def begin(phase: str) -> None:
+        send({"phase": phase})
+
+    reference = Reference(source, settings, eager, enabled, begin)
     evidence = Evidence(job, eager, compiled, reference)
-    chosen = _choose(judge(evidence), evidence)
+    evidence, findings = judge_defined(evidence, source, settings, begin)
+    chosen = _choose(findings, evidence)
     if chosen is None:
         record["reason"] = _why_not(eager, compiled)
         return

@@ -1,0 +1,193 @@
+"""Operators whose result torch leaves open: each with the sentence of torch's documentation, and another legal choice.
+
+An operator without such a sentence is not here, since its result is defined. ``torch.max`` is an example: its
+documentation says that the index of the first maximum is returned. To add an operator, add its row to the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from runner.worker.judge.choices import (
+    Call,
+    Draw,
+    accumulate_otherwise,
+    cast_otherwise,
+    grow_otherwise,
+    index_otherwise,
+    leave_otherwise,
+    list_otherwise,
+    search_otherwise,
+    sort_otherwise,
+    turn_columns,
+    turn_eigenvectors,
+    turn_singular_vectors,
+    turn_symmetric_vectors,
+    write_otherwise,
+)
+
+Choose = Callable[[Call, Draw], tuple[Any, bool]]
+"""Gives another legal result of a call, and whether it differs from torch's own."""
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What one operator leaves open: its public name, the sentence that says so, and the choice."""
+
+    name: str
+    sentence: str
+    choose: Choose
+
+
+SORT = Freedom(
+    "torch.sort", "If ``False``, the relative order of values which compare equal is not guaranteed.", sort_otherwise
+)
+EMPTY = Freedom("torch.empty", "Returns a tensor filled with uninitialized data.", leave_otherwise)
+RESIZE = Freedom(
+    "Tensor.resize_", "Existing elements are preserved but any new memory is uninitialized.", grow_otherwise
+)
+OVERLAP = (
+    "Tensor.expand",
+    "More than one element of an expanded tensor may refer to a single memory location. As a result, in-place operations"
+    " (especially ones that are vectorized) may result in incorrect behavior.",
+)
+_PUT = "If accumulate is ``False``, the behavior is undefined if indices contain duplicate elements."
+
+_ROWS: tuple[tuple[Freedom, str], ...] = (
+    (SORT, "sort.default sort.stable argsort.stable"),
+    (
+        Freedom(
+            "torch.topk",
+            "When using `torch.topk`, the indices of tied elements are not guaranteed to be stable and may vary across"
+            " different invocations.",
+            index_otherwise,
+        ),
+        "topk.default",
+    ),
+    (
+        Freedom("torch.kthvalue", "And ``indices`` is the index location of each element found.", index_otherwise),
+        "kthvalue.default",
+    ),
+    (
+        Freedom(
+            "torch.median",
+            "``indices`` does not necessarily contain the first occurrence of each median value found, unless it is unique.",
+            index_otherwise,
+        ),
+        "median.dim nanmedian.dim",
+    ),
+    (
+        Freedom("torch.mode", "``indices`` is the index location of each mode value found.", index_otherwise),
+        "mode.default",
+    ),
+    (
+        Freedom(
+            "torch.cummax",
+            "And ``indices`` is the index location of each maximum value found in the dimension :attr:`dim`.",
+            accumulate_otherwise,
+        ),
+        "cummax.default cummin.default",
+    ),
+    (
+        Freedom(
+            "torch.unique",
+            "Whether to sort the unique elements in ascending order before returning as output.",
+            list_otherwise,
+        ),
+        "_unique2.default unique_dim.default",
+    ),
+    (
+        Freedom(
+            "Tensor.scatter_",
+            "When indices are not unique, the behavior is non-deterministic (one of the values from ``src`` will be picked"
+            " arbitrarily)",
+            write_otherwise,
+        ),
+        "scatter.src scatter_.src",
+    ),
+    (
+        Freedom("Tensor.index_put_", _PUT, write_otherwise),
+        "index_put.default index_put_.default _index_put_impl_.default _unsafe_index_put.default",
+    ),
+    (
+        Freedom(
+            "Tensor.index_copy_",
+            "The result is nondeterministic since it depends on which copy occurs last.",
+            write_otherwise,
+        ),
+        "index_copy.default index_copy_.default",
+    ),
+    (
+        Freedom(
+            "Tensor.put_",
+            "If accumulate is ``False``, the behavior is undefined if :attr:`index` contain duplicate elements.",
+            write_otherwise,
+        ),
+        "put.default put_.default",
+    ),
+    (
+        EMPTY,
+        "empty.memory_format empty_strided.default empty_like.default new_empty.default new_empty_strided.default"
+        " empty_permuted.default",
+    ),
+    (RESIZE, "resize_.default"),
+    (
+        Freedom(
+            "Tensor.to",
+            "If the truncated value cannot fit into the target type (e.g., casting ``torch.inf`` to ``torch.long``), the"
+            " behavior is undefined and the result may vary across platforms.",
+            cast_otherwise,
+        ),
+        "_to_copy.default copy_.default",
+    ),
+    (
+        Freedom(
+            "torch.bucketize",
+            "1-D tensor, must contain a strictly increasing sequence, or the return value is undefined.",
+            search_otherwise,
+        ),
+        "bucketize.Tensor searchsorted.Tensor",
+    ),
+    (
+        Freedom("torch.linalg.svd", "The returned tensors `U` and `V` are not unique", turn_singular_vectors),
+        "_linalg_svd.default",
+    ),
+    (
+        Freedom("torch.linalg.eigh", "The eigenvectors of a symmetric matrix are not unique", turn_symmetric_vectors),
+        "_linalg_eigh.default",
+    ),
+    (
+        Freedom(
+            "torch.linalg.eig",
+            "The returned eigenvalues are not guaranteed to be in any specific order.",
+            turn_eigenvectors,
+        ),
+        "linalg_eig.default _linalg_eigvals.default",
+    ),
+    (
+        Freedom(
+            "torch.linalg.qr",
+            "the returned QR decomposition is only unique up to the sign of the diagonal of `R`.",
+            turn_columns,
+        ),
+        "linalg_qr.default",
+    ),
+)
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet, None), overload, None)
+
+
+FREEDOMS: Mapping[Any, Freedom] = {
+    overload: freedom
+    for freedom, names in _ROWS
+    for overload in map(_overload, names.split())
+    if overload is not None  # this torch has it
+}
+"""Each overload that leaves something open, with what it leaves open."""

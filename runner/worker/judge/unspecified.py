@@ -1,0 +1,304 @@
+"""Values that torch leaves undefined: eager runs again, and each operator that has a choice makes another one.
+
+What differs between legal eager runs has no defined value. A compiled result that differs from eager only there is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from runner.worker.case.load import Source
+from runner.worker.case.observe import Observation, Settings, observe
+from runner.worker.case.snapshot import Leaf, elements, flatten
+from runner.worker.judge.choices import Call, Draw, overlaps_itself
+from runner.worker.judge.compare import compare_values, equal_bits
+from runner.worker.judge.definitions import DEFINITIONS
+from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
+from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, Freedom
+from runner.worker.judge.judge import judge, same_python
+from runner.worker.judge.reference import call_leaves
+from runner.worker.judge.tolerance import tolerance_for
+from runner.worker.oracles import row_of
+
+DRAWS = 7
+"""Legal runs. The first of equals, the last of them, and five at random: an element that stands in the middle of three
+equal ones stays where it is in all of them once in 243 times."""
+
+
+@dataclass
+class Use:
+    """One call of an operator with a choice, as torch made it: copies of its arguments and results, on the CPU."""
+
+    freedom: Freedom
+    call: Call
+    results: list[torch.Tensor]
+    given: list[torch.Tensor] = field(repr=False)  # the results themselves
+    certain: bool = True  # no earlier choice changes its arguments
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output of the model that is the result of a use itself: the use, and the place among its results."""
+
+    use: Use
+    place: int
+
+
+class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Has each operator that torch leaves a choice make it as ``draw`` says; draw 0 records what torch itself makes."""
+
+    supports_higher_order_operators = True  # of torch 2.7 and later
+
+    def __init__(self, draw: Draw, uses: list[Use]) -> None:
+        """Keep the draw, and the list of ``uses``, which draw 0 fills and every other holds its calls against."""
+        super().__init__()
+        self.free: dict[str, str] = {}
+        """Operators that had a choice, each with the sentence of torch's documentation."""
+        self._draw, self._uses, self._count = draw, uses, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func``, or make its choice."""
+        kwargs = kwargs or {}
+        overlapping = _overlapping_writes(func, args, kwargs) if self._draw.number else []
+        memory = [tensor.untyped_storage().clone() for tensor in overlapping]
+        freedom = FREEDOMS.get(func)
+        result = func(*args, **kwargs) if freedom is None else self._choose(freedom, Call.bind(func, args, kwargs))
+        if self._draw.number % 2:  # every other time the write is lost
+            for tensor, before in zip(overlapping, memory, strict=True):
+                tensor.untyped_storage().copy_(before)
+        if overlapping:
+            self.free[OVERLAP[0]] = OVERLAP[1]
+        return result
+
+    def _choose(self, freedom: Freedom, call: Call) -> Any:
+        arguments = tree_map(_copy, dict(call.arguments))
+        if self._draw.number == 0:
+            result = call.run()
+            tensors = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+            self._uses.append(Use(freedom, Call(call.func, arguments), [_copy(tensor) for tensor in tensors], tensors))
+            return result
+        if self._count < len(self._uses):
+            use = self._uses[self._count]
+            use.certain &= use.call.func == call.func and _agree(use.call.arguments, arguments)
+        self._count += 1
+        result, free = freedom.choose(call, self._draw)
+        if free:
+            self.free[freedom.name] = freedom.sentence
+        return result
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """What is undefined of a case.
+
+    ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs that
+    are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
+    """
+
+    masks: Mapping[tuple[int, str], torch.Tensor | None]
+    results: Mapping[tuple[int, str], Result]
+    operators: Mapping[str, str]
+
+    def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
+        """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""
+        mask = self.masks.get((call, leaf.path), False)
+        if mask is None:
+            return torch.ones(leaf.value.shape if leaf.metadata is not None else (), dtype=torch.bool)
+        return mask if isinstance(mask, torch.Tensor) else None
+
+    def has_shape(self, call: int, path: str) -> bool:
+        """Return whether the shape of a leaf is defined."""
+        return self.masks.get((call, path), False) is not None
+
+    def breach(self, call: int, path: str, compiled: torch.Tensor) -> str:
+        """Return how the compiled output breaks the definition of the operator that it is the result of, or nothing."""
+        result = self.results.get((call, path))
+        definition = DEFINITIONS.get(result.use.freedom.name) if result is not None else None
+        if result is None or definition is None or not result.use.certain:
+            return ""
+        own = result.use.results[result.place]
+        if (own.shape, own.dtype) != (compiled.shape, compiled.dtype):
+            return ""
+        reason = definition(result.use.call, result.use.results, result.place, compiled)
+        return f"breaks the definition of {result.use.freedom.name}: {reason}" if reason else ""
+
+    def is_checked(self, call: int, path: str) -> bool:
+        """Return whether an output is held against a definition."""
+        result = self.results.get((call, path))
+        return result is not None and result.use.certain and result.use.freedom.name in DEFINITIONS
+
+
+def may_be_undefined(finding: Finding) -> bool:
+    """Return whether a finding may speak of undefined values: of numbers, or of a shape that depends on them."""
+    return row_of(finding.oracle).numeric or finding.oracle == "shape"
+
+
+def judge_defined(
+    evidence: Evidence,
+    source: Source,
+    settings: Settings,
+    begin: Callable[[str], None],
+    varies: bool = False,
+) -> tuple[Evidence, list[Finding]]:
+    """Return all findings, and the evidence to which they belong: findings about undefined values are left out.
+
+    Eager runs under other choices only if a finding may speak of such values, or eager ``varies``. It does not run without
+    the float64 reference, since a process that dies in these runs is asked again without both: ``begin`` is given that
+    reference's phase when they run, and ``judge`` afterwards.
+
+    Raises:
+        InvalidCase: the case cannot be loaded again.
+    """
+    findings = judge(evidence)
+    if not evidence.job.get("float64", True) or not (varies or any(may_be_undefined(f) for f in findings)):
+        return evidence, findings
+    begin("float64")
+    undefined = find_undefined(source, settings, evidence.eager)
+    begin("judge")
+    if undefined is None:
+        return evidence, findings
+    again = Evidence(evidence.job, evidence.eager, evidence.compiled, evidence.reference, undefined=undefined)
+    return again, judge(again)
+
+
+def find_undefined(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
+    """Run eager under other legal choices, and return what they change; None where no operator has a choice.
+
+    Raises:
+        InvalidCase: the case cannot be loaded again.
+    """
+    uses: list[Use] = []
+    outputs: list[list[tuple[str, torch.Tensor]]] = []
+    _, operators = _run(source, settings, Draw(0), uses, outputs)
+    masks: dict[tuple[int, str], torch.Tensor | None] = {}
+    for number in range(1, DRAWS + 1):
+        observation, free = _run(source, settings, Draw(number), uses, [])
+        operators.update(free)
+        if not uses and not operators:
+            return None  # nobody had a choice
+        _mark(masks, eager, observation)
+    if not operators:
+        return None
+    results = {
+        (call, path): Result(use, place)
+        for call, leaves in enumerate(outputs)
+        for path, tensor in leaves
+        for use in uses
+        for place, given in enumerate(use.given)
+        if given is tensor and equal_bits(use.results[place], _copy(tensor))
+    }
+    return Undefined(masks, results, operators)
+
+
+def same_choices_agree(
+    source: Source, settings: Settings, disagreement: Callable[[Observation, Observation], Any]
+) -> bool:
+    """Return whether eager agrees with itself once memory that nobody has written holds the same."""
+    first, second = (_run(source, settings, Draw(1), [], [])[0] for _ in range(2))
+    return first.error is None and not disagreement(first, second)
+
+
+def _run(
+    source: Source, settings: Settings, draw: Draw, uses: list[Use], outputs: list[list[tuple[str, torch.Tensor]]]
+) -> tuple[Observation, dict[str, str]]:
+    """Run eager with these choices. ``outputs`` is given the tensors that each call returned."""
+    loaded = source.load(settings.seed)
+    mode = LegalChoices(draw, uses)
+
+    def target(*args: Any) -> Any:
+        with mode:
+            result = loaded.model(*args)
+        leaves = flatten(result, "output", loaded.module.__name__)[1]
+        outputs.append([(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return result
+
+    observation = observe(loaded, target, settings)
+    return observation, mode.free
+
+
+def _mark(masks: dict[tuple[int, str], torch.Tensor | None], eager: Observation, legal: Observation) -> None:
+    """Add to ``masks`` where a legal run differs from eager. One that raised says nothing from that call on."""
+    for call, (first, second) in enumerate(zip(eager.calls, legal.calls)):  # noqa: B905  either may have raised
+        if first.error is not None or second.error is not None:
+            return
+        others = call_leaves(second)
+        for path, leaf in call_leaves(first).items():
+            if path not in others:
+                continue
+            difference = _difference(leaf, others[path])
+            key = call, path
+            if difference is None or (key in masks and masks[key] is None):
+                masks[key] = None
+            elif bool(difference.any()):
+                known = masks.get(key)
+                masks[key] = difference if known is None else known | difference
+
+
+def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
+    """Return which elements differ, beyond the tolerance of the dtype; None where the leaves cannot be paired."""
+    if first.kind != second.kind or first.type != second.type:
+        return None
+    one, other = elements(first), elements(second)
+    if one is None or other is None:
+        same = first.problem is not None or same_python(first.value, second.value)
+        return torch.tensor(False) if same else None
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return None
+    if not (one.is_floating_point() or one.is_complex()):
+        return one != other
+    tolerance = tolerance_for(one.dtype)
+    first_planes, second_planes = planes(one), planes(other)
+    far = norm(finite_difference(first_planes, second_planes)) > tolerance.atol + tolerance.rtol * norm(
+        finite_part(first_planes, second_planes)
+    )
+    return (far | (classes(first_planes) != classes(second_planes)).any(dim=1)).view(one.shape)
+
+
+def _overlapping_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that an operator writes to and that are one place in memory several times."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    given = [
+        (argument, args[n] if n < len(args) else kwargs.get(argument.name))
+        for n, argument in enumerate(schema.arguments)
+    ]
+    return [
+        value
+        for argument, value in given
+        if argument.alias_info is not None
+        and argument.alias_info.is_write
+        and isinstance(value, torch.Tensor)
+        and overlaps_itself(value)
+    ]
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of a tensor on the CPU, without gradients; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or value.device.type == "meta":
+        return value
+    return value.detach().clone().cpu() if value.layout == torch.strided else value.detach().clone()
+
+
+def _agree(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return whether the tensors among two calls' arguments are the same within the tolerance."""
+    pairs = list(zip(tree_flatten(dict(first))[0], tree_flatten(dict(second))[0], strict=False))
+    for one, other in pairs:
+        if isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor):
+            return False
+        if not isinstance(one, torch.Tensor) or one.layout != torch.strided or one.device.type == "meta":
+            continue
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return False
+        if compare_values(one, other, tolerance_for(one.dtype)).differences:
+            return False
+    return True

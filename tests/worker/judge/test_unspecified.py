@@ -1,0 +1,193 @@
+"""Undefined values pass with their label; a real bug beside them fails."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from worker_jobs import oracles, run, source
+
+from runner.worker.judge.choices import Call, Draw, overlaps_itself, targets
+from runner.worker.judge.freedoms import FREEDOMS, OVERLAP
+from runner.worker.judge.unspecified import DRAWS
+
+aten = torch.ops.aten
+
+TIES = "torch.tensor([3., 1., 3., 2., 1., 3., 3., 1.])"
+INTEGERS = "torch.tensor([3, 1, 3, 2, 1, 3, 3, 1])"
+NO_GRADIENT = {"grad": {"mode": "off"}, "config": {"torch._dynamo.config.capture_dynamic_output_shape_ops": True}}
+TWICE = "torch.tensor([0, 2, 0, 2, 0])"
+SYMMETRIC = "torch.tensor([[2., 1., 0.], [1., 2., 0.], [0., 0., 5.]])"
+WRITES = f"torch.zeros(4), {TWICE}, torch.arange(1., 6.)"
+
+# name: (source, what torch calls it)
+OPEN: dict[str, tuple[str, str]] = {
+    "sort": (source("return torch.sort(x)", TIES), "torch.sort"),
+    "sort, downwards, of integers": (source("return torch.sort(x, 0, True)", INTEGERS), "torch.sort"),
+    "argsort": (source("return torch.argsort(x), x + 1", TIES), "torch.sort"),
+    "argsort, not stable": (source("return torch.argsort(x, stable=False), x + 1", TIES), "torch.sort"),
+    "indices that flow on": (source("return torch.sort(x).indices * 2 + 1, x + 1", TIES), "torch.sort"),
+    "topk": (source("return torch.topk(x, 3)", TIES), "torch.topk"),
+    "topk, unsorted": (source("return torch.topk(x, 6, sorted=False)", TIES), "torch.topk"),
+    "kthvalue": (source("return torch.kthvalue(x, 7)", TIES), "torch.kthvalue"),
+    "median": (source("return torch.median(x, 0)", "torch.tensor([2., 1., 2., 3., 2.])"), "torch.median"),
+    "mode": (source("return torch.mode(x)", TIES), "torch.mode"),
+    "cummax": (source("return torch.cummax(x, 0)", TIES), "torch.cummax"),
+    "cummin": (source("return torch.cummin(x, 0)", TIES), "torch.cummax"),
+    "unique": (source("return torch.unique(x, sorted=False)", TIES), "torch.unique"),
+    "scatter": (source("return x.scatter(0, i, y)", WRITES, "x, i, y"), "Tensor.scatter_"),
+    "index_put": (source("return x.index_put((i,), y)", WRITES, "x, i, y"), "Tensor.index_put_"),
+    "index_put along": (
+        source("x[:, i] = y\nreturn x", f"torch.zeros(2, 4), {TWICE}, torch.arange(10.).view(2, 5)", "x, i, y"),
+        "Tensor.index_put_",
+    ),
+    "index_copy": (source("return x.index_copy(0, i, y)", WRITES, "x, i, y"), "Tensor.index_copy_"),
+    "put": (source("return x.put(i, y)", WRITES, "x, i, y"), "Tensor.put_"),
+    "empty": (source("y = x.new_empty(3)\nreturn torch.cat([x, y])", TIES), "torch.empty"),
+    "resize": (source("y = x + 1\ny.resize_(12)\nreturn y", TIES), "Tensor.resize_"),
+    "cast": (source("return x.to(torch.int32)", "torch.tensor([1., float('nan'), 3e10])"), "Tensor.to"),
+    "bucketize": (source("return torch.bucketize(x, x), x + 1", TIES), "torch.bucketize"),
+    "svd": (source("return torch.linalg.svd(x)", "torch.arange(12.).view(3, 4).sin()"), "torch.linalg.svd"),
+    "eigh": (source("return torch.linalg.eigh(x)", SYMMETRIC), "torch.linalg.eigh"),
+    "eig": (source("return torch.linalg.eig(x)", SYMMETRIC), "torch.linalg.eig"),
+    "qr": (source("return torch.linalg.qr(x)", "torch.arange(12.).view(4, 3).sin()"), "torch.linalg.qr"),
+}
+
+# name: (source, a backend with one bug)
+BROKEN: dict[str, tuple[str, str]] = {
+    "an index out of range": (OPEN["sort"][0], "out_of_range"),
+    "an index below the range": (OPEN["topk"][0], "below_range"),
+    "an index that stands twice": (OPEN["sort"][0], "index_twice"),
+    "an argsort that names other elements": (OPEN["argsort"][0], "swapped_ends"),
+    "an extreme that lies ahead": (OPEN["cummax"][0], "swapped_ends"),
+    "a sort that loses an element": (OPEN["sort"][0], "lost_element"),
+    "a set that loses an element": (OPEN["unique"][0], "lost_element"),
+    "a value that nobody wrote": (OPEN["scatter"][0], "foreign_value"),
+    "a value that nobody put": (OPEN["index_put"][0], "foreign_value"),
+    "a wrong value beside a tie": (
+        source("return torch.sort(x).indices * 2 + 1", "torch.tensor([3., 3., 7., 9.])"),
+        "last_wrong",
+    ),
+    "a wrong value beside other memory": (
+        source("y = x.new_empty(3)\nreturn torch.cat([y, x])", TIES),
+        "last_wrong",
+    ),
+    "a wrong cast beside one that does not fit": (
+        source("return x.to(torch.int32)", "torch.tensor([float('nan'), 3e10, 4.])"),
+        "last_wrong",
+    ),
+    "vectors of another matrix": (OPEN["eigh"][0], "skewed"),
+    "a wrong decomposition": (OPEN["svd"][0], "skewed"),
+    "a Q that is none": (OPEN["qr"][0], "skewed"),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_other_legal_choices_pass_with_their_label(name: str) -> None:
+    text, operator = OPEN[name]
+    records = [run(text, f"planted:{backend}", **NO_GRADIENT) for backend in ("legal", "last_of_equals")]
+    for record in records:
+        assert (oracles(record), record["trust"]) == ([], None), record["findings"]
+    excused = [record for record in records if "unspecified" in record["labels"]]
+    assert excused
+    assert any(operator in note for record in excused for note in record["notes"]), excused
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_torchs_own_choice_has_no_label(name: str) -> None:
+    record = run(OPEN[name][0], "planted:clean", **NO_GRADIENT)
+    assert (oracles(record), record["trust"]) == ([], None)
+    if name not in ("empty", "resize"):  # memory holds what it likes
+        assert "unspecified" not in record["labels"]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_bug_beside_an_undefined_value_fails(name: str) -> None:
+    text, backend = BROKEN[name]
+    record = run(text, f"planted:{backend}", **NO_GRADIENT)
+    assert {"value"} == set(oracles(record)), record
+
+
+def test_a_sort_of_a_backends_own_passes() -> None:
+    record = run(source("return torch.sort(x, 0)", TIES), "planted:stable_sorts", **NO_GRADIENT)
+    assert oracles(record) == []
+    assert record["labels"] == ["unspecified"]
+
+
+def test_a_case_without_a_defined_value_proves_nothing() -> None:
+    text = source("return torch.sort(x).indices * 2", "torch.ones(5)")
+    record = run(text, "planted:stable_sorts", **NO_GRADIENT)
+    assert oracles(record) == []
+    assert record["trust"]["verdict"] == "VACUOUS"
+    assert "torch.sort" in record["trust"]["reason"]
+
+
+def test_a_stable_sort_has_no_choice() -> None:
+    text = source("return torch.sort(x, stable=True).indices", TIES)
+    assert oracles(run(text, "planted:swapped_ends", **NO_GRADIENT)) == ["value"]
+
+
+def test_the_first_maximum_is_defined() -> None:
+    """``torch.max`` and ``torch.argmax`` name the first of equals, as their documentation says."""
+    sentence = "then the indices of the first maximal value are returned."
+    assert sentence in " ".join(inspect.getdoc(torch.max).split())  # type: ignore[union-attr]
+    assert sentence in " ".join(inspect.getdoc(torch.argmax).split())  # type: ignore[union-attr]
+    assert aten.max.dim not in FREEDOMS
+    text = source("return x.argmax(0, keepdim=True)", "torch.ones(5)")
+    assert oracles(run(text, "planted:off_by_one", **NO_GRADIENT)) == ["value"]
+
+
+def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
+    body = "y = x.expand(5)\ny[i] = 3\nreturn y + 0, z * 2"
+    text = source(body, "torch.ones(1), torch.tensor([1, 2]), torch.ones(4)", "x, i, z")
+    assert overlaps_itself(torch.ones(1).expand(5))
+    assert overlaps_itself(torch.ones(9).unfold(0, 3, 1))
+    assert not overlaps_itself(torch.ones(9).unfold(0, 3, 3))
+    record = run(text, "planted:writes_apart", **NO_GRADIENT)
+    assert oracles(record) == []
+    assert any(OVERLAP[0] in note for note in record["notes"])
+
+
+@pytest.mark.parametrize("body, verdict", [("torch.cat([x, x.new_empty(3)])", None), ("x + 1", "FLAKY")])
+def test_memory_that_nobody_wrote_is_not_flaky(body: str, verdict: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What eager found in memory is not there when it runs again; with the same in memory it agrees with itself."""
+    answers = iter(["output", None])
+    monkeypatch.setattr("runner.worker.job.find_disagreement", lambda *args: next(answers))
+    record = run(source(f"return {body}", TIES), "planted:legal", **NO_GRADIENT)
+    assert oracles(record) == []
+    assert (record["trust"] or {}).get("verdict") == verdict
+
+
+def test_every_sentence_is_torchs() -> None:
+    """A sentence that torch no longer says is no reason any more."""
+    rows = {freedom.name: freedom.sentence for freedom in FREEDOMS.values()} | dict([OVERLAP])
+    for name, sentence in rows.items():
+        holder: Any = torch
+        for part in name.replace("Tensor.", "torch.Tensor.").split(".")[1:]:
+            holder = getattr(holder, part)
+        sources = [holder, torch.argsort] if name == "torch.sort" else [holder]
+        texts = [" ".join((source.__doc__ or "").split()) for source in sources]
+        assert any(" ".join(sentence.split()) in text for text in texts), name
+
+
+def test_targets_of_a_write() -> None:
+    x, index, values = torch.zeros(2, 3), torch.tensor([2, 0]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    call = Call.bind(aten.index_put.default, (x, [None, index], values), {})
+    written = targets(call)
+    assert written is not None
+    assert written[0].tolist() == [2, 0, 5, 3]
+    assert written[1].tolist() == [1, 2, 3, 4]
+    assert targets(Call.bind(aten.index_put.default, (x, [None, index], values, True), {})) is None
+
+
+def test_each_element_of_a_tie_moves() -> None:
+    """Over all draws every element of a tie has stood at another place than torch's, unless by a rare chance."""
+    x = torch.tensor([1.0, 1.0, 1.0, 0.0, 2.0, 2.0])
+    call = Call.bind(aten.sort.default, (x,), {})
+    own = call.run()[1]
+    choices = [FREEDOMS[aten.sort.default].choose(call, Draw(number))[0][1] for number in range(1, DRAWS + 1)]
+    moved = torch.stack([choice != own for choice in choices]).any(0)
+    assert moved.tolist() == [False, True, True, True, True, True]
+    assert all(torch.equal(x[choice], x.sort().values) for choice in choices)
