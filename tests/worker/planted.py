@@ -223,3 +223,12 @@ def writes_apart(graph: Graph, inputs: list[Any]) -> Function:
             node.op, node.target = "call_function", lambda x, *sizes: x.expand(*sizes).clone()
     graph.recompile()
     return clean(graph, inputs)
+
+
+def refuses_writes(graph: Graph, inputs: list[Any]) -> Function:
+    """Raises what torch raises for a write through memory that overlaps itself."""
+
+    def run(*args: Any) -> Any:
+        torch.ones(1).expand(5).add_(1)
+
+    return run

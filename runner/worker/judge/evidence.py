@@ -78,13 +78,14 @@ class Evidence:
         return mask
 
     def excuse(self, where: str, count: int, number: int) -> None:
-        """Note that ``count`` of ``number`` elements differ at a place, and are undefined."""
-        if not count or self.undefined is None:
+        """Note that ``count`` of ``number`` elements differ at a place, and are undefined; no elements at all: an error."""
+        if (not count and number) or self.undefined is None:
             return
         if UNSPECIFIED not in self.labels:
             self.labels.append(UNSPECIFIED)
         reasons = "; ".join(f"{name}: {sentence}" for name, sentence in self.undefined.operators.items())
-        self.note(f"{where}: {count} of {number} elements differ and have no defined value ({reasons})")
+        what = f"{count} of {number} elements differ and have" if number else "whether it raises has"
+        self.note(f"{where}: {what} no defined value ({reasons})")
 
     def note(self, text: str) -> None:
         """Add a note unless it is there already."""

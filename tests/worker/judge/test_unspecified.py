@@ -140,14 +140,25 @@ def test_the_first_maximum_is_defined() -> None:
 
 
 def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
-    body = "y = x.expand(5)\ny[i] = 3\nreturn y + 0, z * 2"
+    body = "y = x.expand(5)\ny[i] = 3\nreturn y, y + 0, z * 2"
     text = source(body, "torch.ones(1), torch.tensor([1, 2]), torch.ones(4)", "x, i, z")
     assert overlaps_itself(torch.ones(1).expand(5))
     assert overlaps_itself(torch.ones(9).unfold(0, 3, 1))
     assert not overlaps_itself(torch.ones(9).unfold(0, 3, 3))
-    record = run(text, "planted:writes_apart", **NO_GRADIENT)
+    record = run(text, "planted:writes_apart", ignore=["stride", "alias"], **NO_GRADIENT)
     assert oracles(record) == []
     assert any(OVERLAP[0] in note for note in record["notes"])
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [("y = x.expand(5)\ny[i] = 3\nreturn y + 0", []), ("y = x.repeat(5)\ny[i] = 3\nreturn y + 0", ["runtime-error"])],
+)
+def test_a_refusal_to_write_there_is_no_bug(body: str, expected: list[str]) -> None:
+    text = source(body, "torch.ones(1), torch.tensor([1, 2])", "x, i")
+    record = run(text, "planted:refuses_writes", **NO_GRADIENT)
+    assert oracles(record) == expected
+    assert ((record["trust"] or {}).get("verdict") == "VACUOUS") == (not expected)
 
 
 @pytest.mark.parametrize("body, verdict", [("torch.cat([x, x.new_empty(3)])", None), ("x + 1", "FLAKY")])
