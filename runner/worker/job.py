@@ -19,9 +19,9 @@ from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.legal_runs import judge_defined, same_choices_agree
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.tolerance import missing_place
-from runner.worker.judge.unspecified import judge_defined, same_choices_agree
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
 from runner.worker.oracles import row_of
 

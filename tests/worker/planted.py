@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from runner.worker.judge.choices import Draw
-from runner.worker.judge.unspecified import LegalChoices
+from runner.worker.judge.legal_runs import LegalChoices
 from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``planted:...``
     Function,
     Graph,

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from runner.worker.case.observe import CallRecord, Observation
+from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.reference import Reference
+from runner.worker.judge.undefined import Undefined
 from runner.worker.oracles import UNSPECIFIED
-
-if TYPE_CHECKING:
-    import torch
-
-    from runner.worker.case.snapshot import Leaf
-    from runner.worker.judge.unspecified import Undefined
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from runner.worker.judge.elements import (
     planes,
 )
 from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.legal_runs import judge_defined
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
-from runner.worker.judge.unspecified import judge_defined
 from runner.worker.oracles import ORACLES
 
 CELLS = 64

@@ -11,7 +11,7 @@ from worker_jobs import oracles, run, source
 
 from runner.worker.judge.choices import Call, Draw, overlaps_itself, targets
 from runner.worker.judge.freedoms import FREEDOMS, OVERLAP
-from runner.worker.judge.unspecified import DRAWS
+from runner.worker.judge.legal_runs import DRAWS
 
 aten = torch.ops.aten
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,13 +18,13 @@ from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten
 from runner.worker.judge.choices import Call, Draw, overlaps_itself
 from runner.worker.judge.compare import compare_values, equal_bits
-from runner.worker.judge.definitions import DEFINITIONS
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, Freedom
 from runner.worker.judge.judge import judge, same_python
 from runner.worker.judge.reference import call_leaves
 from runner.worker.judge.tolerance import tolerance_for
+from runner.worker.judge.undefined import Result, Undefined, Use
 from runner.worker.oracles import row_of
 
 DRAWS = 7
@@ -34,25 +33,6 @@ equal ones stays where it is in all of them once in 243 times."""
 
 REFUSAL = "more than one element of the written-to tensor refers to a single memory location"
 """What torch says of a write through memory that overlaps itself (``aten/src/ATen/MemoryOverlap.cpp``)."""
-
-
-@dataclass
-class Use:
-    """One call of an operator with a choice, as torch made it: copies of its arguments and results, on the CPU."""
-
-    freedom: Freedom
-    call: Call
-    results: list[torch.Tensor]
-    given: list[torch.Tensor] = field(repr=False)  # the results themselves
-    certain: bool  # no earlier choice changes its arguments, and it has memory of its own to write to
-
-
-@dataclass(frozen=True)
-class Result:
-    """An output of the model that is the result of a use itself: the use, and the place among its results."""
-
-    use: Use
-    place: int
 
 
 class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
@@ -104,47 +84,6 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if free:
             self.free[freedom.name] = freedom.sentence
         return result
-
-
-@dataclass(frozen=True)
-class Undefined:
-    """What is undefined of a case.
-
-    ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs that
-    are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
-    """
-
-    masks: Mapping[tuple[int, str], torch.Tensor | None]
-    results: Mapping[tuple[int, str], Result]
-    operators: Mapping[str, str]
-
-    def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
-        """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""
-        mask = self.masks.get((call, leaf.path), False)
-        if mask is None:
-            return torch.ones(leaf.value.shape if leaf.metadata is not None else (), dtype=torch.bool)
-        return mask if isinstance(mask, torch.Tensor) else None
-
-    def has_shape(self, call: int, path: str) -> bool:
-        """Return whether the shape of a leaf is defined."""
-        return self.masks.get((call, path), False) is not None
-
-    def breach(self, call: int, path: str, compiled: torch.Tensor) -> str:
-        """Return how the compiled output breaks the definition of the operator that it is the result of, or nothing."""
-        result = self.results.get((call, path))
-        definition = DEFINITIONS.get(result.use.freedom.name) if result is not None else None
-        if result is None or definition is None or not result.use.certain:
-            return ""
-        own = result.use.results[result.place]
-        if (own.shape, own.dtype) != (compiled.shape, compiled.dtype):
-            return ""
-        reason = definition(result.use.call, result.use.results, result.place, compiled)
-        return f"breaks the definition of {result.use.freedom.name}: {reason}" if reason else ""
-
-    def is_checked(self, call: int, path: str) -> bool:
-        """Return whether an output is held against a definition."""
-        result = self.results.get((call, path))
-        return result is not None and result.use.certain and result.use.freedom.name in DEFINITIONS
 
 
 def may_be_undefined(finding: Finding) -> bool:
