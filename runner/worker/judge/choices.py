@@ -313,10 +313,17 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Return whether two elements of a tensor are one place in memory."""
     if tensor.layout != torch.strided or tensor.numel() < 2 or tensor.device.type == "meta":
         return False
-    answer = torch._debug_has_internal_overlap(tensor)
-    if answer != 2 or tensor.numel() > MOST_PAIRS:  # 2: too hard for torch
-        return bool(answer == 1)
+    reach = 0
+    steps = sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    for step, size in steps:
+        if step <= reach:
+            break
+        reach += step * (size - 1)
+    else:
+        return False  # each dimension steps over all that the smaller ones reach
+    if steps[0][0] == 0 or tensor.numel() > MOST_PAIRS:
+        return bool(steps[0][0] == 0)
     offsets = torch.zeros(1, dtype=torch.int64)
-    for size, step in zip(tensor.shape, tensor.stride(), strict=True):
+    for step, size in steps:
         offsets = (offsets.unsqueeze(-1) + torch.arange(size) * step).reshape(-1)
     return len(offsets.unique()) < len(offsets)

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf, elements, flatten
+from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
 from runner.worker.judge.choices import Call, Draw, overlaps_itself
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
@@ -46,13 +47,14 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.free: dict[str, str] = {}
         """Operators that had a choice, each with the sentence of torch's documentation."""
         self._draw, self._uses, self._count = draw, uses, 0
+        self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call ``func``, or make its choice."""
         kwargs = kwargs or {}
-        overlapping = _overlapping_writes(func, args, kwargs)
+        overlapping = [tensor for tensor in _written(func, args, kwargs) if self._overlaps(tensor)]
         memory = [tensor.untyped_storage().clone() for tensor in overlapping]
         freedom = FREEDOMS.get(func)
         result = (
@@ -65,7 +67,18 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
                 tensor.untyped_storage().copy_(before)
         if overlapping:
             self.free[OVERLAP[0]] = OVERLAP[1]
+        self._remember_views(result, args)
         return result
+
+    def _overlaps(self, tensor: torch.Tensor) -> bool:
+        return tensor in self._parts or overlaps_itself(tensor)
+
+    def _remember_views(self, result: Any, args: tuple[Any, ...]) -> None:
+        """Remember results that are views of an argument that overlaps itself, or of a part of one."""
+        keys = {storage_key(source) for source in args if isinstance(source, torch.Tensor) and self._overlaps(source)}
+        for view in tree_flatten(result)[0] if keys else ():
+            if isinstance(view, torch.Tensor) and storage_key(view) in keys - {None}:
+                self._parts[view] = True
 
     def _choose(self, freedom: Freedom, call: Call, certain: bool) -> Any:
         arguments = tree_map(_copy, dict(call.arguments))
@@ -225,23 +238,16 @@ def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
     return (far | (classes(first_planes) != classes(second_planes)).any(dim=1)).view(one.shape)
 
 
-def _overlapping_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that an operator writes to and that are one place in memory several times."""
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that an operator writes to."""
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []
     given = [
-        (argument, args[n] if n < len(args) else kwargs.get(argument.name))
+        (argument.alias_info, args[n] if n < len(args) else kwargs.get(argument.name))
         for n, argument in enumerate(schema.arguments)
     ]
-    return [
-        value
-        for argument, value in given
-        if argument.alias_info is not None
-        and argument.alias_info.is_write
-        and isinstance(value, torch.Tensor)
-        and overlaps_itself(value)
-    ]
+    return [value for alias, value in given if alias is not None and alias.is_write and isinstance(value, torch.Tensor)]
 
 
 def _copy(value: Any) -> Any:

@@ -144,7 +144,10 @@ def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
     text = source(body, "torch.ones(1), torch.tensor([1, 2]), torch.ones(4)", "x, i, z")
     assert overlaps_itself(torch.ones(1).expand(5))
     assert overlaps_itself(torch.ones(9).unfold(0, 3, 1))
+    assert overlaps_itself(torch.ones(9).as_strided((2, 2, 2), (1, 1, 4)))
     assert not overlaps_itself(torch.ones(9).unfold(0, 3, 3))
+    assert not overlaps_itself(torch.ones(9).as_strided((2, 3), (3, 2)))
+    assert not overlaps_itself(torch.ones(4, 6).t()[::2])
     record = run(text, "planted:writes_apart", ignore=["stride", "alias"], **NO_GRADIENT)
     assert oracles(record) == []
     assert any(OVERLAP[0] in note for note in record["notes"])
@@ -152,7 +155,12 @@ def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
 
 @pytest.mark.parametrize(
     "body, expected",
-    [("y = x.expand(5)\ny[i] = 3\nreturn y + 0", []), ("y = x.repeat(5)\ny[i] = 3\nreturn y + 0", ["runtime-error"])],
+    [
+        ("y = x.expand(5)\ny[i] = 3\nreturn y + 0", []),
+        ("y = x.expand(5)\ny[-1].fill_(3)\nreturn y + 0", []),
+        ("y = x.repeat(5)\ny[i] = 3\nreturn y + 0", ["runtime-error"]),
+        ("y = x.expand(5)\nx.add_(1)\nreturn y + 0", ["runtime-error"]),
+    ],
 )
 def test_a_refusal_to_write_there_is_no_bug(body: str, expected: list[str]) -> None:
     text = source(body, "torch.ones(1), torch.tensor([1, 2])", "x, i")
