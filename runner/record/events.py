@@ -40,6 +40,7 @@ class Finding:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
     place: str | None = None
+    severity: str | None = None  # None in a log of a version that had none
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,14 @@ class VariantFinished(_Variant):
     spent: Mapping[str, float] = field(
         default_factory=dict
     )  # seconds over all its jobs: busy (of a slot), torch, load, judge
+    operator: str = (
+        ""  # of the first step of the chain whose result its main finding is about; empty where nobody knows
+    )
+    severity: str | None = None  # the worst of its findings'
+    signature: str = (
+        ""  # what results that fail alike have in common; empty for a result without findings that is not red
+    )
+    signature_id: str = ""  # by which people refer to that: 8 hexadecimal digits of its hash
 
 
 @dataclass(frozen=True, slots=True)

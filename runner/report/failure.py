@@ -106,6 +106,8 @@ def _properties(event: VariantFinished) -> list[str]:
     kernels += f", {event.vectorized} vectorized" if event.vectorized else ""
     kernels += f", {plural(event.replays, 'graph replay')}" if event.replays else ""
     properties = (
+        ("severity", event.severity or ""),
+        ("signature", f"{event.signature_id} {event.signature}" if event.signature else ""),
         ("oracle", ", ".join(event.oracles)),
         ("stage", event.stage or ""),
         ("ladder", ladder(event.stages)),
@@ -115,7 +117,7 @@ def _properties(event: VariantFinished) -> list[str]:
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )
-    return [f"  {name:<8} {one_line(value)}" for name, value in properties if value]
+    return [f"  {name:<9} {one_line(value)}" for name, value in properties if value]
 
 
 def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:

@@ -355,6 +355,9 @@ def _properties(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str
             ("cached", event.cached),
             ("attempts", event.attempts if event.attempts > 1 else None),
             ("host", event.host),
+            ("severity", event.severity),
+            ("signature", event.signature),
+            ("signature_id", event.signature_id),
         ]
     else:
         facts.append(("verdict", "NOT-RUN"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from runner.cases.model import LAUNCH
 from runner.quote import command_words
 from runner.record.events import VariantFinished
+from runner.report.groups import Group
 from runner.text import one_line, plural
-from runner.verdict.signature import FailureSignature, main_signature
 
 COMMANDS = ("diagnose", "reduce", "repro", "issue")
 """What a person does with a failure, in that order."""
@@ -25,42 +25,26 @@ def target_words(event: VariantFinished) -> list[str]:
     return [word for word in command_words(event.repro)[2:] if word != "--no-known"]
 
 
-def worst_group(results: Iterable[VariantFinished]) -> tuple[FailureSignature, Sequence[VariantFinished]] | None:
-    """Return the signature and the members of the worst group of failures; None without a failure.
-
-    Failures of one signature are a group. A wrong answer is worse than no answer, then many failures are worse than few, then
-    the first group counts.
-    """
-    groups: dict[tuple[str, FailureSignature], list[VariantFinished]] = {}
-    for event in results:
-        signature = main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None
-        if signature is not None and target_words(event):
-            groups.setdefault((event.verdict, signature), []).append(event)
-    if not groups:
-        return None
-    (_, signature), members = min(groups.items(), key=lambda group: (group[0][0] != "FAIL", -len(group[1])))
-    return signature, members
-
-
-def next_lines(results: Iterable[VariantFinished], width: int) -> list[str]:
+def next_lines(groups: Sequence[Group], width: int) -> list[str]:
     """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says why.
 
-    A command is never cut. What the group is stands beside the first one where ``width`` columns have room for it.
+    They are about the first group, the worst, with a member that can be named. A command is never cut. What the group is stands
+    beside the first command where ``width`` columns have room for it.
     """
-    results = [*results]
-    worst = worst_group(results)
-    if worst is None:
-        vacuous = next((event for event in results if event.verdict == "VACUOUS" and target_words(event)), None)
+    results = [event for group in groups for event in group.members]
+    event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and target_words(e)), None)
+    if event is None:
+        vacuous = next((e for e in results if e.verdict == "VACUOUS" and target_words(e)), None)
         return [f"next: runner explain {' '.join(target_words(vacuous))}"] if vacuous is not None else []
-    signature, members = worst
-    words = target_words(members[0])
-    names = [name for name in COMMANDS if members[0].backend != LAUNCH or name in _OF_A_LAUNCH]
+    words = target_words(event)
+    names = [name for name in COMMANDS if event.backend != LAUNCH or name in _OF_A_LAUNCH]
     lines = [
         f"{'next: ' if number == 0 else '      '}runner {name} {' '.join(_told(name, words))}"
         + (" > repro.py" if name == "repro" else "")
         for number, name in enumerate(names)
     ]
-    alike = f"  # {plural(len(members), 'failure')}{' alike' * (len(members) > 1)}: {one_line(str(signature), 120)}"
+    count = next(len(group.members) for group in groups if event in group.members)
+    alike = f"  # {plural(count, 'failure')}{' alike' * (count > 1)}: {one_line(event.signature, 120)}"
     if len(lines[0] + alike) <= width:
         lines[0] += alike
     return lines

@@ -1,4 +1,4 @@
-"""The report on the terminal: a line a result, what is running now, then the table, the failures and a summary.
+"""The report on the terminal: a line a result, what is running now, then the table, the failures by signature, a summary.
 
 The plain path is the first-class one: that is what CI logs are made of. A live status appears only where a person
 watches.
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from runner.quote import operand, shell_word
+from runner.quote import command_words, operand, shell_word
 from runner.record.events import (
     GREEN,
     RED,
@@ -28,6 +28,7 @@ from runner.record.events import (
 )
 from runner.report.compared import compared_lines
 from runner.report.failure import headline, render_failure
+from runner.report.groups import Group, groups_of, render_groups
 from runner.report.next_steps import next_lines
 from runner.report.table import NOT_RUN, render_table, several_environments
 from runner.text import duration, in_line, indent, one_line, plural, seconds, visible
@@ -45,7 +46,8 @@ _OWN = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """Our own colours, which alone a terminal is to obey."""
 _STATUS_ROWS = 8  # running variants in the status line
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
-_BLOCKS = 500  # failures in full
+_BLOCKS = 500  # groups of failures, each with its first member in full
+_MEMBERS = 10  # further members of a group
 _SLOW = 60.0  # seconds between two remarks in a log that something is still running
 
 
@@ -197,21 +199,38 @@ class Reporter:
         order = {key: place for place, key in enumerate(planned)}
         red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
         red.sort(key=lambda result: order.get((result.id, result.torch), len(order)))
-        blocks = red if self._whole else red[:_BLOCKS]
-        for result in blocks:
-            torch = f" torch {result.torch}" if self._several else ""
-            title = in_line(f"{result.verdict} {result.id}{torch}")
-            self._line(f"\n{self._paint(title, 'red')}\n{render_failure(result)}")
-        if len(red) > len(blocks):
-            remark = f"and {len(red) - len(blocks):,} more, which the reports hold"
+        groups = groups_of(red)
+        blocks = groups if self._whole else groups[:_BLOCKS]
+        for group in blocks:
+            self._line("\n" + self._block(group, hint))
+        if len(groups) > len(blocks):
+            results = sum(len(group.members) for group in groups[len(blocks) :])
+            remark = f"and {results:,} more, which the reports hold"
             self._line("\n" + remark + (f"; {hint}" if hint else ""))
+        if len(blocks) > 1:
+            self._line("\n" + render_groups(blocks, width))
         self._line("\n" + self._summary(event))
         if self.reports:
             self._line("reports: " + in_line(", ".join(self.reports)))
         if self._started and self._started.folder:
             self._line("run folder: " + in_line(self._started.folder))
-        for line in next_lines(red, width):
+        for line in next_lines(groups, width):
             self._line(line)
+
+    def _block(self, group: Group, hint: str) -> str:
+        """Return the first member of a group in full, and below it a command for each of the others."""
+        first, *others = group.members
+        torch = f" torch {first.torch}" if self._several else ""
+        lines = [self._paint(in_line(f"{first.verdict} {first.id}{torch}"), "red"), render_failure(first)]
+        shown = others if self._whole or self._verbose else others[:_MEMBERS]
+        if others:
+            lines.append(f"  {len(others):,} more of this signature:")
+        for member in shown:
+            torch = f"  # torch {member.torch}" if self._several else ""
+            lines.append("    " + in_line((member.repro if command_words(member.repro) else member.id) + torch))
+        if len(shown) < len(others):
+            lines.append(f"    and {len(others) - len(shown):,} more" + (f"; {hint}" if hint else ""))
+        return "\n".join(lines)
 
     def _summary(self, event: RunFinished) -> str:
         """Return ``3 passed, 1 failed, 1 xfail in 12.3s``."""

@@ -17,7 +17,9 @@ from runner.session.context import RunContext
 from runner.session.plan import Planned, job, skip_reason
 from runner.session.scheduler import Steps, with_reference
 from runner.verdict import explained, outcomes
+from runner.verdict.operators import first_operator
 from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
+from runner.verdict.signature import assessed, worst_findings
 from runner.verdict.stages import below, in_order, locate, stage_of
 
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
@@ -56,7 +58,7 @@ def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
         events.append(attempt.event(verdict))
-    return VariantResult(retries.combined(events), tuple(harness_errors))
+    return VariantResult(assessed(retries.combined(events)), tuple(harness_errors))
 
 
 @dataclass(slots=True)
@@ -315,6 +317,7 @@ class _Attempt:
             cached=(main.cached or None) if main else None,
             host=(main.host or None) if main else None,
             spent=dict(self.spent),
+            operator=first_operator(self.planned.variant.case, worst_findings(self.findings)) if self.findings else "",
         )
 
     def _strip(self) -> dict[str, str]:

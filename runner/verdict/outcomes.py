@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from runner.builder.source import Source
 from runner.engine.messages import Outcome
 from runner.record.events import Finding
+from runner.worker.oracles import CRASH, row_of
+from runner.worker.pattern import top_frame
 
 EAGER_PHASES = ("load", "eager")
 
@@ -37,8 +40,18 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
         outcome.ended
     ]
     oracle = {"no-result": "runtime-error"}.get(outcome.ended, outcome.ended)
-    error = {"type": name, "message": how, "chain": [name], "trace": outcome.stack}
-    return [Finding(oracle, how, error=error)], None
+    error: dict[str, Any] = {"type": name, "message": how, "chain": [name], "trace": outcome.stack}
+    if outcome.ended == "signal":  # where a hang was interrupted is chance
+        error["origin"] = {"type": name, "message": "", "frame": _frame(outcome.stack)}
+    return [Finding(oracle, how, error=error, severity=CRASH)], None
+
+
+def _frame(stack: str) -> str:
+    """Return the innermost frame inside torch of the thread that died, as faulthandler writes stacks."""
+    threads = [block for block in stack.split("\n\n") if 'File "' in block]
+    dying = next((block for block in threads if block.startswith("Current thread")), "".join(threads[:1]))
+    frames = re.findall(r'File ".*?[/\\]torch[/\\]([^"]+)", line \d+ in (\S+)', dying)
+    return top_frame((file.replace("\\", "/"), function) for file, function in frames)
 
 
 def _machine_trouble(error: Mapping[str, Any] | None) -> str | None:
@@ -73,6 +86,7 @@ def finding(data: Mapping[str, Any], source: Source) -> Finding:
         numbers=data.get("numbers") or {},
         error=error,
         place=place_of(error, source) or place_of(data, source),
+        severity=data.get("severity") or row_of(data["oracle"]).severity,
     )
 
 

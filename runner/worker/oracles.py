@@ -11,6 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+SEVERITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "wrong-result": "A value, a shape, a dtype or a write is wrong, and nothing says so.",
+        "crash": "The process ends: by a signal, for its memory, or for its time.",
+        "wrong-error": "Eager raises. The compiled code raises another class of error, or none.",
+        "exception": "The compiler or the compiled code raises where eager returns.",
+        "alias": "Memory is shared otherwise than in eager, so a later write shows elsewhere.",
+        "metadata": "Strides, offset, layout, requires_grad, a tensor's identity or the generator's state differ.",
+        "capture": "A bound on graphs, graph breaks or recompilations is passed.",
+    }
+)
+"""What a finding is worth, the worst first, each with its meaning."""
+
+WRONG, CRASH, ERROR, EXCEPTION, ALIAS, METADATA, CAPTURE = SEVERITIES
+
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
@@ -19,6 +34,8 @@ class Oracle:
     name: str
     group: str
     """Kind of failure. A wrong error at one stage and a missing one at the next have one cause."""
+    severity: str
+    """What a finding is worth, unless the judge knows better: ``Finding.severity``."""
     meaning: str
     """What a finding means, in one sentence of the published schema."""
     symptom: str = ""
@@ -54,10 +71,11 @@ class Oracle:
 
 
 ORACLES: tuple[Oracle, ...] = (
-    Oracle("signal", "behaviour", "The process dies of a signal.", "kills the process", crash=True),
+    Oracle("signal", "behaviour", CRASH, "The process dies of a signal.", "kills the process", crash=True),
     Oracle(
         "timeout",
         "behaviour",
+        CRASH,
         "Compiling or running takes longer than the case's timeout.",
         "hangs",
         crash=True,
@@ -66,6 +84,7 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "memory",
         "behaviour",
+        CRASH,
         "The process passes the case's memory.",
         "runs out of memory",
         crash=True,
@@ -75,6 +94,7 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "compile-error",
         "behaviour",
+        EXCEPTION,
         "The compiler fails although eager runs.",
         "fails to compile",
         crash=True,
@@ -85,30 +105,36 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "runtime-error",
         "behaviour",
+        EXCEPTION,
         "The compiled code raises although eager runs.",
         "raises at run time",
         crash=True,
         message=True,
         raised=True,
     ),
-    Oracle("missing-error", "behaviour", "Eager raises, the compiled code does not.", "returns where eager raises"),
+    Oracle(
+        "missing-error", "behaviour", ERROR, "Eager raises, the compiled code does not.", "returns where eager raises"
+    ),
     Oracle(
         "error-type",
         "behaviour",
+        ERROR,
         "Both raise, but not the same class of error.",
         "raises another error than eager",
         message=True,
     ),
-    Oracle("out-of-bounds", "memory-of-kernels", "A kernel touches memory that none of its arguments holds."),
+    Oracle("out-of-bounds", "memory-of-kernels", WRONG, "A kernel touches memory that none of its arguments holds."),
     Oracle(
         "race",
         "memory-of-kernels",
+        WRONG,
         "Programs of a kernel write, or write and read, one element without an atomic operation.",
     ),
-    Oracle("unwritten", "memory-of-kernels", "A kernel leaves elements of its output as they were."),
+    Oracle("unwritten", "memory-of-kernels", WRONG, "A kernel leaves elements of its output as they were."),
     Oracle(
         "graph-break",
         "capture",
+        CAPTURE,
         "More graph breaks than allowed.",
         "breaks the graph",
         budget="graph_breaks",
@@ -116,20 +142,33 @@ ORACLES: tuple[Oracle, ...] = (
         raised=True,
         compiling=True,
     ),
-    Oracle("graphs", "capture", "More graphs than allowed.", "makes too many graphs", budget="graphs"),
-    Oracle("recompile", "capture", "More recompilations than allowed.", "recompiles", budget="recompiles", raised=True),
-    Oracle("structure", "structure", "The outputs are nested differently.", "returns another structure"),
-    Oracle("shape", "structure", "An output has another shape.", "returns another shape"),
-    Oracle("dtype", "structure", "An output has another dtype.", "returns another dtype"),
-    Oracle("device", "structure", "An output lies on another device.", "returns tensors on another device"),
+    Oracle("graphs", "capture", CAPTURE, "More graphs than allowed.", "makes too many graphs", budget="graphs"),
     Oracle(
-        "layout", "structure", "An output is laid out differently (strided, sparse, ...).", "returns another layout"
+        "recompile",
+        "capture",
+        CAPTURE,
+        "More recompilations than allowed.",
+        "recompiles",
+        budget="recompiles",
+        raised=True,
     ),
-    Oracle("stride", "structure", "An output has other strides.", "returns other strides"),
-    Oracle("offset", "structure", "An output has another storage offset.", "returns another storage offset"),
+    Oracle("structure", "structure", WRONG, "The outputs are nested differently.", "returns another structure"),
+    Oracle("shape", "structure", WRONG, "An output has another shape.", "returns another shape"),
+    Oracle("dtype", "structure", WRONG, "An output has another dtype.", "returns another dtype"),
+    Oracle("device", "structure", WRONG, "An output lies on another device.", "returns tensors on another device"),
+    Oracle(
+        "layout",
+        "structure",
+        METADATA,
+        "An output is laid out differently (strided, sparse, ...).",
+        "returns another layout",
+    ),
+    Oracle("stride", "structure", METADATA, "An output has other strides.", "returns other strides"),
+    Oracle("offset", "structure", METADATA, "An output has another storage offset.", "returns another storage offset"),
     Oracle(
         "requires-grad",
         "structure",
+        METADATA,
         "An output's requires_grad differs.",
         "returns another requires_grad",
         gradients=True,
@@ -137,6 +176,7 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "mutation",
         "effects",
+        WRONG,
         "An input, parameter or buffer holds something else after the call.",
         "leaves inputs or state otherwise than eager",
         numeric=True,
@@ -148,12 +188,14 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "alias",
         "effects",
+        ALIAS,
         "Outputs share storage with other tensors than in eager.",
         "returns tensors that share memory otherwise than eager's",
     ),
     Oracle(
         "nonfinite",
         "values",
+        WRONG,
         "NaN or infinity stands elsewhere.",
         "gives NaN or infinities where eager does not, or none where it does",
         numeric=True,
@@ -165,6 +207,7 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "value",
         "values",
+        WRONG,
         "Values differ beyond the tolerance.",
         "gives wrong values",
         numeric=True,
@@ -176,11 +219,18 @@ ORACLES: tuple[Oracle, ...] = (
         drawn=2,
     ),
     Oracle(
-        "sign-of-zero", "values", "A zero has the other sign.", "gives zeros of the other sign", numeric=True, drawn=5
+        "sign-of-zero",
+        "values",
+        WRONG,
+        "A zero has the other sign.",
+        "gives zeros of the other sign",
+        numeric=True,
+        drawn=5,
     ),
     Oracle(
         "grad",
         "grad",
+        WRONG,
         "A gradient differs.",
         "gives wrong gradients",
         numeric=True,
@@ -192,7 +242,9 @@ ORACLES: tuple[Oracle, ...] = (
         gradients=True,
         drawn=3,
     ),
-    Oracle("rng", "rng", "Other random numbers are drawn.", "leaves the generator in another state", random=True),
+    Oracle(
+        "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
+    ),
 )
 """The order is that of the judge's gates: a signal says more than an error, an error more than a shape, a shape more than a value."""
 
@@ -236,7 +288,12 @@ def row_of(name: str) -> Oracle:
 
     Another package's oracle has no row. It counts as one that compares numbers, and is a failure of its own kind.
     """
-    return ROWS.get(name) or Oracle(name, name, "", numeric=True, float64=True)
+    return ROWS.get(name) or Oracle(name, name, WRONG, "", numeric=True, float64=True)
+
+
+def rank_of(severity: str) -> int:
+    """Return the place of a severity, the worst 0. What has none, such as an INVALID case, comes last."""
+    return [*SEVERITIES, severity].index(severity)
 
 
 def gate_of(name: str) -> int:

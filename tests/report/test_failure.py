@@ -19,12 +19,12 @@ def test_the_whole_block() -> None:
         f" --> {FILE}:5:9\n"
         "   5 |       - nn.PairwiseDistance: {p: 2}\n"
         "     |         ^^^^^^^^^^^^^^^^^^^\n"
-        "  oracle   value\n"
-        "  stage    inductor\n"
-        "  ladder   dynamo ok · aot ok · decomposition ok · inductor value\n"
-        "  labels   nearer-to-float64\n"
-        "  graphs   1 graph, 0 breaks\n"
-        "  kernels  2 kernels, 1 vectorized\n"
+        "  oracle    value\n"
+        "  stage     inductor\n"
+        "  ladder    dynamo ok · aot ok · decomposition ok · inductor value\n"
+        "  labels    nearer-to-float64\n"
+        "  graphs    1 graph, 0 breaks\n"
+        "  kernels   2 kernels, 1 vectorized\n"
         "  value at call 0, output[1]\n"
         "      mismatched 3 of 1000 (0.3 %)\n"
         "      worst at [1, 2]: eager 1.5 · compiled 1.25 · float64 1.50000001\n"
@@ -41,8 +41,8 @@ def test_the_whole_block() -> None:
 
 
 def test_kernels_and_replays() -> None:
-    assert "  kernels  2 kernels, 1 vectorized, 3 graph replays\n" in render_failure(failure(replays=3))
-    assert "  kernels  1 kernel, 1 graph replay\n" in render_failure(failure(kernels=1, vectorized=0, replays=1))
+    assert "  kernels   2 kernels, 1 vectorized, 3 graph replays\n" in render_failure(failure(replays=3))
+    assert "  kernels   1 kernel, 1 graph replay\n" in render_failure(failure(kernels=1, vectorized=0, replays=1))
 
 
 def test_a_crash() -> None:

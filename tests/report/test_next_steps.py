@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from runner.record.events import VariantFinished
-from runner.report.next_steps import next_lines, worst_group
+from runner.report import next_steps
+from runner.report.groups import groups_of
 
 from .events_sample import failure, finished, value_finding
+
+
+def next_lines(results: list[VariantFinished], width: int) -> list[str]:
+    return next_steps.next_lines(groups_of(results), width)
 
 
 def failed(name: str, oracle: str = "value", words: str = "", **changes: object) -> VariantFinished:
@@ -15,14 +20,18 @@ def failed(name: str, oracle: str = "value", words: str = "", **changes: object)
     return failure(name=name, findings=(found,), repro=f"runner run '{name}[float32]'{words}", **changes)
 
 
-def test_the_largest_group_of_wrong_answers_is_the_worst() -> None:
+def test_the_commands_are_about_the_largest_group_of_the_worst_severity() -> None:
     crash = value_finding(oracle="signal", error={"type": "SIGSEGV"})
     crashes = [finished("ERROR", name, findings=(crash,), repro=f"runner run {name}") for name in "abc"]
-    results = [*crashes, failed("d", "stride"), failed("e"), failed("f"), finished("PASS", "g")]
-    worst = worst_group(results)
-    assert worst is not None and str(worst[0]) == "value at inductor" and worst[1] == results[4:6]
-    worst = worst_group(results[:3])
-    assert worst is not None and len(worst[1]) == 3
+    results = [*crashes, failed("d", "stride"), failed("h", "dtype"), failed("e"), failed("f")]
+    assert next_lines(results, 80)[0] == "next: runner diagnose 'e[float32]'  # 2 failures alike: value at inductor"
+    assert next_lines(results[:4], 80)[0] == "next: runner diagnose a  # 3 failures alike: signal at inductor: SIGSEGV"
+
+
+def test_a_member_without_a_command_is_passed_over() -> None:
+    results = [failed("a"), failed("b")]
+    results[0] = failure(name="a", repro="rm -rf /")
+    assert next_lines(results, 80)[0] == "next: runner diagnose 'b[float32]'  # 2 failures alike: value at inductor"
 
 
 def test_a_line_a_command() -> None:
@@ -46,7 +55,7 @@ def test_what_the_group_is_gives_way_to_the_command() -> None:
 
 def test_where_nothing_was_compared_explain_says_why() -> None:
     vacuous = finished("VACUOUS", "a", repro="runner run a")
-    assert next_lines([finished("PASS", "b"), vacuous], 80) == ["next: runner explain a"]
+    assert next_lines([finished("INVALID", "b"), vacuous], 80) == ["next: runner explain a"]
     assert next_lines([vacuous, failed("c")], 80)[0].startswith("next: runner diagnose")
 
 

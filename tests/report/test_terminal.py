@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import io
 import re
+import string
 
 import pytest
 
-from runner.record.events import Event, Notice, RunFinished, VariantStarted
+from runner.record.events import Event, Notice, RunFinished, VariantFinished, VariantStarted
 from runner.report import terminal
 from runner.report.terminal import Reporter, modes
-from tests.report.events_sample import FILE, NASTY, every_verdict, failure, finished, planned, started
+from runner.verdict.signature import id_of
+from tests.report.events_sample import FILE, NASTY, every_verdict, failure, finished, planned, started, value_finding
+
+LETTERS = string.ascii_lowercase
 
 
 class Terminal(io.StringIO):
@@ -22,7 +26,7 @@ def printed(
     events: list[Event], stream: io.StringIO | None = None, environ: dict[str, str] | None = None, **more: object
 ) -> str:
     stream = stream or io.StringIO()
-    reporter = Reporter(stream, environ=environ or {}, width=120, **more)  # type: ignore[arg-type]
+    reporter = Reporter(stream, environ=environ or {}, **{"width": 120, **more})  # type: ignore[arg-type]
     for event in events:
         reporter.handle(event)
     reporter.close()
@@ -77,9 +81,62 @@ def test_the_end() -> None:
     assert "XFAIL [  1.23s]" in text and "(8/11) - because of XFAIL" in text
 
 
-def test_failures_are_in_plan_order() -> None:
-    text = printed([planned("a"), planned("b"), failure(name="b"), failure(name="a"), RunFinished(1, 1.0)])
+def test_failures_of_one_severity_are_in_plan_order() -> None:
+    results = [failure(name="b", stage="aot", findings=(value_finding(stage="aot"),)), failure(name="a")]
+    text = printed([planned("a"), planned("b"), *results, RunFinished(1, 1.0)])
     assert text.index(f"\nFAIL {FILE}::a[") < text.index(f"\nFAIL {FILE}::b[")
+
+
+def alike(*names: str, **changes: object) -> list[VariantFinished]:
+    """Failures of one signature, each with its own command."""
+    return [failure(name=name, repro=f"runner run {name}", **changes) for name in names]
+
+
+def test_failures_of_one_signature_are_shown_once_the_worst_severity_first() -> None:
+    strides = alike("c", "d", "e", findings=(value_finding(oracle="stride"),))
+    results = [*strides, *alike("a"), *alike("g", "h", findings=(value_finding(oracle="dtype"),))]
+    end = printed([*map(planned, "cdeagh"), *results, RunFinished(1, 1.0)])
+    end = end[end.index("\ncase ") :]
+    blocks = re.findall(rf"^FAIL {re.escape(FILE)}::(\w)\[", end, re.MULTILINE)
+    assert blocks == ["g", "a", "c"]
+    assert "  reproduce: runner run c\n  2 more of this signature:\n    runner run d\n    runner run e\n" in end
+    table = end[end.index("\nresults  severity") :].splitlines()[1:5]
+    ids = [id_of(f"{oracle} at inductor") for oracle in ("dtype", "value", "stride")]
+    assert table == [
+        "results  severity      signature",
+        f"      2  wrong-result  {ids[0]} dtype at inductor",
+        f"      1  wrong-result  {ids[1]} value at inductor",
+        f"      3  metadata      {ids[2]} stride at inductor",
+    ]
+    assert end.splitlines()[-4].endswith(" runner diagnose g  # 2 failures alike: dtype at inductor")
+
+
+def test_one_group_needs_no_table_of_signatures() -> None:
+    assert "results  severity" not in printed([*map(planned, "ab"), *alike("a", "b"), RunFinished(1, 1.0)])
+
+
+def test_a_large_group_is_bounded_unless_asked() -> None:
+    events = [started(), *map(planned, LETTERS), *alike(*LETTERS), RunFinished(1, 1.0)]
+    text = printed(events)
+    assert "  25 more of this signature:\n    runner run b\n" in text
+    assert "    runner run k\n    and 15 more; runner report runs/2026-01-02-abc > FILE writes them all\n" in text
+    for whole in (printed(events, whole=True), printed(events, verbose=True)):
+        assert "    runner run z\n" in whole and "and 15 more" not in whole
+
+
+def test_a_member_without_a_command_is_named_by_its_id() -> None:
+    text = printed([*map(planned, "ab"), failure(name="a"), failure(name="b", repro=""), RunFinished(1, 1.0)])
+    assert f"  1 more of this signature:\n    {FILE}::b[float32,cpu]@inductor\n" in text
+
+
+def test_the_table_of_signatures_fits_the_terminal() -> None:
+    error = {"type": "KeyError", "message": "a very long message " * 20}
+    finding = value_finding(oracle="compile-error", error=error)
+    events = [*map(planned, "ab"), *alike("a"), *alike("b", findings=(finding,)), RunFinished(1, 1.0)]
+    for width in (80, 100):
+        text = printed(events, width=width)
+        lines = text[text.index("\nresults  severity") :].splitlines()[1:4]
+        assert all(len(line) <= width for line in lines) and lines[-1].endswith("...")
 
 
 def test_plain_output_has_no_escape_sequences() -> None:
@@ -191,17 +248,21 @@ def test_importing_the_reports_is_cheap() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def long_run(red: int) -> list[Event]:
-    """Six variants, the first ``red`` of which fail."""
+def long_run(red: int, *oracles: str) -> list[Event]:
+    """Six variants, the first ``red`` of which fail, each by its oracle."""
     names = "abcdef"
-    results = [failure(name=n) if place < red else finished(name=n) for place, n in enumerate(names)]
+    findings = [value_finding(oracle=oracle) for oracle in oracles]
+    results = [
+        failure(name=n, findings=(findings[place],)) if place < red else finished(name=n)
+        for place, n in enumerate(names)
+    ]
     return [started(), *(planned(n) for n in names), *results, RunFinished(1, 1.0)]
 
 
 def test_a_long_run_ends_with_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "_ROWS", 5)
     monkeypatch.setattr(terminal, "_BLOCKS", 2)
-    text = printed(long_run(3))
+    text = printed(long_run(3, "value", "grad", "stride"))
     end = text[text.index("\ncase ") :]
     hint = "runner report runs/2026-01-02-abc > FILE writes them all"
     assert (
@@ -214,8 +275,8 @@ def test_a_long_run_ends_with_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_whole_report_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = printed(long_run(3))
+    usual = printed(long_run(3, "value", "grad", "stride"))
     monkeypatch.setattr(terminal, "_ROWS", 5)
     monkeypatch.setattr(terminal, "_BLOCKS", 2)
-    assert printed(long_run(3), whole=True) == usual
+    assert printed(long_run(3, "value", "grad", "stride"), whole=True) == usual
     assert "left out" not in usual and "more, which" not in usual

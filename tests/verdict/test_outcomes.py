@@ -51,6 +51,38 @@ def test_a_death_in_the_backend_is_a_finding(outcome: Outcome, oracle: str, name
     assert trust is None
     assert (found.oracle, found.message) == (oracle, message)
     assert found.error is not None and found.error["chain"] == [name]
+    assert found.severity == "crash"
+
+
+STACK = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+  File "/v/site-packages/torch/_inductor/async_compile.py", line 9 in wait
+
+Current thread 0x00007f36 (most recent call first):
+  File "/v/site-packages/torch/_ops.py", line 12 in __call__
+  File "/v/site-packages/torch/_inductor/ir.py", line 763 in realize
+  File "/v/site-packages/torch/_inductor/graph.py", line 8 in run
+"""
+
+
+def test_a_signal_tells_the_frame_in_which_the_process_died() -> None:
+    (found,), _ = read(ended("signal", signal="SIGSEGV", stack=STACK), SOURCE)
+    assert found.error is not None
+    assert found.error["origin"] == {"type": "SIGSEGV", "message": "", "frame": "_inductor/ir.py:realize"}
+    (found,), _ = read(ended("signal", signal="SIGSEGV"), SOURCE)
+    assert found.error is not None and found.error["origin"]["frame"] == ""
+    (found,), _ = read(ended("timeout", stack=STACK), SOURCE)
+    assert found.error is not None and "origin" not in found.error
+
+
+@pytest.mark.parametrize(
+    ("data", "severity"),
+    [({}, "wrong-result"), ({"severity": ""}, "wrong-result"), ({"severity": "metadata"}, "metadata")],
+)
+def test_the_judge_s_severity_comes_before_the_oracle_s(data: dict[str, str], severity: str) -> None:
+    assert finding({"oracle": "mutation", **data}, SOURCE).severity == severity
 
 
 @pytest.mark.parametrize("how", ["signal", "timeout", "memory", "no-result"])

@@ -46,6 +46,22 @@ def first_twice(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def same_object(graph: Graph, inputs: list[Any]) -> Function:
+    """Gives the first output itself for all of them."""
+    return lambda *args: (graph(*args)[0],) * len(graph(*args))
+
+
+def transposed_input(graph: Graph, inputs: list[Any]) -> Function:
+    """Swaps the strides of the last argument."""
+
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        args[-1].t_()
+        return outs
+
+    return run
+
+
 def start_of_input(graph: Graph, inputs: list[Any]) -> Function:
     """Returns the beginning of the input, of the output's size: the right alias at the wrong offset."""
     return lambda *args: tuple(args[-1][: out.shape[0]] for out in graph(*args))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,20 @@ from runner.record.events import Finding, to_json
 from runner.verdict.policy import decide, ranked
 from runner.worker import oracles
 from runner.worker.judge import judge as judging
-from runner.worker.oracles import NUMERIC, ORACLES, ROWS, gate_of, is_plugin, row_of
+from runner.worker.oracles import (
+    CAPTURE,
+    CRASH,
+    EXCEPTION,
+    NUMERIC,
+    ORACLES,
+    ROWS,
+    SEVERITIES,
+    WRONG,
+    gate_of,
+    is_plugin,
+    rank_of,
+    row_of,
+)
 from tests.handmade import variants
 from tests.report.events_sample import failure
 
@@ -77,6 +91,17 @@ def test_every_oracle_that_code_compares_with_has_a_row() -> None:
     assert words and words <= ROWS.keys()
 
 
+def test_the_schema_of_logs_has_the_severities_in_their_order() -> None:
+    assert load_schema("events")["definitions"]["severity"]["enum"] == [*SEVERITIES, None]
+
+
+def test_the_page_has_each_oracle_under_its_severity() -> None:
+    page = (RUNNER.parent / "docs" / "judging.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (`.*`) \|$", page.partition("## What a finding is worth")[2], re.MULTILINE)
+    listed = [(severity, sorted(re.findall(r"`([^`]+)`", names))) for severity, names in rows[: len(SEVERITIES)]]
+    assert listed == [(severity, sorted(r.name for r in ORACLES if r.severity == severity)) for severity in SEVERITIES]
+
+
 # --- what columns mean ------------------------------------------------------------------------
 
 
@@ -95,6 +120,12 @@ def test_columns_about_numbers_imply_each_other() -> None:
     assert named(lambda row: row.minified) < named(lambda row: row.float64)
     assert named(lambda row: row.drawn) == NUMERIC
     assert len({row.drawn for row in ORACLES if row.drawn}) == len(NUMERIC)
+
+
+def test_a_crash_or_an_exception_is_what_gives_no_answer() -> None:
+    assert named(lambda row: row.severity in (CRASH, EXCEPTION)) == oracles.CRASHES
+    assert named(lambda row: row.severity == CAPTURE) == set(oracles.BUDGETS.values())
+    assert rank_of("") == rank_of("unknown") == len(SEVERITIES) > rank_of(CAPTURE) > rank_of(WRONG) == 0
 
 
 def test_no_crash_compares_numbers() -> None:

@@ -5,6 +5,7 @@ The exception objects themselves are dropped at once: their tracebacks would kee
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from runner.worker.pattern import telling_line, top_frame
 
 MESSAGE_LIMIT = 4000  # characters
 TRACE_LINES = 30
@@ -25,6 +28,7 @@ COMPILING_FILES = re.compile(
     r"|_functorch/_aot_autograd/(graph_compile|graph_capture|dispatch_and_compile_graph|jit_compile_runtime_wrappers"
     r"|collect_metadata_analysis|traced_function_transforms))\.py$"
 )
+TORCH_FOLDER = os.path.dirname(torch.__file__).replace("\\", "/") + "/"
 COMPILER_PACKAGES = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")
 # The one class of torch's compiler that stands for an error of the model itself (FORMAT.md, "expect").
 RUNTIME_ERROR = "torch._dynamo.exc.TorchRuntimeError"
@@ -39,8 +43,9 @@ OUT_OF_MEMORY = re.compile(
 class ErrorRecord:
     """One exception of a run.
 
-    ``info`` is the record sent to the control half: type, message, chain, bases, trace, line. ``bases`` are the
-    qualified names of its class and base classes, where the case's own module is called ``source``.
+    ``info`` is the record sent to the control half: type, message, chain, bases, trace, line, and its ``origin``: type,
+    telling line and frame of the exception that the compiler wrapped. ``bases`` are the qualified names of its class and
+    base classes, where the case's own module is called ``source``.
     """
 
     info: dict[str, Any]
@@ -107,6 +112,7 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
         "bases": [base.__name__ for base in type(error).__mro__],
         "trace": "\n".join(frames.rstrip("\n").split("\n")[-TRACE_LINES:]),
         "line": _line(chain, source),
+        "origin": _origin(error, folder),
     }
     return ErrorRecord(
         info=info,
@@ -153,6 +159,26 @@ def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseExceptio
         yield link
         inner = getattr(link, "inner_exception", None)
         link = inner if isinstance(inner, BaseException) else link.__cause__ or (link.__context__ if contexts else None)
+
+
+def _origin(error: BaseException, folder: str) -> dict[str, str]:
+    """Return the innermost exception behind the compiler's own: its class, its telling line, its frame inside torch."""
+    origin, visited = error, {id(error)}
+    while True:
+        inner = getattr(origin, "inner_exception", None) or origin.__cause__
+        if inner is None and origin.__suppress_context__ and any(map(_of_compiler, _qualified_bases(type(origin), ""))):
+            inner = origin.__context__  # LoweringException and others are raised "from None"
+        if not isinstance(inner, BaseException) or id(inner) in visited:
+            break
+        origin = inner
+        visited.add(id(origin))
+    frames = [
+        (frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name)
+        for frame, _ in traceback.walk_tb(origin.__traceback__)
+    ]
+    within = [(file[len(TORCH_FOLDER) :], function) for file, function in frames if file.startswith(TORCH_FOLDER)]
+    message = telling_line(_clean(_message(origin), folder))
+    return {"type": type(origin).__name__, "message": message[:300], "frame": top_frame(reversed(within))}
 
 
 def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:

@@ -267,6 +267,11 @@ def _aliases(outputs: list[tuple[str, Any]], tensors: list[tuple[str, torch.Tens
     return relations
 
 
+def memory_of(relations: frozenset[str]) -> frozenset[str]:
+    """Return the tensors whose memory an output shares, whether it *is* one of them or not."""
+    return frozenset(relation.removeprefix("is ").removeprefix("shares memory with ") for relation in relations)
+
+
 def _with_writes(
     relations: dict[str, frozenset[str]],
     outputs: list[tuple[str, torch.Tensor]],

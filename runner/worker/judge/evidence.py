@@ -26,6 +26,7 @@ class Finding:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
     line: int | None = None  # of the case's source, where no error names it
+    severity: str = ""  # where it is not that of the oracle's row
 
 
 @dataclass

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from runner.worker.case.errors import ErrorRecord, counts_as
+from runner.worker.case.observe import memory_of
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
 from runner.worker.judge.compare import compare_values
 from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.tolerance import own_bounds, tolerance_for
-from runner.worker.oracles import BUDGETS, ROWS, is_plugin
+from runner.worker.oracles import BUDGETS, METADATA, ROWS, is_plugin, row_of
 
 Look = Callable[[Evidence], Iterable[Finding]]
 
@@ -74,7 +75,8 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
         where = evidence.where(call)
         evidence.comparisons += 1
         if compiled.error is None and eager.error is not None:
-            yield Finding("missing-error", f"eager raised {eager.error.summary}; compiled returned", where)
+            message = f"eager raised {eager.error.summary}; compiled returned"
+            yield Finding("missing-error", message, where, line=eager.error.info["line"])
         elif compiled.error is not None and eager.error is None:
             oracle, message = _classify(compiled.error, evidence.compiled.launches is not None)
             yield Finding(oracle, f"{message}: {compiled.error.summary}", where, error=compiled.error.info)
@@ -196,7 +198,9 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
             evidence.count("aliases", "alias")
             if relations != compiled_relations:
                 message = f"eager: {_relations(relations)}; compiled: {_relations(compiled_relations)}"
-                yield Finding("alias", message, evidence.where(call, path))
+                # No later write shows which object shares the same memory.
+                severity = METADATA if memory_of(relations) == memory_of(compiled_relations) else ""
+                yield Finding("alias", message, evidence.where(call, path), severity=severity)
 
 
 @check("mutation")
@@ -276,7 +280,7 @@ def _leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, o
     if eager.metadata is not None and compiled.metadata is not None:
         where = evidence.where(call, eager.path)
         for name, message in _metadata_differences(evidence, where, eager, compiled):
-            yield Finding(oracle, f"{name}: {message}", where)
+            yield Finding(oracle, f"{name}: {message}", where, severity=row_of(name).severity)
     for finding in _value_findings(evidence, call, eager, compiled, oracle):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
 

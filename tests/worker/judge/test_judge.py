@@ -423,3 +423,25 @@ def test_a_write_is_put_back():
     text = source("y = x.view(-1)\nreturn y, y.sum()", more="CALLS = [make_inputs, make_inputs]")
     assert passes(run(text, "planted:clean"))
     assert oracles(run(text, "planted:dropped_mutation")) == ["alias", "alias"]
+
+
+@pytest.mark.parametrize(
+    ("text", "backend", "found"),
+    [
+        (source("y = x + 1\nreturn y, y.view_as(y)"), "same_object", [("alias", "metadata")]),
+        (source("return x + 1, x + 1"), "same_object", [("alias", "")]),
+        (source("return x.view(-1)"), "copied", [("alias", "")]),
+        (source("return x * 2", inputs="torch.ones(3, 3)"), "transposed_input", [("mutation", "metadata")]),
+        (source("return x * 2", inputs="torch.ones(3, 3)"), "extra_mutation", [("mutation", "")]),
+    ],
+)
+def test_what_no_later_write_shows_is_worth_less(text, backend, found):
+    findings = run(text, f"planted:{backend}", **OFF)["findings"]
+    assert [(finding["oracle"], finding["severity"]) for finding in findings] == found
+
+
+def test_a_missing_error_is_at_eager_s_line():
+    text = source("y = x + 1\nz = y[i]\nreturn z", signature="x, i", inputs="torch.randn(3), torch.tensor([7])")
+    (finding,) = run(text, "planted:swallowed", **RAISES)["findings"]
+    assert finding["oracle"] == "missing-error"
+    assert text.splitlines()[finding["line"] - 1].strip() == "z = y[i]"

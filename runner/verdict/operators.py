@@ -1,0 +1,95 @@
+"""The operator that findings speak of, as far as the text of the case's chain says it: nothing runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from runner.builder.operators import IN_PLACE
+from runner.cases.chain_nodes import If, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.model import Case
+from runner.cases.walk import names_used, values_of
+from runner.record.events import Finding
+
+_CALL = re.compile(r"^call \d+(?:, |$)")
+_PART = re.compile(r"\[(?:(\d+)|'([^']*)')\]")
+_GRADIENT = re.compile(r"^gradient of (\w+)")
+_INPUT = re.compile(r"^input (\w+)")
+
+
+def first_operator(case: Case, findings: Iterable[Finding]) -> str:
+    """Return the operator of the first step whose result one of the findings is about; empty where the chain does not say.
+
+    That is the step at a finding's place; the one that gives the output at its path, or wrote into it last; the first one
+    that takes an input whose gradient or content is wrong; or the only one.
+    """
+    steps = [*_steps(case.chain)]
+    numbers = [number for finding in findings for number in (_number(case, steps, finding),) if number is not None]
+    return steps[min(numbers)].operator if numbers else ""
+
+
+def _steps(nodes: Iterable[Node]) -> Iterator[Step]:
+    """Yield the steps of a chain and its blocks."""
+    for node in nodes:
+        if isinstance(node, Step):
+            yield node
+        elif isinstance(node, With):
+            yield from _steps(node.chain)
+        elif isinstance(node, If):
+            yield from _steps((*node.do, *node.otherwise))
+
+
+def _number(case: Case, steps: Sequence[Step], finding: Finding) -> int | None:
+    """Return which step a finding is about; None where nobody knows."""
+    if len(steps) < 2:
+        return 0 if steps else None
+    file, _, line = (finding.place or "").rpartition(":")[0].rpartition(":")
+    at_place = [number for number, step in enumerate(steps) if file == case.file and str(step.span.line) == line]
+    if at_place:
+        return at_place[0]
+    path = _CALL.sub("", finding.path)
+    if path.startswith("output"):
+        return _giving(case, steps, path)
+    if gradient := _GRADIENT.match(path):
+        return _taking(case, steps, gradient[1])
+    if argument := _INPUT.match(path):
+        writes = [number for number, step in enumerate(steps) if _writes(step, argument[1])]
+        return writes[-1] if writes else _taking(case, steps, argument[1])
+    return None
+
+
+def _giving(case: Case, steps: Sequence[Step], path: str) -> int | None:
+    """Return the last step that made an output, or wrote into it by its name."""
+    value: Value | None = case.result
+    if value is None:
+        return len(steps) - 1
+    for index, key in _PART.findall(path):
+        if isinstance(value, Items) and index and int(index) < len(value.items):
+            value = value.items[int(index)]
+        elif isinstance(value, Table) and key:
+            value = dict(value.items).get(key)
+    if not isinstance(value, Ref):
+        return None
+    if value.name == "_":
+        return len(steps) - 1
+    name = value.name
+    giving = [number for number, step in enumerate(steps) if name in step.out or _writes(step, name)]
+    return giving[-1] if giving else None
+
+
+def _taking(case: Case, steps: Sequence[Step], name: str) -> int | None:
+    """Return the first step that takes a value by its name, or as the case's first input without one."""
+    is_first = bool(case.inputs) and case.inputs[0].name == name
+    for number, step in enumerate(steps):
+        used = names_used(values_of((step,)))
+        if name in used or (number == 0 and is_first and (step.arguments.bare or "_" in used)):
+            return number
+    return None
+
+
+def _writes(step: Step, name: str) -> bool:
+    """Return whether a step writes into the value of a name: its operator does, and its first argument is that value."""
+    word = step.operator.rpartition(".")[2]
+    is_in_place = (word.endswith("_") and not word.endswith("__")) or word in IN_PLACE or word == "setitem"
+    target = step.arguments.positional[0] if step.arguments.positional else None
+    return is_in_place and isinstance(target, Ref) and target.name == name

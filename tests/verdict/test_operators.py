@@ -1,0 +1,84 @@
+"""Which operator a finding speaks of, by the text of its case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from runner.record.events import Finding
+from runner.verdict.operators import first_operator
+from tests.handmade import loaded, written
+
+CHAIN = """\
+- torch.abs: $x, out: a
+- {torch.mul: [$a, $y], out: b}
+- {torch.sort: $b, out: [c, d]}
+- {operator.iadd: [$a, 1]}
+- {Tensor.add_: [$y, 2]}
+- {torch.neg: $c, out: e}
+- {torch.stack: [[$d, $e]], out: f}
+"""
+
+
+def operator(folder: Path, returned: str, *paths: str, chain: str = CHAIN, place: str | None = None) -> str:
+    """The operator of findings at these paths."""
+    body = indent(chain, "      ") + (f"    return: {returned}\n" if returned else "")
+    text = f"cases:\n  - name: a\n    inputs: {{x: [3], y: [3]}}\n    chain:\n{body}"
+    (variant, *_) = loaded(
+        written(folder, text.replace("- torch.abs: $x, out: a", "- {torch.abs: $x, out: a}"))
+    ).variants
+    findings = [Finding("value", "", path, place=place and f"{variant.case.file}:{place}") for path in paths]
+    return first_operator(variant.case, findings)
+
+
+@pytest.mark.parametrize(
+    ("returned", "path", "name"),
+    [
+        ("", "output", "torch.stack"),
+        ("", "call 2, output", "torch.stack"),
+        ("[$b, $f]", "output[0]", "torch.mul"),
+        ("[$b, $d, $e, $f]", "output[1]", "torch.sort"),
+        ("[$b, $d, $e, $f]", "call 1, output[2]", "torch.neg"),
+        ("{k0: $f, k1: [$e, $c]}", "output['k1'][1]", "torch.sort"),
+        ("[$a, $f]", "output[0]", "operator.iadd"),  # the last that wrote into it
+        ("[$y, $f]", "output[0]", "Tensor.add_"),
+        ("[$x, $f]", "output[0]", ""),  # nothing made it
+        ("[$b, $f]", "output[7]", ""),
+        ("$f", "gradient of x", "torch.abs"),
+        ("$f", "gradient of y, order 2", "torch.mul"),
+        ("$f", "call 0, input y", "Tensor.add_"),
+        ("$f", "input x", "torch.abs"),
+        ("$f", "state", ""),
+        ("$f", "", ""),
+    ],
+)
+def test_the_step_of_a_path(tmp_path: Path, returned: str, path: str, name: str) -> None:
+    assert operator(tmp_path, returned, path) == name
+
+
+def test_of_several_findings_the_first_step_counts(tmp_path: Path) -> None:
+    assert operator(tmp_path, "[$e, $b, $d, $f]", "output[0]", "output[2]") == "torch.sort"
+    assert operator(tmp_path, "[$e, $b, $d, $f]", "output[2]", "state") == "torch.sort"
+
+
+def test_a_place_in_the_chain_comes_before_the_path(tmp_path: Path) -> None:
+    assert operator(tmp_path, "$f", "output", place="6:9") == "torch.mul"
+    assert operator(tmp_path, "$f", "output", place="3:9") == "torch.stack"
+
+
+def test_the_only_step_is_meant_whatever_the_path(tmp_path: Path) -> None:
+    assert operator(tmp_path, "", "", chain="- torch.neg: [$x]\n- torch.add: [$_, $y]\n") == ""
+    assert operator(tmp_path, "", "", chain="- torch.add: [$x, $y]\n") == "torch.add"
+
+
+def test_the_first_step_takes_the_first_input_without_a_name(tmp_path: Path) -> None:
+    chain = "- F.relu\n- torch.add: [$_, $y]\n"
+    assert operator(tmp_path, "", "gradient of x", chain=chain) == "F.relu"
+    assert operator(tmp_path, "", "gradient of y", chain=chain) == "torch.add"
+
+
+def test_blocks_count(tmp_path: Path) -> None:
+    chain = "- {torch.neg: $x, out: a}\n- with: [torch.no_grad]\n  chain:\n    - {torch.mul: [$a, $y], out: b}\n"
+    assert operator(tmp_path, "[$a, $b]", "output[1]", chain=chain) == "torch.mul"

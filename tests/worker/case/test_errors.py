@@ -1,0 +1,97 @@
+"""What is told of an exception: the one behind the compiler's own, and its frame inside torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
+
+from runner.worker.case.errors import describe
+from runner.worker.pattern import telling_line, top_frame
+
+
+def raised(action):
+    with pytest.raises(BaseException) as info:
+        action()
+    return describe(info.value).info["origin"]
+
+
+def shapes():
+    torch.broadcast_shapes((2,), (3,))
+
+
+def wrapped():
+    try:
+        shapes()
+    except RuntimeError as error:
+        raise BackendCompilerFailed(wrapped, error) from None
+
+
+def suppressed():
+    """As ``LoweringException``: the inner one is neither its cause nor an attribute."""
+    try:
+        shapes()
+    except RuntimeError:
+        raise TorchRuntimeError("RuntimeError: see below") from None
+
+
+def own():
+    try:
+        shapes()
+    except RuntimeError:
+        raise KeyError("mine") from None
+
+
+def test_the_origin_is_behind_the_compiler_s_own_exception() -> None:
+    plain = raised(shapes)
+    assert plain["type"] == "RuntimeError" and plain["frame"].endswith("broadcast_shapes")
+    assert raised(wrapped) == raised(suppressed) == plain
+
+
+def test_what_a_model_hides_stays_hidden() -> None:
+    assert raised(own) == {"type": "KeyError", "message": "'mine'", "frame": ""}
+
+
+def test_an_exception_that_is_its_own_cause_ends() -> None:
+    def circle():
+        first, second = ValueError("1"), ValueError("2")
+        first.__cause__, second.__cause__ = second, first
+        raise first
+
+    assert raised(circle) == {"type": "ValueError", "message": "2", "frame": ""}
+
+
+def test_shapes_do_not_move_the_frame() -> None:
+    def larger():
+        torch.broadcast_shapes((4, 1, 7), (3,))
+
+    assert raised(larger)["frame"] == raised(shapes)["frame"]
+
+
+@pytest.mark.parametrize(
+    ("frames", "frame"),
+    [
+        ([("_ops.py", "__call__"), ("_inductor/ir.py", "create")], "_inductor/ir.py:create"),
+        ([("_inductor/lowering.py", "wrapped"), ("_inductor/graph.py", "run_node")], "_inductor/graph.py:run_node"),
+        ([("_inductor/ir.py", "<lambda>"), ("_inductor/ir.py", "f")], "_inductor/ir.py:f"),
+        ([("_refs/__init__.py", "div")], "_refs/__init__.py:div"),
+        ([("_inductor/utils.py", "f")], "_inductor/utils.py:f"),
+        ([("autograd/graph.py", "_engine_run_backward"), ("x.py:codegen(y)", "z")], ""),
+        ([], ""),
+    ],
+)
+def test_wrappers_are_passed_over(frames: list[tuple[str, str]], frame: str) -> None:
+    assert top_frame(frames) == frame
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("first\nsecond", "first"),
+        ("backend='inductor' raised:\nKeyError: 'buf4'", "KeyError: 'buf4'"),
+        ("C++ compile error\n\ng++ -Werror a.cpp\n\na.cpp:3:5: error: no matching function\n  1 | x", "error: no matching function"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_telling_line(message: str, line: str) -> None:
+    assert telling_line(message) == line
