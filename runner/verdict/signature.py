@@ -107,15 +107,19 @@ def id_of(signature: str) -> str:
 
 
 def _of_finding(finding: Finding, operator: str) -> str:
-    """Return oracle, stage, exception and frame. The operator stands where no message and no frame tells failures apart."""
+    """Return oracle, stage, exception and frame. The operator stands where no message and no frame tells failures apart.
+
+    A finding that is worth less than its oracle's has none: a view that is left out gives the same object, whichever view it is.
+    """
     error = finding.error or {}
     row = row_of(finding.oracle)
     origin = error.get("origin") or {"type": error.get("type"), "message": error.get("message")}
     kind, message = str(origin.get("type") or ""), str(origin.get("message") or "") if row.message else ""
     if missing := _MISSING.match(finding.message):
         kind, message = missing[1], missing[2] or ""
-    named = bool(operator) and not row.message and not origin.get("frame")
-    text = finding.oracle if severity_of(finding) == row.severity else f"{finding.oracle} ({finding.severity})"
+    usual = severity_of(finding) == row.severity
+    named = bool(operator) and usual and not row.message and not origin.get("frame")
+    text = finding.oracle if usual else f"{finding.oracle} ({finding.severity})"
     text += f" of {operator}" * named + f" at {finding.stage}" * bool(finding.stage)
     text = ": ".join(filter(None, (text, kind, _general(message))))
     return text + (f" in {origin['frame']}" if origin.get("frame") else "")

@@ -133,7 +133,7 @@ def test_the_worst_finding_speaks_and_says_where_it_is_worth_less_than_usual() -
     stride, value = finding("stride"), finding()
     result = assessed(failure(findings=(stride, value)))
     assert (result.severity, result.signature) == ("wrong-result", "value at inductor")
-    result = assessed(failure(findings=(replace(finding("mutation"), severity="metadata"),)))
+    result = assessed(failure(findings=(replace(finding("mutation"), severity="metadata"),), operator="torch.t"))
     assert (result.severity, result.signature) == ("metadata", "mutation (metadata) at inductor")
     assert result.signature_id == id_of(result.signature)
 
