@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from .driver import REPOSITORY, Result, run_in
 OLD = os.environ.get("RUNNER_OLD_PYTHON", "")
 pytestmark = pytest.mark.skipif(not OLD, reason="RUNNER_OLD_PYTHON names no interpreter with torch 2.6")
 SEEDS = REPOSITORY / "specs" / "seeds"
+SPECS = REPOSITORY / "specs" / "regressions"
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +25,6 @@ def without_ledger(tmp_path_factory: pytest.TempPathFactory) -> Result:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """The default python and the old one in one table, with the ledger."""
-    import sys
-
     return run_in(
         tmp_path_factory.mktemp("both"),
         "run",
@@ -81,3 +82,24 @@ def test_with_the_ledger_one_column_is_green_for_another_reason(both: Result) ->
     names = [case.get("name", "") for case in both.junit.iter("testcase")]
     assert len(names) == 4
     assert all(re.search(r" \(torch 2\.\d+\.\d\)$", name) for name in names)
+
+
+def test_a_bug_of_both_has_one_signature(tmp_path: Path) -> None:
+    # Torch wraps the exception in another class of its own in each version, and its lines have moved.
+    words = [SPECS / "lowering.spec.yaml", "-k", "case:cummin_of_no_window or case:log_softmax_of_a_scalar"]
+    pythons = ["--python", OLD, "--python", sys.executable]
+    ran = run_in(tmp_path, "run", *words, *pythons, "--no-known", "--no-confirm", "--allow-python", limit=500)
+    done = [event for event in ran.events if event["event"] == "variant-finished"]
+    assert {(event["case"].rpartition("::")[2], event["signature"]) for event in done} == {
+        (
+            "cummin_of_no_window",
+            "compile-error at inductor: AssertionError in _inductor/lowering.py:_validate_dim",
+        ),
+        (
+            "log_softmax_of_a_scalar",
+            "compile-error at inductor: IndexError: list index out of range"
+            " in _inductor/fx_passes/joint_graph.py:_other_is_broadcasted_in_dim",
+        ),
+    }
+    assert len(done) == 4 and len({event["findings"][0]["error"]["type"] for event in done}) > 2
+    assert ran.out.count("  1 more of this signature:\n") == 2
