@@ -48,7 +48,7 @@ def test_the_end_of_a_run_with_failures(done: Result) -> None:
 
 def test_a_wide_terminal_also_shows_what_the_group_is(done: Result, folder: Path) -> None:
     again = run_in(folder, "report", env={"COLUMNS": "160"})
-    assert commands_of(again)[0] == f"{commands_of(done)[0]}  # 2 failures alike: value at backend"
+    assert commands_of(again)[0] == f"{commands_of(done)[0]}  # 2 failures alike: value of torch.relu at backend"
     assert commands_of(again)[1:] == commands_of(done)[1:]
 
 

@@ -90,7 +90,7 @@ def test_the_table(ran: Result) -> None:
 def test_the_failure_says_what_a_person_needs(ran: Result) -> None:
     block = ran.out[ran.out.index("\nFAIL chains.spec.yaml::wrong[float32,cpu]@inductor\n") :]
     for words in (
-        " --> chains.spec.yaml:9:11\n", "|   - name: wrong\n", "oracle   value\n", "stage    inductor\n", "of 32", "worst at [", "float64",
+        " --> chains.spec.yaml:9:11\n", "|   - name: wrong\n", "severity  wrong-result\n", "oracle    value\n", "stage     inductor\n", "of 32", "worst at [", "float64",
         "dynamo ok · aot ok · decomposition ok · inductor value", "torch._dynamo.utils.same says: different", "reproduce: runner run ",
     ):  # fmt: skip
         assert words in block
