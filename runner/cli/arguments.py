@@ -193,7 +193,7 @@ def add_reporters(parser: argparse._ActionsContainer) -> None:
 def add_verbose(parser: argparse._ActionsContainer) -> None:
     """Add how much the terminal says of each result."""
     parser.add_argument("-v", "--verbose", action="store_true",
-                        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes")  # fmt: skip
+                        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes; and name every failure of a signature")  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="print failures and the summary alone")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runner.record.events import VariantFinished
 from runner.text import one_line
-from runner.verdict.signature import assessed
+from runner.verdict.signature import assess
 from runner.worker.oracles import rank_of
 
 _HEADERS = ("results", "severity", "signature")
@@ -38,7 +38,7 @@ def groups_of(results: Iterable[VariantFinished]) -> list[Group]:
     """
     groups: dict[str, list[VariantFinished]] = {}
     for result in results:
-        result = result if result.signature else assessed(result)
+        result = result if result.signature else assess(result)
         groups.setdefault(result.signature, []).append(result)
     ordered = sorted(groups.values(), key=lambda members: (rank_of(members[0].severity or ""), -len(members)))
     return [Group(tuple(members)) for members in ordered]

@@ -218,18 +218,18 @@ class Reporter:
             self._line(line)
 
     def _block(self, group: Group, hint: str) -> str:
-        """Return the first member of a group in full, and below it a command for each of the others."""
-        first, *others = group.members
+        """Return the first member of a group in full, and below it a command for each of the siblings."""
+        first, *siblings = group.members
         torch = f" torch {first.torch}" if self._several else ""
         lines = [self._paint(in_line(f"{first.verdict} {first.id}{torch}"), "red"), render_failure(first)]
-        shown = others if self._whole or self._verbose else others[:_MEMBERS]
-        if others:
-            lines.append(f"  {len(others):,} more of this signature:")
-        for member in shown:
+        excerpt = siblings if self._whole or self._verbose else siblings[:_MEMBERS]
+        if siblings:
+            lines.append(f"  {len(siblings):,} more of this signature:")
+        for member in excerpt:
             torch = f"  # torch {member.torch}" if self._several else ""
             lines.append("    " + in_line((member.repro if command_words(member.repro) else member.id) + torch))
-        if len(shown) < len(others):
-            lines.append(f"    and {len(others) - len(shown):,} more" + (f"; {hint}" if hint else ""))
+        if len(excerpt) < len(siblings):
+            lines.append(f"    and {len(siblings) - len(excerpt):,} more" + (f"; {hint}" if hint else ""))
         return "\n".join(lines)
 
     def _summary(self, event: RunFinished) -> str:

@@ -19,7 +19,7 @@ from runner.session.scheduler import Steps, with_reference
 from runner.verdict import explained, outcomes
 from runner.verdict.operators import first_operator
 from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
-from runner.verdict.signature import assessed, worst_findings
+from runner.verdict.signature import assess, worst_findings
 from runner.verdict.stages import below, in_order, locate, stage_of
 
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
@@ -58,7 +58,7 @@ def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
         events.append(attempt.event(verdict))
-    return VariantResult(assessed(retries.combined(events)), tuple(harness_errors))
+    return VariantResult(assess(retries.combined(events)), tuple(harness_errors))
 
 
 @dataclass(slots=True)

@@ -29,6 +29,9 @@ _DTYPES = re.compile(
 _EMPTY = re.compile(r"\[\]|\(\)")
 """A shape without dimensions, or a call; ``pattern_of`` writes one with numbers as ``(…)``."""
 
+_READ = 4096
+"""Characters of a message or a reason that are looked at: a log may hold any number."""
+
 _MISSING = re.compile(r"eager raised (\w+)(?:: (.*))?; compiled returned", re.DOTALL)
 """The message of ``missing-error``: eager's class, and the first line of what it said."""
 
@@ -84,7 +87,7 @@ def worst_findings(findings: Sequence[Finding]) -> list[Finding]:
     return [f for f in by_rank if (f.oracle, severity_of(f)) == (by_rank[0].oracle, severity_of(by_rank[0]))]
 
 
-def assessed(event: VariantFinished) -> VariantFinished:
+def assess(event: VariantFinished) -> VariantFinished:
     """Return the result with its severity and its signature."""
     text = result_signature(event)
     severity = severity_of(worst_findings(event.findings)[0]) if event.findings else None
@@ -115,7 +118,8 @@ def _of_finding(finding: Finding, operator: str) -> str:
     row = row_of(finding.oracle)
     origin = error.get("origin") or {"type": error.get("type"), "message": error.get("message")}
     kind, message = str(origin.get("type") or ""), str(origin.get("message") or "") if row.message else ""
-    if missing := _MISSING.match(finding.message):
+    missing = _MISSING.match(finding.message[:_READ]) if finding.oracle == "missing-error" else None
+    if missing is not None:
         kind, message = missing[1], missing[2] or ""
     usual = severity_of(finding) == row.severity
     named = bool(operator) and usual and not row.message and not origin.get("frame")
@@ -127,4 +131,4 @@ def _of_finding(finding: Finding, operator: str) -> str:
 
 def _general(message: str) -> str:
     """Return the telling line of a message without what differs between shapes, dtypes and names."""
-    return _EMPTY.sub("(…)", pattern_of(_DTYPES.sub("dtype", message)))
+    return _EMPTY.sub("(…)", pattern_of(_DTYPES.sub("dtype", message[:_READ])))

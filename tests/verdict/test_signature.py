@@ -9,7 +9,7 @@ import pytest
 from runner.record.events import Finding
 from runner.verdict.signature import (
     FailureSignature,
-    assessed,
+    assess,
     id_of,
     main_signature,
     result_signature,
@@ -131,16 +131,16 @@ def test_an_old_log_has_the_outer_exception_alone() -> None:
 
 def test_the_worst_finding_speaks_and_says_where_it_is_worth_less_than_usual() -> None:
     stride, value = finding("stride"), finding()
-    result = assessed(failure(findings=(stride, value)))
+    result = assess(failure(findings=(stride, value)))
     assert (result.severity, result.signature) == ("wrong-result", "value at inductor")
-    result = assessed(failure(findings=(replace(finding("mutation"), severity="metadata"),), operator="torch.t"))
+    result = assess(failure(findings=(replace(finding("mutation"), severity="metadata"),), operator="torch.t"))
     assert (result.severity, result.signature) == ("metadata", "mutation (metadata) at inductor")
     assert result.signature_id == id_of(result.signature)
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "VACUOUS", "FLAKY", "XPASS"])
 def test_a_doubt_speaks_by_its_reason(verdict: str) -> None:
-    first = assessed(finished(verdict, reason="3 runs disagree: 2 PASS (a.yaml:3:1)", findings=(finding(),)))
+    first = assess(finished(verdict, reason="3 runs disagree: 2 PASS (a.yaml:3:1)", findings=(finding(),)))
     assert first.signature == f"{verdict}: N runs disagree: N PASS (…)"
     assert first.severity == "wrong-result"
     assert result_signature(finished(verdict, reason="5 runs disagree: 1 PASS (b.yaml:9:9)")) == first.signature
@@ -148,6 +148,6 @@ def test_a_doubt_speaks_by_its_reason(verdict: str) -> None:
 
 def test_green_results_have_one_only_where_something_was_found() -> None:
     for verdict in ("PASS", "SKIP", "NOT-RUN"):
-        result = assessed(finished(verdict, reason="because"))
+        result = assess(finished(verdict, reason="because"))
         assert (result.severity, result.signature, result.signature_id) == (None, "", "")
     assert text(finding(), verdict="XFAIL") == "value at inductor"
