@@ -218,7 +218,7 @@ class Reporter:
             self._line(line)
 
     def _block(self, group: Group, hint: str) -> str:
-        """Return the first member of a group in full, and below it a command for each of the siblings."""
+        """Return the first member of a group in full, and below it a command for each other member."""
         first, *siblings = group.members
         torch = f" torch {first.torch}" if self._several else ""
         lines = [self._paint(in_line(f"{first.verdict} {first.id}{torch}"), "red"), render_failure(first)]
