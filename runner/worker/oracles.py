@@ -266,6 +266,7 @@ NEARER = "nearer-to-float64"
 NOISE = "within-float64-noise"
 ROUNDING = "within-rounding-of-inputs"
 UNSPECIFIED = "unspecified"
+OVERFLOWED = "eager-overflowed"
 EXPLAINED = "explained-by-"
 """How the label of a policy begins that explains a difference; the flag follows."""
 
@@ -280,7 +281,7 @@ def is_plugin(name: str) -> bool:
 
 def is_excuse(label: str) -> bool:
     """Return whether a label says why values that lie outside the tolerance pass all the same."""
-    return label in (NEARER, NOISE, ROUNDING, UNSPECIFIED) or label.startswith(EXPLAINED)
+    return label in (NEARER, NOISE, ROUNDING, OVERFLOWED, UNSPECIFIED) or label.startswith(EXPLAINED)
 
 
 def row_of(name: str) -> Oracle:

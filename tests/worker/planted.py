@@ -9,6 +9,7 @@ import torch
 
 from runner.worker.judge.choices import Draw
 from runner.worker.judge.legal_runs import LegalChoices
+from runner.worker.judge.shadow import Shadow
 from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``planted:...``
     Function,
     Graph,
@@ -248,3 +249,19 @@ def refuses_writes(graph: Graph, inputs: list[Any]) -> Function:
         torch.ones(1).expand(5).add_(1)
 
     return run
+
+
+def unrounded(graph: Graph, inputs: list[Any]) -> Function:
+    """Computes in float64 what the graph says, and rounds at the end alone."""
+
+    def run(*args: Any) -> Any:
+        shadow = Shadow("cpu")
+        with torch.no_grad(), shadow.running():
+            outs = graph(*args)
+        return tuple(shadow.of(out).to(out.dtype) if isinstance(out, torch.Tensor) else out for out in outs)
+
+    return run
+
+
+a_thousandth_more = after(lambda out: out * 1.001)
+last_row_left_out = after(lambda out: torch.cat([out[:-1], torch.zeros_like(out[-1:])]))

@@ -29,7 +29,7 @@ from runner.worker.judge.elements import (
     planes,
 )
 from runner.worker.judge.tolerance import Tolerance
-from runner.worker.oracles import NEARER, NOISE, ROUNDING
+from runner.worker.oracles import NEARER, NOISE, OVERFLOWED, ROUNDING
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ def compare_values(
     tolerance: Tolerance,
     reference: Callable[[], torch.Tensor | None] = lambda: None,
     measure_sensitivity: Callable[[], torch.Tensor | None] = lambda: None,
+    measure_movement: Callable[[], torch.Tensor | None] = lambda: None,
+    dtype: torch.dtype | None = None,
 ) -> Comparison:
     """Compare two dense CPU tensors of one shape and dtype.
 
@@ -66,6 +68,9 @@ def compare_values(
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
         measure_sensitivity: gives how far a rounding of the inputs moves each element of the reference. None means
             unknown, as for dtypes other than ``sensitivity.DTYPES``. Called only when it is needed.
+        measure_movement: gives how far a rounding of the inputs in ``dtype`` moves each element of eager's, or None where
+            a reference judges. Called only when it is needed.
+        dtype: whose rounding the elements have; by default their own.
     """
     if eager.numel() == 0:
         return Comparison()
@@ -83,7 +88,7 @@ def compare_values(
     labels = []
     if scan.other_class:
         if adjudication is not None and adjudication.classes_right:
-            labels.append(NEARER)
+            labels.append(OVERFLOWED if scan.overflowed else NEARER)
         else:
             place = _at(eager, compiled, exact, scan.first_other_class)
             details = {**numbers, "mismatched": scan.other_class, **place, "same": ask_same(eager, compiled, exact)}
@@ -95,7 +100,7 @@ def compare_values(
             adjudication is not None
             and adjudication.numbers
             and _is_rounding(eager, compiled, exact, measure_sensitivity, tolerance)
-        ):
+        ) or _is_movement(eager, compiled, measure_movement, dtype or eager.dtype, tolerance):
             labels.append(ROUNDING)
         else:
             place = _at(eager, compiled, exact, scan.worst)
@@ -106,7 +111,7 @@ def compare_values(
             differences.append(Difference("value", _sentence(details, "differ"), details))
     if differences:
         return Comparison(tuple(differences))
-    return Comparison(label=next(label for label in (ROUNDING, NOISE, NEARER) if label in labels))
+    return Comparison(label=next(label for label in (OVERFLOWED, ROUNDING, NOISE, NEARER) if label in labels))
 
 
 def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -139,6 +144,7 @@ class _Scan:
     size: float = 0.0  # of eager's element there
     largest_error: float = 0.0  # anywhere
     scale: float = 0.0  # eager's largest element
+    overflowed: bool = False  # eager has NaN or an infinity where the compiled element is finite
 
 
 def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> _Scan:
@@ -154,6 +160,8 @@ def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> 
             if not scan.other_class:
                 scan.first_other_class = start + int((~same_class).nonzero()[0])
             scan.other_class += int((~same_class).sum())
+            finite = [plane.isfinite().all(dim=1) for plane in (eager_planes, compiled_planes)]
+            scan.overflowed |= bool((~finite[0] & finite[1]).any())
         if bool(mismatched.any()):
             scan.mismatched += int(mismatched.sum())
             scan.largest_error = max(scan.largest_error, float(error[mismatched].max()))
@@ -178,6 +186,20 @@ def _is_rounding(
     response = measure_sensitivity()
     return response is not None and sensitivity.explains(
         eager, compiled, reference, response, tolerance.rtol, tolerance.atol
+    )
+
+
+def _is_movement(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    measure_movement: Callable[[], torch.Tensor | None],
+    dtype: torch.dtype,
+    tolerance: Tolerance,
+) -> bool:
+    """Return whether a rounding of the inputs moves eager's elements as far as the mismatch. It takes a dozen runs."""
+    movement = measure_movement()
+    return movement is not None and sensitivity.movement_explains(
+        eager, compiled, movement, dtype, tolerance.rtol, tolerance.atol
     )
 
 

@@ -341,18 +341,21 @@ def _element_findings(
             return None
         return tensor if undefined is None else torch.where(undefined, eager.to(tensor.dtype), tensor)
 
-    def measure_sensitivity() -> torch.Tensor | None:
-        # Who names a tolerance has said how much may be rounded away.
-        named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
-        return (
-            None
-            if named or dtype not in sensitivity.DTYPES
-            else evidence.reference.measure_sensitivity(call, eager_leaf.path)
-        )
+    # Who names a tolerance has said how much may be rounded away.
+    named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
 
-    result = compare_values(
-        eager, compiled, tolerance_for(dtype, tolerance, eager_leaf.path), reference, measure_sensitivity
-    )
+    def measure_sensitivity() -> torch.Tensor | None:
+        if named or dtype not in sensitivity.DTYPES:
+            return None
+        return evidence.reference.measure_sensitivity(call, eager_leaf.path)
+
+    def measure_movement() -> torch.Tensor | None:
+        if named or (dtype not in sensitivity.WIDEST and reference() is not None):
+            return None
+        return evidence.reference.measure_movement(call, eager_leaf.path, dtype)
+
+    bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
+    result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement, dtype)
     if result.label is not None and result.label not in evidence.labels:
         evidence.labels.append(result.label)
     for difference in result.differences:

@@ -4,6 +4,9 @@ Another order of addition gives another sum. Inductor adds in another order than
 eager's own error against float64 does not bound the allowed error: it is smaller by the square root of the count.
 The sensitivity does: each input is perturbed by one unit roundoff, up or down at random, and the results are compared.
 This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997).
+
+Where there is no float64 run, or none that is wider, eager's own run is perturbed instead. It rounds as it goes, so that the
+inputs move by several units (``steps``), and what is measured is divided by their number.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
+
+from runner.worker.judge.shadow import plain, whole
 
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
@@ -30,35 +35,66 @@ DTYPES = (torch.float32, torch.complex64)
 """Narrower results round more when they are stored than when they are summed; wider ones have no wider reference."""
 
 
-def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int) -> None:
-    """Multiply every element of floating or complex tensors by 1 plus or minus the unit roundoff, in place.
+WIDEST = (torch.float64, torch.complex128)
+"""Dtypes that no float64 run is wider than."""
 
-    ``draw`` chooses which go up; the other ``sign`` (1 or -1) has those go down. A tensor that overlaps itself stays.
+UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+"""Unit roundoff of the dtypes whose own roundings can stand in for a wider run."""
+
+FACTOR_NARROW = 8.0
+"""``FACTOR`` for float16 and bfloat16 without a reference. They are summed in float32, and rounded once an operator: eight operators."""
+
+
+def unit(dtype: torch.dtype) -> float | None:
+    """Return the unit roundoff of a dtype, of the parts if it is complex; None where nothing may stand in."""
+    return UNITS.get(dtype.to_real())
+
+
+def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
+    """Return whether tensors of the first dtype can be moved by a rounding of the second."""
+    own, asked = unit(narrow), unit(dtype)
+    return own is not None and asked is not None and own <= asked
+
+
+def steps(dtype: torch.dtype) -> int:
+    """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and small all the same."""
+    return 8 if (unit(dtype) or 0.0) > UNIT else 64
+
+
+def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int, size: float = UNIT) -> None:
+    """Multiply every element of floating or complex tensors by 1 plus or minus ``size``, in place, once in each memory.
+
+    ``draw`` chooses which go up; the other ``sign`` (1 or -1) has those go down. A tensor without strides stays.
     """
     generator = torch.Generator().manual_seed(draw)
     visited: set[int] = set()
-    for tensor in tensors:
-        if id(tensor) in visited or not (tensor.is_floating_point() or tensor.is_complex()):
+    for tensor in plain(tensors):
+        key = tensor.untyped_storage()._cdata
+        if key in visited or not (tensor.is_floating_point() or tensor.is_complex()):
             continue
-        visited.add(id(tensor))
-        up = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.int8).to(torch.float64) * 2 - 1
-        try:
-            tensor.detach().mul_((1 + sign * UNIT * up).to(tensor.device))
-        except RuntimeError:  # an expanded tensor cannot be written into
-            continue
+        visited.add(key)
+        flat = whole(tensor)
+        up = torch.randint(0, 2, flat.shape, generator=generator, dtype=torch.int8).to(torch.float64) * 2 - 1
+        flat.mul_((1 + sign * size * up).to(tensor.device))
 
 
-def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+def element_sensitivity(
+    exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], rounded: bool = False
+) -> torch.Tensor:
     """Return how far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
 
     An element has crossed a step (a comparison, a floor) if it does not move up as it moves down. One that is not finite
-    has no distance. Both give 0, so that nothing is accepted there.
+    has no distance. Both give 0, so that nothing is accepted there. ``rounded`` results have an error of their own, so that
+    only the root mean squares of all pairs tell.
     """
     squares, smooth = torch.zeros(exact.shape, dtype=torch.float64), torch.ones(exact.shape, dtype=torch.bool)
+    uneven = torch.zeros(exact.shape, dtype=torch.float64)
     for up, down in pairs:
         odd, even = ((up - down) / 2).abs(), ((up + down) / 2 - exact).abs()
-        smooth &= odd.isfinite() & (even <= odd / 2)
+        smooth &= odd.isfinite() & ((even <= odd / 2) | rounded)
         squares += odd.square()
+        uneven += even.square()
+    smooth &= uneven <= squares / 4
     return torch.where(smooth, (squares / len(pairs)).sqrt(), 0.0)
 
 
@@ -80,3 +116,22 @@ def explains(
     finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
     allowed = (atol + rtol * exact.abs() + FACTOR * response)[finite]
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))
+
+
+def movement_explains(
+    eager: torch.Tensor, compiled: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, rtol: float, atol: float
+) -> bool:
+    """Return whether two results that no wider one judges differ by no more than the movement of eager's explains, everywhere.
+
+    Each finite element lies within the tolerance, or within the tolerance plus a multiple of the movement. Then it also
+    lies within ``SMALL`` of the largest element (bfloat16: two units).
+    """
+    finite = eager.isfinite() & compiled.isfinite()
+    kind = torch.complex128 if eager.is_complex() else torch.float64
+    first, second = eager.to(kind)[finite], compiled.to(kind)[finite]
+    if not first.numel():
+        return True
+    own = unit(dtype) or 0.0
+    gap, allowed = (first - second).abs(), atol + rtol * first.abs()
+    near = gap <= allowed + (FACTOR_NARROW if own > UNIT else FACTOR) * movement[finite]
+    return bool((gap <= allowed).logical_or(near & (gap <= max(SMALL, 2 * own) * first.abs().max())).all())

@@ -12,7 +12,6 @@ from runner.worker.case import observe as observing
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Settings, observe
 from runner.worker.case.snapshot import flatten, snapshot
-from runner.worker.judge.reference import cast_inputs, cast_model, widen
 
 Pair = collections.namedtuple("Pair", "a b")
 
@@ -117,19 +116,3 @@ def test_gradients(tmp_path):
     assert call.gradients["gradient of parameter unused"] is None
     seeded = call.gradients["gradient of x"].value[0]
     assert torch.equal(seeded * 128, (seeded * 128).round()) and len(seeded.unique()) > 1
-
-
-def test_the_float64_cast_keeps_what_must_stay():
-    leaf = torch.randn(3, requires_grad=True)
-    inner = torch.randn(3, requires_grad=True) * 2
-    cast = cast_inputs([leaf, [inner], torch.arange(3), torch.ones(2, dtype=torch.complex64), 1.5])
-    assert cast[0].is_leaf and cast[0].requires_grad and cast[0].dtype == torch.float64
-    assert not cast[1][0].is_leaf and cast[1][0].requires_grad
-    assert cast[2].dtype == torch.int64 and cast[3].dtype == torch.complex128 and cast[4] == 1.5
-    model = torch.nn.Linear(2, 2)
-    model.register_buffer("c", torch.ones(2, dtype=torch.complex64) * 1j)
-    model.extra = [torch.ones(2)]
-    cast_model(model)
-    assert model.weight.dtype == torch.float64 and model.weight.is_leaf and model.extra[0].dtype == torch.float64
-    assert torch.equal(model.c, torch.ones(2, dtype=torch.complex128) * 1j)
-    assert widen(torch.ones(2, dtype=torch.bool)).dtype == torch.bool

@@ -9,7 +9,7 @@ import torch
 
 from runner.worker.judge.compare import ask_same, compare_values, equal_bits
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
-from runner.worker.oracles import NEARER, NOISE
+from runner.worker.oracles import NEARER, NOISE, OVERFLOWED
 
 INF, NAN = math.inf, math.nan
 EXACT = Tolerance(0.0, 0.0, exact=True)
@@ -120,13 +120,15 @@ def test_same_is_asked_and_does_not_decide():
 def test_float64_forgives_a_nan_of_eagers_only_for_the_right_value():
     eager, exact = tensor(NAN, 1.0), tensor(5.0, 1.0, dtype=torch.float64)
     good = compare_values(eager, tensor(5.0, 1.0), tolerance_for(torch.float32), lambda: exact)
-    assert good.differences == () and good.label == NEARER
+    assert good.differences == () and good.label == OVERFLOWED
     assert oracles(eager, tensor(7.0, 1.0), exact) == ["nonfinite"]
     assert oracles(eager, tensor(INF, 1.0), exact) == ["nonfinite"]
 
 
 def test_an_overflow_of_the_output_dtype_is_right():
     exact = tensor(70000.0, dtype=torch.float64)
+    eager, compiled = tensor(65504.0, dtype=torch.float16), tensor(INF, dtype=torch.float16)
+    assert compare_values(eager, compiled, tolerance_for(torch.float16), lambda: exact).label == NEARER
     assert oracles(tensor(65504.0, dtype=torch.float16), tensor(INF, dtype=torch.float16), exact) == []
     assert oracles(tensor(INF, dtype=torch.float16), tensor(60000.0, dtype=torch.float16), exact) == ["nonfinite"]
 

@@ -358,22 +358,10 @@ def test_float64_labels_what_it_excuses():
     assert record["findings"] == [] and record["labels"] == ["within-float64-noise"]
 
 
-def test_float64_is_dropped_with_a_reason():
-    def notes(text: str, backend: str = "planted:wrong_element", **fields: Any) -> str:
-        record = run(text, backend, **fields)
-        assert "value" in oracles(record), record
-        assert "reference" not in record["findings"][-1]["numbers"] or (
-            record["findings"][-1]["numbers"]["reference"] is None
-        )
-        return " ".join(record["notes"])
-
-    assert "random numbers" in notes(RANDOM)
-    assert "autocast" in notes(source("return x @ x.t()"), "planted:off_by_one", autocast="bfloat16")
-    shared = source("return x * y", signature="x, y", inputs="*(lambda t: [t, t[:2, :1]])(torch.randn(2, 5))")
-    assert "share storage" in notes(shared)
-    assert "raised RuntimeError" in notes(source("return x @ torch.ones(5, 2)"), "planted:off_by_one")
-    assert "float32" in notes(source("return torch.tensor(x.tolist()) * 2", inputs="torch.randn(3)"))
-    assert notes(PLUS, float64=False) == ""
+def test_a_case_may_do_without_float64():
+    record = run(PLUS, "planted:wrong_element", float64=False)
+    assert oracles(record) == ["value"] and record["findings"][0]["numbers"]["reference"] is None
+    assert record["notes"] == []
 
 
 def test_a_round_trip_through_less_precision_does_not_blunt_the_reference():

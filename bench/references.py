@@ -1,0 +1,161 @@
+"""What stands behind each variant's floating results: a float64 reference, the movement of eager's own result, or neither?
+
+    python bench/references.py suites/smoke.suite.yaml specs/ [-j N] [--backend NAME] [--far UNITS]
+
+Runs eager and the reference of every variant, without any backend, each in a process of its own. Prints how many float variants have
+which, and why some have no reference. ``--far`` names variants in which eager is off from the reference by more units roundoff of
+the largest element: there one of the two deserves a look. Exits 1 when more than 1 % have neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import io
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+from runner.builder.source import build
+from runner.session.collect import load
+from runner.session.plan import Environment, Planned, job, skip_reason
+from runner.worker.case.errors import InvalidCase
+from runner.worker.case.load import open_source
+from runner.worker.case.observe import Observation, Settings, observe
+from runner.worker.case.snapshot import elements
+from runner.worker.job import Unavailable, require
+from runner.worker.judge import sensitivity
+from runner.worker.judge.reference import Reference, call_leaves
+
+KINDS = ("reference", "stand-in", "neither")
+"""What a variant has for the worst of its floating results, the best first. A float64 result has a stand-in at best."""
+
+ALLOWED = 0.01
+SECONDS = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Of one variant: one of KINDS, or why it has no floating result; the notes; eager's largest error in units roundoff."""
+
+    kind: str
+    reason: str = ""
+    units: float = 0.0
+
+
+def examine(fields: dict[str, Any]) -> Answer:
+    """Run eager and the reference of a job."""
+    try:
+        with open_source(fields) as source:
+            require(fields)
+            settings = Settings.of(fields)
+            loaded = source.load(settings.seed)
+            eager = observe(loaded, loaded.model, settings)
+            if eager.error is not None:
+                return Answer("raises", eager.error.summary)
+            return _answer(eager, Reference(source, settings, eager, True, lambda _: None))
+    except (InvalidCase, Unavailable) as error:
+        return Answer("cannot run", str(error))
+
+
+def _answer(eager: Observation, reference: Reference) -> Answer:
+    worst, units = "", 0.0
+    for call, path, own in _floating(eager):
+        exact = None if own.dtype in sensitivity.WIDEST else reference.tensor(call, path)
+        kind = KINDS[0] if exact is not None else KINDS[2]
+        if exact is None and reference.measure_movement(call, path, own.dtype) is not None:
+            kind = KINDS[1]
+        worst = max(worst, kind, key=("", *KINDS).index)
+        if exact is not None:
+            units = max(units, _units(own, exact))
+    return Answer(worst or "no float", "; ".join(reference.notes), units)
+
+
+def _floating(eager: Observation) -> Iterator[tuple[int, str, torch.Tensor]]:
+    for call, record in enumerate(eager.calls):
+        for path, leaf in call_leaves(record).items():
+            own = elements(leaf) if leaf.metadata is not None else None
+            if own is not None and own.numel() and (own.is_floating_point() or own.is_complex()):
+                yield call, path, own
+
+
+def _units(own: torch.Tensor, exact: torch.Tensor) -> float:
+    gap, unit = (own.to(exact.dtype) - exact).abs(), sensitivity.unit(own.dtype)
+    finite = gap.isfinite()
+    if unit is None or not bool(finite.any()):
+        return 0.0
+    scale = float(exact[finite].abs().max())
+    return float(gap[finite].max()) / (unit * scale) if scale else 0.0
+
+
+def _child(fields: dict[str, Any], pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    with contextlib.redirect_stdout(io.StringIO()):  # what cases print
+        pipe.send(examine(fields))
+
+
+def examine_alone(fields: dict[str, Any]) -> Answer:
+    """Examine a job in a process of its own, which may die."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_child, args=(fields, theirs))
+    process.start()
+    theirs.close()
+    try:
+        return ours.recv() if ours.poll(SECONDS) else Answer("cannot run", f"not done after {SECONDS:g} s")
+    except EOFError:
+        return Answer("cannot run", "the process died")
+    finally:
+        process.kill()
+        process.join()
+
+
+def jobs(paths: list[str], backends: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (id, job) of every variant that can run here."""
+    environment = Environment("here", sys.executable, torch.__version__.partition("+")[0], torch.__version__, "")
+    for variant in load(paths, allow_python=True).variants:
+        planned = Planned(variant, environment)
+        if skip_reason(planned) or (backends and variant.backend.name not in backends):
+            continue
+        fields = dataclasses.asdict(job(planned, build(variant)))
+        if fields["float64"]:
+            yield variant.id, fields
+
+
+def main() -> int:
+    """Examine all variants; 1 if too many have neither."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="+")
+    parser.add_argument("--backend", action="append", default=[])
+    parser.add_argument("--far", type=float, default=float("inf"))
+    parser.add_argument("-j", type=int, default=1)
+    arguments = parser.parse_args()
+    ids, fields = zip(*jobs(arguments.paths, arguments.backend), strict=True)
+    counts: collections.Counter[str] = collections.Counter()
+    reasons: dict[str, list[str]] = collections.defaultdict(list)
+    with ThreadPoolExecutor(arguments.j) as pool:
+        for name, answer in zip(ids, pool.map(examine_alone, fields), strict=True):
+            counts[answer.kind] += 1
+            if answer.reason and answer.kind != "no float":
+                reasons[f"{answer.kind}: {answer.reason}"].append(name)
+            if answer.units > arguments.far:
+                print(f"{name}: eager is off by {answer.units:.3g} units")
+    for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        print(f"{len(names):5} {reason[:160]} ({names[0]})")
+    floats = sum(counts[kind] for kind in KINDS)
+    print(f"{floats} float variants: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items() if kind not in KINDS) or "all have floats")
+    return 1 if counts["neither"] > ALLOWED * floats else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
