@@ -201,6 +201,7 @@ def _run(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager gave them before
         observation = observe(loaded, target, settings)
+    torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
     return observation, mode.free
 
 

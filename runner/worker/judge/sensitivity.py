@@ -52,8 +52,8 @@ def unit(dtype: torch.dtype) -> float | None:
 
 def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
     """Return whether tensors of the first dtype can be moved by a rounding of the second."""
-    own, asked = unit(narrow), unit(dtype)
-    return own is not None and asked is not None and own <= asked
+    own, movement = unit(narrow), unit(dtype)
+    return own is not None and movement is not None and own <= movement
 
 
 def steps(dtype: torch.dtype) -> int:

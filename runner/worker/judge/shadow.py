@@ -64,7 +64,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.problem = ""
         self._device = device
         self._storages: dict[int, tuple[StorageWeakRef, torch.dtype, torch.UntypedStorage | str]] = {}
-        self._others = WeakIdKeyDictionary()  # tensors without strides, by identity
+        self._strideless = WeakIdKeyDictionary()  # tensors without strides, by identity
         self._limit = SWEEP
 
     @contextlib.contextmanager
@@ -106,9 +106,9 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         shadows, options = tree_map(self._widened, (args, kwargs))
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
-        before = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
+        states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
         result = func(*args, **kwargs)
-        if before and (kwargs.get("generator") or not all(map(torch.equal, before, self._generators()))):
+        if states and (kwargs.get("generator") or not all(map(torch.equal, states, self._generators()))):
             self._keep_drawn(func, args, shadows, result)
             return result
         default = torch.get_default_dtype()
@@ -139,7 +139,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     def _keep(self, func: Any, tensor: torch.Tensor, shadow: torch.Tensor) -> None:
         """Remember the shadow of a result. One that lies in memory known before has it there already."""
         if not _has_storage(tensor):
-            self._others[tensor] = shadow
+            self._strideless[tensor] = shadow
         elif tensor.untyped_storage()._cdata not in self._storages:
             if tensor.shape == shadow.shape:
                 self._of(tensor).copy_(shadow)
@@ -155,9 +155,9 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _of(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _has_storage(tensor):
-            if tensor not in self._others:
-                self._others[tensor] = tensor.to(wide_dtype(tensor.dtype))
-            return self._others[tensor]
+            if tensor not in self._strideless:
+                self._strideless[tensor] = tensor.to(wide_dtype(tensor.dtype))
+            return self._strideless[tensor]
         shadow = torch.empty(0, dtype=wide_dtype(tensor.dtype), device=tensor.device)
         shadow.set_(self._storage(tensor), tensor.storage_offset(), tensor.size(), tensor.stride())
         shadow = shadow.conj() if tensor.is_conj() else shadow
@@ -197,11 +197,11 @@ def _choose(shadow: Shadow, decision: Any, first: Any, second: Any, operands: An
         return (first if bool(decision) else second)(*operands)
 
 
-def _repeat(shadow: Shadow, condition: Any, body: Any, carried: Any, others: Any) -> Any:
+def _repeat(shadow: Shadow, condition: Any, body: Any, carried: Any, constants: Any) -> Any:
     """Run the body as often as the program does, operator by operator."""
     with shadow:
-        while bool(condition(*carried, *others)):
-            carried = body(*carried, *others)
+        while bool(condition(*carried, *constants)):
+            carried = body(*carried, *constants)
     return carried
 
 
