@@ -78,4 +78,6 @@ def test_two_chains_that_had_none(tmp_path: Path) -> None:
 def test_every_answer(tmp_path: Path) -> None:
     code, text = references(tmp_path, CHAINS + NEITHER)
     assert code == 1 and "4 float variants: 2 reference, 1 stand-in, 1 neither\n1 no float" in text, text
-    assert "neither: no float64 reference: aten.rrelu_with_noise.default draws random numbers and computes in one" in text
+    assert (
+        "neither: no float64 reference: aten.rrelu_with_noise.default draws random numbers and computes in one" in text
+    )

@@ -20,7 +20,7 @@ from runner.worker.judge.compare import compare_values
 from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.tolerance import own_bounds, tolerance_for
-from runner.worker.oracles import BUDGETS, METADATA, ROWS, is_plugin, row_of
+from runner.worker.oracles import BUDGETS, METADATA, NEARER, OVERFLOWED, ROWS, is_plugin, row_of
 
 Look = Callable[[Evidence], Iterable[Finding]]
 
@@ -356,8 +356,12 @@ def _element_findings(
 
     bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
     result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement, dtype)
-    if result.label is not None and result.label not in evidence.labels:
-        evidence.labels.append(result.label)
+    label, overflow = result.label, evidence.reference.overflow
+    if overflow and label in (NEARER, OVERFLOWED):
+        label = OVERFLOWED
+        evidence.note(f"eager overflows in {overflow}, where float64 has numbers")
+    if label is not None and label not in evidence.labels:
+        evidence.labels.append(label)
     for difference in result.differences:
         path = evidence.where(call, eager_leaf.path)
         yield Finding(difference.oracle, difference.message, path, difference.numbers)

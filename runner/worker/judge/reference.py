@@ -64,6 +64,8 @@ class Reference:
     ) -> None:
         """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
         self.notes: list[str] = []
+        self.overflow = ""
+        """The first operator by which eager alone has NaN or an infinity, once the reference has run."""
         self._source, self._settings, self._eager = source, settings, eager
         self._enabled = enabled
         self._begin = begin
@@ -154,6 +156,8 @@ class Reference:
                 raise NoReference(shadow.problem)
             if observation.error is not None and self._eager.error is None:
                 raise NoReference(f"the run raised {observation.error.summary}")
+            if shadow is not None and not perturbation.sign:
+                self.overflow = shadow.overflow
             pairs = zip(self._eager.calls, observation.calls)  # noqa: B905  either may have raised
             return [self._matched(eager, wide, shadow) for eager, wide in pairs]
         except NoReference:

@@ -41,6 +41,8 @@ DRAWS = frozenset({
 READERS = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What is read or written through these has no shadow."""
 
+OVERFLOWING = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
+
 SWEEP = 256
 """Storages that are remembered before those that died are looked for."""
 
@@ -53,7 +55,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     """Keeps a float64 value, or complex128, for each tensor that operators meet while the mode is on.
 
     Values are kept by storage. Views, writes through views, and inputs that share memory are therefore as in the program.
-    ``problem`` says why the shadows are worth nothing, once an operator had no float64 form.
+    ``problem`` says why the shadows are worth nothing, once an operator had no float64 form. ``overflow`` is the first operator
+    that gave NaN or an infinity where float64 has a number.
     """
 
     supports_higher_order_operators = True
@@ -62,6 +65,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """Prepare for a run on ``device``, whose random numbers are the program's."""
         super().__init__()
         self.problem = ""
+        self.overflow = ""
         self._device = device
         self._storages: dict[int, tuple[StorageWeakRef, torch.dtype, torch.UntypedStorage | str]] = {}
         self._strideless = WeakIdKeyDictionary()  # tensors without strides, by identity
@@ -69,14 +73,24 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Run the program with shadows. Fused kernels that know no float64 give way to those that do."""
-        fused = torch._C._get_mkldnn_enabled()
+        """Run the program with shadows.
+
+        Fused kernels that know no float64 give way to those that do. Functions that compile in eager too run as Python.
+        """
+        fused = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
+        compiling = {name: getattr(torch, name) for name in PYTHON if hasattr(torch, name)}
         torch._C._set_mkldnn_enabled(False)
+        torch._C._set_cudnn_enabled(False)
         try:
+            for name in compiling:
+                setattr(torch, name, PYTHON[name])
             with torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.MATH]), self, _Numbers(self):
                 yield
         finally:
-            torch._C._set_mkldnn_enabled(fused)
+            torch._C._set_mkldnn_enabled(fused[0])
+            torch._C._set_cudnn_enabled(fused[1])
+            for name, function in compiling.items():
+                setattr(torch, name, function)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the shadow of a tensor: of its shape and strides, in float64 or complex128, or in its dtype if that is neither.
@@ -138,6 +152,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _keep(self, func: Any, tensor: torch.Tensor, shadow: torch.Tensor) -> None:
         """Remember the shadow of a result. One that lies in memory known before has it there already."""
+        if not self.overflow and tensor.dtype in OVERFLOWING and _has_storage(tensor) and tensor.shape == shadow.shape:
+            self.overflow = str(func) if bool((~tensor.isfinite() & shadow.isfinite()).any()) else ""
         if not _has_storage(tensor):
             self._strideless[tensor] = shadow
         elif tensor.untyped_storage()._cdata not in self._storages:
@@ -191,23 +207,32 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return NoShadow(problem)
 
 
-def _choose(shadow: Shadow, decision: Any, first: Any, second: Any, operands: Any) -> Any:
-    """Run the branch that the program takes, operator by operator."""
-    with shadow:
-        return (first if bool(decision) else second)(*operands)
+def _choose(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    return (true_fn if bool(pred) else false_fn)(*operands)
 
 
-def _repeat(shadow: Shadow, condition: Any, body: Any, carried: Any, constants: Any) -> Any:
-    """Run the body as often as the program does, operator by operator."""
-    with shadow:
-        while bool(condition(*carried, *constants)):
-            carried = body(*carried, *constants)
-    return carried
+def _repeat(cond_fn: Any, body_fn: Any, carried_inputs: Any, additional_inputs: Any = ()) -> Any:
+    while bool(cond_fn(*carried_inputs, *additional_inputs)):
+        carried_inputs = body_fn(*carried_inputs, *additional_inputs)
+    return carried_inputs
 
 
-# In eager too, Dynamo compiles both operators, and would trace what they call.
-cond_op.py_impl(Shadow)(torch.compiler.disable(_choose))
-while_loop_op.py_impl(Shadow)(torch.compiler.disable(_repeat))
+PYTHON = {"cond": _choose, "while_loop": _repeat}
+"""Functions of torch that run other functions: branch by branch, and operator by operator, instead of compiled."""
+
+
+def _inside(function: Any) -> Any:
+    """Return a function that runs an operator of a graph with the mode on. Dynamo would trace it in eager too."""
+
+    def run(shadow: Shadow, *args: Any) -> Any:
+        with shadow:
+            return function(*args)
+
+    return torch.compiler.disable(run)
+
+
+cond_op.py_impl(Shadow)(_inside(_choose))
+while_loop_op.py_impl(Shadow)(_inside(_repeat))
 
 
 class _Numbers(TorchFunctionMode):  # type: ignore[misc,unused-ignore]

@@ -65,6 +65,7 @@ LEAVES = "*(lambda t: [t, t[1]])(torch.randn(6, 5, requires_grad=True))"
         ("return (x * 2).sin()", "torch.randn(6, 5, requires_grad=True) * 2", "x"),
         ("return (x + y).sin()", LEAVES, "x, y"),
         ("return (x * 2).sin()", "torch.randn(6, 5, requires_grad=True, dtype=torch.complex64)", "x"),
+        ("return torch.cond(x.sum() > 99, torch.sin, torch.cos, (x,))", "torch.randn(6, 5, requires_grad=True)", "x"),
     ],
 )
 def test_gradients_have_one(body, inputs, signature):
@@ -121,3 +122,12 @@ def test_an_overflow_of_eagers_has_a_label(body):
     assert passes(record) and record["labels"] == ["eager-overflowed"]
     assert oracles(run(text, "planted:zeros", **HALF)) == ["nonfinite"]
     assert passes(run(text, "planted:clean", **HALF)) and not run(text, "planted:clean", **HALF)["labels"]
+
+
+def test_an_overflow_on_the_way_to_a_finite_result_has_it_too():
+    text = source("return 6000 / (x * 60000)", "torch.full((4, 5), 3.0).half()")
+    record = run(text, "planted:unrounded", **HALF)
+    assert passes(record) and record["labels"] == ["eager-overflowed"]
+    assert record["notes"] == ["eager overflows in aten.mul.Tensor, where float64 has numbers"]
+    assert oracles(run(text, "planted:off_by_one", **HALF)) == ["value"]
+    assert run(text, "planted:clean", **HALF)["labels"] == []
