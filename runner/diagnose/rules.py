@@ -178,7 +178,7 @@ def worse_than_eager(report: ReportInput) -> Check:
 
 
 def _without_float64(rule: str, report: ReportInput, finding: Finding) -> Check:
-    """Require a gross difference where no float64 run can be had (autocast, random numbers, shared storage)."""
+    """Require a gross difference where no float64 run can be had (an operator has no float64 form)."""
     difference = _number(finding.numbers.get("abs_error_max"))
     scale = _number(finding.numbers.get("scale"))
     bound = max(GROSS, ULPS * low_precision(report.source, report.variant.dtype))

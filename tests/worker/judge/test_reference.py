@@ -65,7 +65,11 @@ LEAVES = "*(lambda t: [t, t[1]])(torch.randn(6, 5, requires_grad=True))"
         ("return (x * 2).sin()", "torch.randn(6, 5, requires_grad=True) * 2", "x"),
         ("return (x + y).sin()", LEAVES, "x, y"),
         ("return (x * 2).sin()", "torch.randn(6, 5, requires_grad=True, dtype=torch.complex64)", "x"),
-        ("return torch.cond(x.sum() > 99, torch.sin, torch.cos, (x,))", "torch.randn(6, 5, requires_grad=True)", "x"),
+        (
+            "return torch.cond(x.sum() > 99, lambda x: x.sin(), lambda x: x.cos(), (x,))",
+            "torch.randn(6, 5, requires_grad=True)",
+            "x",
+        ),
     ],
 )
 def test_gradients_have_one(body, inputs, signature):
