@@ -152,8 +152,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _keep(self, func: Any, tensor: torch.Tensor, shadow: torch.Tensor) -> None:
         """Remember the shadow of a result. One that lies in memory known before has it there already."""
-        if not self.overflow and tensor.dtype in OVERFLOWING and _has_storage(tensor) and tensor.shape == shadow.shape:
-            self.overflow = str(func) if bool((~tensor.isfinite() & shadow.isfinite()).any()) else ""
+        if not self.overflow and _overflows(tensor, shadow):
+            self.overflow = str(func)
         if not _has_storage(tensor):
             self._strideless[tensor] = shadow
         elif tensor.untyped_storage()._cdata not in self._storages:
@@ -277,6 +277,13 @@ def _has_storage(tensor: torch.Tensor) -> bool:
 
 
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+
+def _overflows(tensor: torch.Tensor, shadow: torch.Tensor) -> bool:
+    """Return whether an element is NaN or infinite that is finite in the shadow."""
+    if tensor.dtype not in OVERFLOWING or not _has_storage(tensor) or tensor.is_meta or tensor.shape != shadow.shape:
+        return False
+    return bool((~tensor.isfinite() & shadow.isfinite()).any())
 
 
 def _is_view(func: Any) -> bool:
