@@ -10,7 +10,8 @@ so that no rounding to a smaller dtype enters them. This is how Herbgrind finds 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch._higher_order_ops.while_loop import while_loop_op
 from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -76,21 +77,34 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """Run the program with shadows.
 
         Fused kernels that know no float64 give way to those that do. Functions that compile in eager too run as Python.
+        A launch of a Triton kernel ends the run, unless an operator does it: what the kernel writes has no shadow.
         """
         fused = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
-        compiling = {name: getattr(torch, name) for name in PYTHON if hasattr(torch, name)}
+        holders = [(torch, name, function) for name, function in PYTHON.items() if hasattr(torch, name)]
+        kernels = getattr(sys.modules.get("triton.runtime.jit"), "KernelInterface", None)
+        if kernels is not None:
+            holders.append((kernels, "__getitem__", self._refuse_launches(kernels.__getitem__)))
+        originals = [(holder, name, getattr(holder, name)) for holder, name, _ in holders]
         torch._C._set_mkldnn_enabled(False)
         torch._C._set_cudnn_enabled(False)
         try:
-            for name in compiling:
-                setattr(torch, name, PYTHON[name])
+            for holder, name, function in holders:
+                setattr(holder, name, function)
             with torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.MATH]), self, _Numbers(self):
                 yield
         finally:
             torch._C._set_mkldnn_enabled(fused[0])
             torch._C._set_cudnn_enabled(fused[1])
-            for name, function in compiling.items():
-                setattr(torch, name, function)
+            for holder, name, function in originals:
+                setattr(holder, name, function)
+
+    def _refuse_launches(self, launch: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(kernel: Any, grid: Any) -> Any:
+            if _get_current_dispatch_mode() is self:
+                raise self.failure("a Triton kernel writes into memory")
+            return launch(kernel, grid)
+
+        return refuse
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the shadow of a tensor: of its shape and strides, in float64 or complex128, or in its dtype if that is neither.

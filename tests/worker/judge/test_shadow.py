@@ -189,6 +189,25 @@ def test_what_has_none_says_so():
     )
 
 
+def test_a_kernel_that_writes_below_the_operators_ends_the_run():
+    jit = pytest.importorskip("triton.runtime.jit")
+
+    class Kernel(jit.KernelInterface):
+        def run(self, x, **options):
+            x.numpy()[:] = 3
+
+    def launch(x):
+        Kernel()[(1,)](x)
+        return x * 2
+
+    original = jit.KernelInterface.__getitem__
+    shadow, x = Shadow("cpu"), torch.zeros(4)
+    with pytest.raises(NoShadow), shadow.running():
+        launch(x)
+    assert "Triton" in shadow.problem and jit.KernelInterface.__getitem__ is original
+    assert launch(x).tolist() == [6.0] * 4
+
+
 def test_the_whole_memory_of_a_view():
     x = torch.arange(6.0).reshape(2, 3)
     assert whole(x[1:, 1:]).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and whole(x, torch.int32).dtype == torch.int32
