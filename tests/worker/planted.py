@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import torch
@@ -265,3 +266,12 @@ def unrounded(graph: Graph, inputs: list[Any]) -> Function:
 
 a_thousandth_more = after(lambda out: out * 1.001)
 last_row_left_out = after(lambda out: torch.cat([out[:-1], torch.zeros_like(out[-1:])]))
+
+
+def added_otherwise(graph: Graph, inputs: list[Any]) -> Function:
+    """Adds with the last bit of the largest element off: a rounding."""
+    for node in graph.graph.nodes:
+        if node.target is operator.add:
+            node.target = lambda x, y: (x + y) * torch.tensor([1.0, 1.0, 1.0, 1 - 2.0**-22])
+    graph.recompile()
+    return clean(graph, inputs)

@@ -5,11 +5,13 @@ Each is given a call and a draw, and returns a result and whether it differs fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+
+from runner.worker.judge.tolerance import tolerance_for
 
 MOST_PAIRS = 1 << 24  # elements of the largest intermediate that a choice makes
 GARBAGE = (0.0, 3.0, 1.0, float("nan"), 2.0, -1.5, 7.0)
@@ -24,13 +26,15 @@ class Call:
 
     func: Any
     arguments: Mapping[str, Any]
+    rounded: bool = False
+    """Whether its floating arguments are results of arithmetic, and so known up to a rounding only."""
 
     @staticmethod
-    def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+    def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], rounded: bool = False) -> Call:
         """Return the call of an overload, with the schema's defaults."""
         given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        return Call(func, {**defaults, **given, **kwargs})
+        return Call(func, {**defaults, **given, **kwargs}, rounded)
 
     def run(self, /, **changes: Any) -> Any:
         """Call the operator, with some of its arguments replaced."""
@@ -70,14 +74,26 @@ class Draw:
             return value
         return bool(self.number % 2) if dtype == torch.bool else 5 if value != value else abs(int(value))
 
+    def blur(self, x: torch.Tensor) -> torch.Tensor:
+        """Return floating elements moved at random by up to the tolerance of the dtype, or a rounding of the largest one."""
+        finite = x.isfinite()
+        largest = x.abs().masked_fill(~finite, 0).max() if x.numel() else 0.0
+        amount = tolerance_for(x.dtype).rtol * x.abs() + torch.finfo(x.dtype).eps * largest
+        noise = torch.rand(x.shape, generator=self._generator()).mul_(2).sub_(1).to(device=x.device, dtype=x.dtype)
+        return torch.where(finite, x + amount * noise, x)
+
     def _generator(self) -> torch.Generator:
         self._made += 1
         return torch.Generator().manual_seed(1000 * self.number + self._made)
 
 
+Choose = Callable[[Call, Draw], tuple[Any, bool]]
+"""Gives another legal result of a call, and whether it differs from torch's own."""
+
+
 def dimension(call: Call) -> int:
     """Return the dimension that an operator works along, not negative."""
-    dim: int = call.arguments["dim"] % max(call.arguments["self"].dim(), 1)
+    dim: int = (call.arguments.get("dim") or 0) % max(call.arguments["self"].dim(), 1)
     return dim
 
 
@@ -88,6 +104,24 @@ def _into(own: tuple[torch.Tensor, ...], chosen: tuple[torch.Tensor, ...]) -> tu
 
 def _unequal(first: torch.Tensor, second: torch.Tensor) -> bool:
     return first.shape != second.shape or not torch.equal(first, second)
+
+
+def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
+    """Choose by elements that are moved by a rounding, and give the elements themselves for what is chosen."""
+    x, own = call.arguments["self"], call.run()
+    chosen, _ = choose(replace(call, arguments={**call.arguments, "self": draw.blur(x)}), draw)
+    if isinstance(chosen, torch.Tensor):
+        return chosen, _unequal(chosen, own)
+    if len(chosen) == 2 and x.dim():  # values, and where they stand
+        indices = chosen[1] if chosen[1].dim() == x.dim() else chosen[1].unsqueeze(dimension(call))
+        chosen = _into(own, (x.gather(dimension(call), indices).view(chosen[1].shape), chosen[1].clone()))
+        return chosen, True
+    return chosen, True
+
+
+def take_own(call: Call, draw: Draw) -> tuple[Any, bool]:
+    """Make no other choice: between equal elements there is none."""
+    return call.run(), False
 
 
 def sort_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:

@@ -6,15 +6,14 @@ documentation says that the index of the first maximum is returned. To add an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from runner.worker.judge.choices import (
-    Call,
-    Draw,
+    Choose,
     accumulate_otherwise,
     cast_otherwise,
     grow_otherwise,
@@ -23,15 +22,13 @@ from runner.worker.judge.choices import (
     list_otherwise,
     search_otherwise,
     sort_otherwise,
+    take_own,
     turn_columns,
     turn_eigenvectors,
     turn_singular_vectors,
     turn_symmetric_vectors,
     write_otherwise,
 )
-
-Choose = Callable[[Call, Draw], tuple[Any, bool]]
-"""Gives another legal result of a call, and whether it differs from torch's own."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +38,15 @@ class Freedom:
     name: str
     sentence: str
     choose: Choose
+    compares: bool = False
+    """It depends on which element is larger, or whether two are equal: where those were computed, a rounding decides."""
 
 
 SORT = Freedom(
-    "torch.sort", "If ``False``, the relative order of values which compare equal is not guaranteed.", sort_otherwise
+    "torch.sort",
+    "If ``False``, the relative order of values which compare equal is not guaranteed.",
+    sort_otherwise,
+    compares=True,
 )
 EMPTY = Freedom("torch.empty", "Returns a tensor filled with uninitialized data.", leave_otherwise)
 RESIZE = Freedom(
@@ -55,9 +57,17 @@ OVERLAP = (
     "More than one element of an expanded tensor may refer to a single memory location. As a result, in-place operations"
     " (especially ones that are vectorized) may result in incorrect behavior.",
 )
+ROUNDED = (
+    "Computed values are known up to the tolerance only, and so is which of two is larger, or whether they are equal."
+)
 _PUT = "If accumulate is ``False``, the behavior is undefined if indices contain duplicate elements."
 
 _ROWS: tuple[tuple[Freedom, str], ...] = (
+    (Freedom("torch.max", ROUNDED, take_own, compares=True), "max.dim min.dim argmax.default argmin.default"),
+    (
+        Freedom("torch.unique_consecutive", ROUNDED, take_own, compares=True),
+        "unique_consecutive.default unique_dim_consecutive.default",
+    ),
     (SORT, "sort.default sort.stable argsort.stable"),
     (
         Freedom(
@@ -65,11 +75,17 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
             "When using `torch.topk`, the indices of tied elements are not guaranteed to be stable and may vary across"
             " different invocations.",
             index_otherwise,
+            compares=True,
         ),
         "topk.default",
     ),
     (
-        Freedom("torch.kthvalue", "And ``indices`` is the index location of each element found.", index_otherwise),
+        Freedom(
+            "torch.kthvalue",
+            "And ``indices`` is the index location of each element found.",
+            index_otherwise,
+            compares=True,
+        ),
         "kthvalue.default",
     ),
     (
@@ -77,11 +93,14 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
             "torch.median",
             "``indices`` does not necessarily contain the first occurrence of each median value found, unless it is unique.",
             index_otherwise,
+            compares=True,
         ),
         "median.dim nanmedian.dim",
     ),
     (
-        Freedom("torch.mode", "``indices`` is the index location of each mode value found.", index_otherwise),
+        Freedom(
+            "torch.mode", "``indices`` is the index location of each mode value found.", index_otherwise, compares=True
+        ),
         "mode.default",
     ),
     (
@@ -89,6 +108,7 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
             "torch.cummax",
             "And ``indices`` is the index location of each maximum value found in the dimension :attr:`dim`.",
             accumulate_otherwise,
+            compares=True,
         ),
         "cummax.default cummin.default",
     ),
@@ -97,6 +117,7 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
             "torch.unique",
             "Whether to sort the unique elements in ascending order before returning as output.",
             list_otherwise,
+            compares=True,
         ),
         "_unique2.default unique_dim.default",
     ),
@@ -191,3 +212,98 @@ FREEDOMS: Mapping[Any, Freedom] = {
     if overload is not None  # this torch has it
 }
 """Each overload that leaves something open, with what it leaves open."""
+
+EXACT = frozenset(
+    [
+        "abs",
+        "amax",
+        "amin",
+        "argsort",
+        "as_strided_scatter",
+        "cat",
+        "clamp",
+        "clamp_",
+        "clamp_max",
+        "clamp_min",
+        "clone",
+        "constant_pad_nd",
+        "copy",
+        "copy_",
+        "cummax",
+        "cummin",
+        "diagonal_scatter",
+        "fill",
+        "fill_",
+        "flip",
+        "gather",
+        "index",
+        "index_copy",
+        "index_copy_",
+        "index_fill",
+        "index_fill_",
+        "index_put",
+        "index_put_",
+        "index_select",
+        "kthvalue",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "masked_fill",
+        "masked_fill_",
+        "masked_scatter",
+        "masked_scatter_",
+        "masked_select",
+        "max",
+        "maximum",
+        "median",
+        "min",
+        "minimum",
+        "mode",
+        "nan_to_num",
+        "nanmedian",
+        "neg",
+        "neg_",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "ones_like",
+        "zeros_like",
+        "full_like",
+        "put",
+        "put_",
+        "relu",
+        "relu_",
+        "repeat",
+        "roll",
+        "rot90",
+        "scatter",
+        "scatter_",
+        "select_scatter",
+        "sign",
+        "slice_scatter",
+        "sort",
+        "stack",
+        "take",
+        "threshold",
+        "topk",
+        "tril",
+        "tril_",
+        "triu",
+        "triu_",
+        "unfold_copy",
+        "where",
+        "zero_",
+    ]
+)
+"""Operators without arithmetic: floating results of exact arguments are exact."""
+
+
+def is_exact(func: Any, sources: Sequence[torch.Tensor], result: Any) -> bool:
+    """Return whether a call of an operator leaves no rounding in its floating result, if there is none in its tensors."""
+    packet = getattr(func, "overloadpacket", None)
+    schema = getattr(func, "_schema", None)
+    if packet is None or schema is None:
+        return False
+    if packet.__name__ == "_to_copy":
+        return bool(torch.promote_types(sources[0].dtype, result.dtype) == result.dtype)
+    is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
+    return is_view or packet.__name__ in EXACT

@@ -17,11 +17,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
-from runner.worker.judge.choices import Call, Draw, overlaps_itself
+from runner.worker.judge.choices import Call, Draw, compare_rounded, overlaps_itself
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, Freedom
+from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, Freedom, is_exact
 from runner.worker.judge.judge import judge, same_python
 from runner.worker.judge.reference import call_leaves
 from runner.worker.judge.tolerance import tolerance_for
@@ -50,6 +50,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.free: dict[str, str] = {}
         """Operators that had a choice, each with the sentence of torch's documentation."""
         self._draw, self._uses, self._count = draw, uses, 0
+        self._rounded = WeakIdKeyDictionary()  # results of arithmetic
         self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
 
     def __torch_dispatch__(
@@ -63,7 +64,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         result = (
             func(*args, **kwargs)
             if freedom is None
-            else self._choose(freedom, Call.bind(func, args, kwargs), not overlapping)
+            else self._choose(freedom, Call.bind(func, args, kwargs, self._is_rounded(args, kwargs)), not overlapping)
         )
         if self._draw.number % 2:  # every other time the write is lost
             for tensor, before in zip(overlapping, memory, strict=True):
@@ -71,7 +72,19 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if overlapping:
             self.free[OVERLAP[0]] = OVERLAP[1]
         self._remember_views(result, args)
+        self._remember_rounding(func, args, kwargs, result)
         return result
+
+    def _is_rounded(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        return any(leaf in self._rounded for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor))
+
+    def _remember_rounding(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Remember floating results of arithmetic, and what is taken or copied from them."""
+        sources = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        if sources and (not is_exact(func, sources, result) or any(source in self._rounded for source in sources)):
+            for leaf in tree_flatten(result)[0]:
+                if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+                    self._rounded[leaf] = True
 
     def _overlaps(self, tensor: torch.Tensor) -> bool:
         return tensor in self._parts or overlaps_itself(tensor)
@@ -89,16 +102,25 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             result = call.run()
             tensors = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
             self._uses.append(
-                Use(freedom, Call(call.func, arguments), [_copy(tensor) for tensor in tensors], tensors, certain)
+                Use(
+                    freedom,
+                    Call(call.func, arguments, call.rounded),
+                    [_copy(tensor) for tensor in tensors],
+                    tensors,
+                    certain,
+                )
             )
             return result
         if self._count < len(self._uses):
             use = self._uses[self._count]
             use.certain &= use.call.func == call.func and _agree(use.call.arguments, arguments)
         self._count += 1
-        result, free = freedom.choose(call, self._draw)
+        blurred = freedom.compares and call.rounded and self._draw.number > 2
+        result, free = (
+            compare_rounded(freedom.choose, call, self._draw) if blurred else freedom.choose(call, self._draw)
+        )
         if free:
-            self.free[freedom.name] = freedom.sentence
+            self.free.setdefault(freedom.name, ROUNDED if blurred else freedom.sentence)
         return result
 
 
