@@ -23,10 +23,6 @@ from runner.verdict import outcomes
 ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
 """torch's caches for graphs, which a verdict must do without, are on here, as users have them."""
 
-USERS_FLAGS = {"torch._inductor.config.fallback_random": False}
-"""Flags that ``runner run`` sets so that results can be compared, as users have them; its switches of precision stay away,
-too. A case's own still win."""
-
 COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
 """What is copied to measure memory: more than the caches of most processors and of every GPU hold."""
 
@@ -124,7 +120,7 @@ class Measurer:
             base,
             task="bench",
             arguments={"part": part, "repeat": options.repeat, **arguments},
-            config={**USERS_FLAGS, **planned.variant.config},
+            config=dict(planned.variant.config),  # without the switches of precision that ``runner run`` sets
             threads=self._of(planned),
             isolation="fork",
             cacheable=False,

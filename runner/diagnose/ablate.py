@@ -13,16 +13,13 @@ from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.engine.messages import Job
 from runner.session.plan import Planned, skip_reason
-from runner.verdict.explained import EMULATE_CASTS, RANDOM
+from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, shows
 from runner.worker.oracles import row_of
 
 _INDUCTOR = "torch._inductor.config."
 _DEVICES = ("cpu", "cuda")
-
-_DRAWS = re.compile(r"(?i)rand|drop_?out|bernoulli|multinomial|normal_\(|uniform_\(|exponential_|rrelu|poisson")
-"""Words of a model that draws random numbers."""
 
 _MISSING = re.compile(r"^config: torch \S+ has no flag (\S+)$|^config: torch \S+ has no \S+ \(wanted (\S+)\)$")
 """How a worker says that its torch has no such flag."""
@@ -69,7 +66,7 @@ def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> 
     switches = []
     if numeric:
         switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
-    if numeric and _DRAWS.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
+    if numeric and DRAWS.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
         inductor_draws = variant.config.get(RANDOM) is False
         name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
         switches.append(_of_flags(name, {RANDOM: inductor_draws}))

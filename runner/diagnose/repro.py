@@ -1,7 +1,7 @@
 """A variant as a script that needs torch alone and exits non-zero while the problem is there.
 
 It keeps upstream's rules for reports from fuzzers: default tolerances, a float64 reference (what ``torch._dynamo.utils.same`` says
-with it is printed beside each wrong value), ``fallback_random``, and the generator seeded anew before every run. Beyond what
+with it is printed beside each wrong value), ``fallback_random`` where eager draws, and the generator seeded anew before every run. Beyond what
 ``same`` sees it holds to the oracles of the run, so that its exit code is the run's verdict: 0 nothing differs, 1 something does,
 2 the case says nothing here (eager itself fails, or this torch lacks a flag). A script has only the parts that its variant needs.
 """
@@ -21,7 +21,7 @@ from runner.engine.messages import Job
 from runner.quote import QuoteError, decimal, integer, literal, torch_flag, torch_name
 from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of
 from runner.templates import template
-from runner.verdict.explained import EMULATE_CASTS, low_precision
+from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM, low_precision
 from runner.verdict.stages import stage_of
 from runner.worker.oracles import BUDGETS, EXCEPTIONS
 
@@ -72,8 +72,6 @@ def _script(variant: Variant) -> str:
         bounds={name: pair for name, pair in budgets.items() if pair[1] is not None and pair[0] not in made.ignore},
         timeout=made.timeout or TIMEOUT,
         model=model and f"{_GAP}{model}",
-        # Random numbers as the run draws them.
-        flags={"torch._inductor.config.fallback_random": True, **made.config},
     )
     body = body.lstrip("\n")
     if own:  # a person's own file: it stays as it is, and its names go before ours
@@ -120,6 +118,8 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
         "launched": variant.backend.backend == LAUNCH,
         "operators": bool(case.kernels) and variant.backend.backend != LAUNCH,
         "config": bool(made.config),
+        "draws": _may_draw(variant, made, text),
+        "cuda": made.device.startswith("cuda"),
         "epsilon": epsilon,
         "low": values
         and not exact
@@ -127,6 +127,13 @@ def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
         and epsilon > 0
         and EMULATE_CASTS not in made.config,
     }
+
+
+def _may_draw(variant: Variant, made: Job, text: str) -> bool:
+    """Whether Inductor may have to draw the numbers of eager. The script asks eager, as a run does; here a word is enough."""
+    own = variant.case.module is not None
+    inductor = stage_of(variant.backend.backend) not in ("dynamo", "aot") and variant.backend.backend != LAUNCH
+    return inductor and RANDOM not in made.config and bool(own or DRAWS.search(text.partition("def make_inputs")[0]))
 
 
 def _tears(case: Case, text: str) -> bool:

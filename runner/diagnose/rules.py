@@ -193,7 +193,7 @@ def _without_float64(rule: str, report: ReportInput, finding: Finding) -> Check:
 
 def seeded(report: ReportInput) -> Check:
     """Require that random operators draw eager's numbers."""
-    rule = "fallback_random is on and the generator is seeded before each run"
+    rule = "the generator is seeded before each run, and fallback_random is on where eager draws"
     off = report.variant.case.config.get(RANDOM) is False or report.variant.backend.config.get(RANDOM) is False
     fact = f"the case sets {RANDOM} to false" if off else "both are so in the script"
     return Check(rule, not off, fact, "take that flag out of `config:`")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.engine.interpreters import WORKER, find_python, run_script
+from runner.worker import settings
 
 _ASK = """
 import hashlib, importlib.util, json, os, sys
@@ -95,15 +96,14 @@ print(json.dumps({
 KEYED = (
     "CC", "CI", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
     "CUDA_VISIBLE_DEVICES", "CXX", "C_INCLUDE_PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
-    "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
+    "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", *settings.VARIABLES,
 )  # fmt: skip
 """Variables that may change an outcome and do nothing else: their values are part of the digest. So is PYTHON*."""
 
 HARMLESS = frozenset({
     "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "PYTORCH_KERNEL_CACHE_PATH", "PYTORCH_NVML_BASED_CUDA_CHECK",
-    "PYTORCH_VERSION", "TORCHINDUCTOR_AUTOGRAD_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS",
-    "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCH_CUDA_ARCH_LIST", "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_VERSION", "TRITON_CACHE_DIR",
-    "TRITON_HOME",
+    "PYTORCH_VERSION", "TORCHINDUCTOR_CACHE_DIR", "TORCH_CUDA_ARCH_LIST", "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_VERSION",
+    "TRITON_CACHE_DIR", "TRITON_HOME",
 })  # fmt: skip
 """Variables that look like torch's and change nothing here: where caches lie, what workers are given anyway."""
 
@@ -216,6 +216,9 @@ def machine(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the processor, the graphics cards with their driver, and the compilers that Inductor and Triton would call."""
     return {
         "system": [platform.system(), platform.machine()],
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),  # default threads
         "processor": processor(),
         "gpus": gpus(),
         "compilers": [compiler(environ.get("CXX") or "g++"), compiler(environ.get("CC") or "gcc")],

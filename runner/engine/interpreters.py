@@ -17,6 +17,7 @@ from typing import Any
 
 from runner import interrupts
 from runner.engine import process_tree, scratch
+from runner.worker import settings
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
 """Environment variable by which tests name another function that runs jobs (see ``runner/worker/server/child.py``)."""
@@ -140,20 +141,19 @@ def run_script(
 
 
 def worker_environment(python: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``."""
+    """Return the environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``.
+
+    A worker that runs jobs as a user runs them (``AS_USER`` in ``overrides``) gets less.
+    """
     environment = dict(os.environ)
-    environment.pop(ENTRY_SWITCH, None)  # left over in a shell, it would run something else and call that a verdict
-    # A verdict is about the compiler, not about an artifact that an earlier run cached. What g++ made is still shared,
-    # under a hash of its text. One thread: a pool of compile processes would be forked again in every child.
-    environment |= {
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    }
-    environment |= overrides or {}
-    if not environment.get("TORCHINDUCTOR_CACHE_DIR"):
-        environment["TORCHINDUCTOR_CACHE_DIR"] = _cache_folder(python)
+    for name in (ENTRY_SWITCH, settings.AS_USER):
+        environment.pop(name, None)  # left over in a shell, it would run something else and call that a verdict
+    overrides = overrides or {}
+    # What g++ made is still shared, under a hash of its text.
+    environment |= {settings.NVML_CHECK: "1", **({} if settings.AS_USER in overrides else settings.VARIABLES)}
+    environment |= overrides
+    if not environment.get(settings.CACHE_FOLDER):
+        environment[settings.CACHE_FOLDER] = _cache_folder(python)
     return environment
 
 

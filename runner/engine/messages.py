@@ -101,6 +101,7 @@ comparisons   how many things were compared
 compared      {kind: how many}: outputs, strides, aliases, gradients, elements, exceptions
 graphs, graph_breaks, recompiles   int; break_reasons list of str
 kernels, vectorized, replays       int, under inductor: kernels generated, those of C++ with vector instructions, replays of CUDA graphs
+drew_random   whether eager's calls drew random numbers from torch's generators
 eager_error   null, or an error as above (eager raised, as expected)
 seconds       {phase: seconds}
 """

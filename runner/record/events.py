@@ -125,7 +125,7 @@ class VariantStarted:
 class VariantFinished(_Variant):
     """A verdict.
 
-    ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles.
+    ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles, and the row ``as-user``, which is no stage.
     ``labels`` are remarks that do not change the verdict, such as ``nearer-to-float64``.
     """
 

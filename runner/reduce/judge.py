@@ -138,7 +138,8 @@ class EngineJudge:
             (outcome,) = yield from with_reference([job])
             return outcome, *outcomes.read(outcome, source)
 
-        _, findings, doubt = yield from answer(self.backend)
+        outcome, findings, doubt = yield from answer(self.backend)
+        drew_random = bool(outcome.result.get("drew_random"))
         if not self._fails_alike(findings, doubt):
             return False
         if self.below is not None and not row_of(self.signature.oracle).limit:  # that takes as long
@@ -147,7 +148,7 @@ class EngineJudge:
             if ranked(locate(findings, self.backend, {stage: lower}))[0].stage == stage:
                 return False  # it fails earlier, so it is another failure
         stage = stage_of(self.backend)
-        for flag in explained.candidates(findings, stage, source.text, variant.dtype, variant.config):
+        for flag in explained.candidates(findings, stage, source.text, variant.dtype, variant.config, drew_random):
             outcome, remaining, doubt = yield from answer(self.backend, {flag: True})
             if outcome.ended == "result" and not remaining and not doubt:
                 return False  # a policy explains it, so it is no failure

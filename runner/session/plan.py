@@ -15,6 +15,7 @@ from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Tolera
 from runner.cases.versions import matches
 from runner.engine.messages import Job
 from runner.verdict.stages import stage_of
+from runner.worker.settings import AS_USER
 
 INTERPRET = {"TRITON_INTERPRET": "1"}
 """What makes Triton run kernels in its interpreter. It is read while Triton is imported, and so is set before."""
@@ -124,6 +125,20 @@ def job(
         memory=case.memory,
         cacheable=case.module is None and not case.kernels,
         variables=variables_of(variant, chosen.backend),
+    )
+
+
+def as_user(job: Job, variant: Variant) -> Job:
+    """Return a judging job as a user runs the variant, in a process of its own: with the case's own settings and torch's defaults.
+
+    Only what ``runner/worker/settings.py`` calls ``needed`` is set beside them.
+    """
+    return dataclasses.replace(
+        job,
+        threads=variant.threads or 0,
+        config=dict(variant.config),
+        variables={**job.variables, AS_USER: "1"},
+        isolation="fresh",
     )
 
 

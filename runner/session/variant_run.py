@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.cases.model import Backend
+from runner.cases.model import LAUNCH, Backend
 from runner.diagnostics import shown_path
 from runner.engine.messages import Isolation, Job, Outcome
 from runner.quote import operand, shell_words
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
 from runner.session.context import RunContext
-from runner.session.plan import Planned, job, skip_reason
+from runner.session.plan import Planned, as_user, job, skip_reason
 from runner.session.scheduler import Steps, with_reference
-from runner.verdict import explained, outcomes
+from runner.verdict import explained, outcomes, user_run
 from runner.verdict.operators import first_operator
 from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
 from runner.verdict.signature import assess, worst_findings
@@ -78,6 +78,7 @@ class _Attempt:
     findings: list[Finding] = field(default_factory=list)
     doubt: Mapping[str, Any] | None = None
     stages: dict[str, list[Finding]] = field(default_factory=dict)  # what each stage below found
+    user: list[Finding] | None = None  # what a run as a user found, where it gave an answer
     policies: list[str] = field(default_factory=list)  # flags under which the findings vanish
     notes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -100,8 +101,9 @@ class _Attempt:
             main = yield from self._apart("main", alone=retries.machine_made(main))
         verdict = yield from self._judge(main)
         main = self.main or main
-        unconfirmed = self.context.settings.confirm and self.shared is None and verdict.word in retries.CONFIRMED
-        return (yield from self._confirm(verdict, main)) if unconfirmed and not self.is_stale(verdict) else verdict
+        if not self.context.settings.confirm or verdict.word not in retries.CONFIRMED or self.is_stale(verdict):
+            return verdict
+        return (yield from self._confirm(verdict, main))
 
     def is_stale(self, verdict: Verdict) -> bool:
         """Return whether the verdict is red by a stored result: only a new attempt may say so."""
@@ -224,7 +226,10 @@ class _Attempt:
         variant = self.planned.variant
         backend = variant.backend.backend
         rungs = below(backend)
-        flags = explained.candidates(self.findings, stage_of(backend), self.source.text, variant.dtype, variant.config)
+        drew_random = self.main is not None and bool(self.main.result.get("drew_random"))
+        flags = explained.candidates(
+            self.findings, stage_of(backend), self.source.text, variant.dtype, variant.config, drew_random
+        )
         answers = yield from self._outcomes(
             [
                 *(self._job(stage, isolation, backend=lower) for stage, lower in rungs),
@@ -268,12 +273,28 @@ class _Attempt:
         return verdict
 
     def _confirm(self, verdict: Verdict, main: Outcome) -> Steps[Verdict]:
-        """Run the variant in a fresh process too, and return what both say together."""
-        alone = yield from self._apart("confirm", retries.machine_made(main))
+        """Run the variant in a fresh process too, and as a user runs it. Return what the processes with our settings say together.
+
+        One that had a process of its own already is not confirmed again.
+        """
+        again = [self._job("confirm", self._fresh(), retries.machine_made(main))] if self.shared is None else []
+        variant = self.planned.variant
+        compiled = (
+            self.findings and variant.backend.backend != LAUNCH
+        )  # a launch meets no compiler and none of its settings
+        users = [as_user(self._job(user_run.AS_USER, "fresh"), variant)] if compiled else []
+        answers = yield from self._outcomes([*again, *users])
+        for outcome in answers[len(again) :]:
+            findings = outcomes.read(outcome, self.source)[0]
+            if user_run.is_answer(outcome, findings, self.findings[0]):
+                self.user = findings
+        if not again:
+            return verdict
+        alone = answers[0]
         if alone.ended == "broken" or retries.alike(main, alone):
             return verdict
         if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts
-            self.shared, self.stages, self.policies = main, {}, []
+            self.shared, self.stages, self.policies, self.user = main, {}, [], None
             return (yield from self._judge(alone))
         self._note_difference(main, alone)
         return replace(verdict, word="FLAKY", reason=retries.disagreement(verdict.reason, alone))
@@ -286,6 +307,8 @@ class _Attempt:
         labels = [*record.get("labels", ()), *(explained.label(flag) for flag in self.policies), *self.labels]
         labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
         notes = [*record.get("notes", ()), *self.notes]
+        if self.user is not None and verdict.word in retries.CONFIRMED:
+            notes += filter(None, [user_run.note_of(self.user, self.findings[0])])
         counts: dict[str, Any] = {name: record.get(name) for name in _COUNTS}
         if main is not None and main.lost:
             notes.append(f"run again elsewhere: {main.lost} node{'s' if main.lost > 1 else ''} went away while it ran")
@@ -322,9 +345,10 @@ class _Attempt:
 
     def _strip(self) -> dict[str, str]:
         """The ladder as words: each stage ``ok`` or its oracles."""
-        if not self.stages:
+        user = {} if self.user is None else {user_run.AS_USER: self.user}
+        if not self.stages and not user:
             return {}
-        stages = in_order({**self.stages, stage_of(self.planned.variant.backend.backend): self.findings})
+        stages = in_order({**self.stages, stage_of(self.planned.variant.backend.backend): self.findings, **user})
         return {
             stage: " ".join(dict.fromkeys(f.oracle for f in findings)) or "ok" for stage, findings in stages.items()
         }

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.record.events import Finding
 from runner.worker.oracles import EXPLAINED, row_of
+from runner.worker.settings import FALLBACK_RANDOM
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
-RANDOM = "torch._inductor.config.fallback_random"
+RANDOM = FALLBACK_RANDOM
+
+DRAWS = re.compile(r"(?i)rand|drop|bernoulli|multinomial|normal|uniform|exponential|cauchy|geometric|poisson|binomial|rrelu|gumbel|"
+                   r"sample|lowrank|lobpcg|fractional|transformer|scramble|sdpa|attention")  # fmt: skip
+"""Words of a model that may draw random numbers. What eager does decides."""
 
 ULPS = 16
 """How many units in the last place of the lower precision a fused cast may move a value, on the scale of the tensor.
@@ -23,16 +29,21 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def candidates(
-    findings: Sequence[Finding], stage: str, source: str, dtype: str, config: Mapping[str, Any]
+    findings: Sequence[Finding], stage: str, source: str, dtype: str, config: Mapping[str, Any], drew_random: bool
 ) -> list[str]:
-    """The flags worth trying, each of which would explain the findings if they vanished under it."""
+    """The flags worth trying, each of which would explain the findings if they vanished under it.
+
+    ``drew_random`` says that eager drew random numbers. Where it drew none, they explain no value. They may still explain the
+    state of the generator: eager takes nothing from it for a tensor without elements, and Inductor a seed.
+    """
     flags = []
     oracles = [row_of(f.oracle) for f in findings]
     epsilon = low_precision(source, dtype)
     fused = stage == "inductor" and all(row.casts for row in oracles) and EMULATE_CASTS not in config
     if fused and epsilon and all(is_small(f, epsilon) for f in findings):
         flags.append(EMULATE_CASTS)
-    if config.get(RANDOM) is False and all(row.random for row in oracles):
+    own_numbers = config.get(RANDOM, drew_random) is False
+    if own_numbers and all(row.random if drew_random else row.name == "rng" for row in oracles):
         flags.append(RANDOM)
     return flags
 

@@ -18,6 +18,7 @@ from runner.worker.case.compiling import CompileWatch
 from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.case.random_numbers import eagers_numbers
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.legal_runs import judge_defined, same_choices_agree
 from runner.worker.judge.reference import Reference
@@ -155,24 +156,26 @@ def validate_distributions(on: bool) -> None:
 
 
 def observe_backend(
+    job: Mapping[str, Any],
     source: Source,
-    settings: Settings,
     compile_module: backends.Compile,
+    eager: Observation,
     watch: contextlib.AbstractContextManager[Any] | None = None,
 ) -> Observation:
     """Run the case under its backend. The observation holds torch's counts, and what plain launches recorded.
 
-    ``watch`` is entered around the calls.
+    Random numbers are eager's where ``eager`` drew any. ``watch`` is entered around the calls.
 
     Raises:
         InvalidCase: the case cannot be loaded, or torch.compile refuses its arguments.
         Unavailable: the interpreter cannot do what a kernel asks of it.
     """
     start_counting()
+    settings = Settings.of(job)
     loaded = source.load(settings.seed, launching=True)
     validate_distributions(False)
     target = compile_module(loaded.model)
-    with replays.count_replays() as counted, watch or contextlib.nullcontext():
+    with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
         compiled = observe(loaded, target, settings)
     validate_distributions(True)
     read_counts(compiled)
@@ -204,6 +207,7 @@ class _Run:
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
         eager = observe(loaded, loaded.model, self.settings)
+        self.record["drew_random"] = eager.drew_random
         self._check_eager(eager)
 
         self.phases.begin("eager-again")
@@ -215,7 +219,7 @@ class _Run:
 
         self.phases.begin("backend")
         watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
-        compiled = observe_backend(self.source, self.settings, compile_module, watch)
+        compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
         for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
             self.record[key] = getattr(compiled, key)
         if self.job["backend"]["backend"] == "inductor":

@@ -80,6 +80,9 @@ HERE.naive_sum = lambda graph, inputs: lambda *args: (functools.reduce(torch.add
 HERE.row_left_out = lambda graph, inputs: lambda *args: (functools.reduce(torch.add, args[-1][1:].unbind(0)),)  # type: ignore[attr-defined]
 HERE.last_off_by_one = after(lambda out: out - torch.arange(4000.0).eq(2.0) * 1.0)  # type: ignore[attr-defined]
 HERE.slow_to_compile = lambda graph, inputs: time.sleep(0.1) or graph.forward  # type: ignore[attr-defined]
+HERE.hidden_by_eagers_numbers = after(  # type: ignore[attr-defined]
+    lambda out: out if torch._inductor.config.fallback_random else out + 1
+)
 HERE.exits = instead(lambda: sys.exit(0))  # type: ignore[attr-defined]
 sys.modules[HERE.__name__] = HERE
 
@@ -368,6 +371,28 @@ def test_compiling_may_take_so_long(limit: str, code: int, oracles: set[str], tm
         tmp_path, f"{X}chain: [torch.sin]\ncompile: {{timeout: {limit}}}", "planted_for_scripts:slow_to_compile"
     )
     assert outcome(chosen, tmp_path)[:2] == (code, oracles)
+
+
+def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_path: Path) -> None:
+    """The backend is wrong by a defect that ``fallback_random`` hides, and notes the flag."""
+    draws = f"{X}train: true\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
+    still = f"{X}chain: [{{F.dropout: [$_, 0.5, false]}}]"  # the word alone
+    none = f"{X}chain: [torch.sin]"
+    for keys, code, asks in ((draws, 0, True), (still, 1, True), (none, 1, False)):
+        torch._inductor.config.fallback_random = False
+        chosen = variant(tmp_path, keys, "planted_for_scripts:hidden_by_eagers_numbers")
+        assert outcome(chosen, tmp_path)[0] == code, keys
+        assert ("fallback_random" in script(chosen)) is asks
+        assert bool(judged(chosen)) is bool(code)
+
+
+def test_a_script_sets_the_flag_as_the_case_does(tmp_path: Path) -> None:
+    for value in (True, False):
+        flag = f"torch._inductor.config.fallback_random = {value}"
+        keys = f"{X}config: {{torch._inductor.config.fallback_random: {str(value).lower()}}}\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
+        assert re.findall(r"^.*fallback_random.*$", script(variant(tmp_path, keys, CLEAN)), re.MULTILINE) == [
+            f"    {flag}"
+        ]
 
 
 def test_same_is_asked_too(tmp_path: Path) -> None:

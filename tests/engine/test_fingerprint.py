@@ -152,6 +152,9 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "the seed of hashes": variable("PYTHONHASHSEED", "1"),
     "libraries": variable("LD_LIBRARY_PATH", "/no/such"),
     "visible cards": variable("CUDA_VISIBLE_DEVICES", "1"),
+    "a user's pool of compilers": variable("TORCHINDUCTOR_COMPILE_THREADS", "8"),
+    "a user's cache of graphs": variable("TORCHINDUCTOR_FX_GRAPH_CACHE", "0"),
+    "cores": lambda world: world.patch.setattr(os, "sched_getaffinity", lambda pid: range(77)),
 }
 
 
@@ -167,7 +170,7 @@ def test_what_may_change_an_outcome_is_noticed(world: World, name: str) -> None:
     "change",
     [
         put("torch/__pycache__/x.pyc"), put("torch/x.pyc"), put("other/code.py"), variable("LANG", "C"), variable("HOME", "/tmp"),
-        variable("TORCHINDUCTOR_CACHE_DIR", "/tmp/x"), variable("TRITON_CACHE_DIR", "/tmp/x"), variable("TORCHINDUCTOR_COMPILE_THREADS", "8"),
+        variable("TORCHINDUCTOR_CACHE_DIR", "/tmp/x"), variable("TRITON_CACHE_DIR", "/tmp/x"),
     ],
 )  # fmt: skip
 def test_what_cannot_is_not(world: World, change: Callable[[World], None]) -> None:

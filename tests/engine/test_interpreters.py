@@ -12,6 +12,7 @@ from engine_jobs import gone, one
 
 from runner.engine import interpreters
 from runner.engine.local import LocalEngine
+from runner.worker.settings import AS_USER, VARIABLES
 
 
 def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
@@ -51,6 +52,17 @@ def test_a_worker_environment_keeps_what_the_user_set(monkeypatch: pytest.Monkey
     assert Path(environment["TORCHINDUCTOR_CACHE_DIR"]).parent == tmp_path / "torch-spec-runner"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
     assert interpreters.worker_environment("python3")["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
+
+
+def test_a_worker_that_runs_jobs_as_a_user_has_the_user_s_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
+    monkeypatch.delenv("TORCHINDUCTOR_FX_GRAPH_CACHE", raising=False)
+    ours, users = (interpreters.worker_environment("python3", more) for more in ({}, {AS_USER: "1"}))
+    assert {name: ours[name] for name in VARIABLES} == VARIABLES
+    assert (users["TORCHINDUCTOR_COMPILE_THREADS"], users.get("TORCHINDUCTOR_FX_GRAPH_CACHE")) == ("7", None)
+    monkeypatch.setenv(AS_USER, "1")
+    assert AS_USER not in interpreters.worker_environment("python3"), "only the engine says so"
 
 
 def test_a_job_runs_another_function_only_if_the_engine_is_told(

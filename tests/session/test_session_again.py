@@ -9,6 +9,7 @@ import pytest
 
 from runner.cases.model import Variant
 from runner.engine.messages import Job
+from runner.worker.settings import AS_USER
 from tests.handmade import variants
 from tests.scripted import only, purpose, run, verdicts, wrong
 
@@ -19,11 +20,62 @@ def one(tmp_path: Path) -> list[Variant]:
 
 
 def test_a_failure_is_confirmed_in_a_fresh_process(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", "confirm", **wrong()), confirm=True)
-    assert (code, engine.asked()[-1], len(engine.jobs)) == (1, ("confirm", "inductor"), 5)
-    assert [job.isolation for job in engine.jobs] == ["fork"] * 4 + ["fresh"]
+    code, engine, events = run(one, only("main", "confirm", "as-user", **wrong()), confirm=True)
+    assert (code, engine.asked()[-2:]) == (1, [("confirm", "inductor"), ("as-user", "inductor")])
+    assert [job.isolation for job in engine.jobs] == ["fork"] * 4 + ["fresh"] * 2
     (event,) = verdicts(events)
     assert (event.verdict, event.labels, event.notes) == ("FAIL", (), ())
+
+
+# --- the row of a run as a user ---
+
+
+def test_a_user_who_sees_the_failure_has_a_row_and_no_note(one: list[Variant]) -> None:
+    (event,) = verdicts(run(one, only("main", "confirm", "as-user", **wrong()), confirm=True)[2])
+    assert list(event.stages.items())[-2:] == [("inductor", "value"), ("as-user", "value")]
+    assert (event.verdict, event.stage, event.notes) == ("FAIL", "inductor", ())
+
+
+def test_a_user_who_does_not_see_the_failure_is_a_note_and_no_other_verdict(one: list[Variant]) -> None:
+    (event,) = verdicts(run(one, only("main", "confirm", **wrong()), confirm=True)[2])
+    assert (event.verdict, event.stage, event.stages["as-user"]) == ("FAIL", "inductor", "ok")
+    assert len(event.notes) == 1 and event.notes[0].startswith("under torch's own settings this passes")
+
+
+def test_a_user_who_sees_another_failure_is_a_note(one: list[Variant]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return wrong("stride") if what == "as-user" else wrong() if what in ("main", "confirm") else {}
+
+    (event,) = verdicts(run(one, script, confirm=True)[2])
+    assert (event.verdict, event.oracles, event.stages["as-user"]) == ("FAIL", ("value",), "stride")
+    assert event.notes == ("under torch's own settings this fails otherwise: stride at call 0, output: it differs",)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"ended": "timeout"}, {"ended": "memory"}, {"ended": "broken"}, {"trust": {"verdict": "FLAKY", "reason": "why"}}]
+)  # fmt: skip
+def test_a_run_as_a_user_that_says_nothing_has_no_row(one: list[Variant], answer: dict[str, Any]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return answer if what == "as-user" else wrong() if what in ("main", "confirm") else {}
+
+    (event,) = verdicts(run(one, script, confirm=True)[2])
+    assert (event.verdict, event.notes, "as-user" in event.stages) == ("FAIL", (), False)
+
+
+def test_a_user_has_torchs_settings_and_the_case_s_own(tmp_path: Path) -> None:
+    flag = "torch._inductor.config.cpp.simdlen"
+    for keys, threads, config in (("", 0, {}), (f"threads: 3\nconfig: {{{flag}: 1}}", 3, {flag: 1})):
+        _, engine, _ = run(variants(tmp_path, keys), only("main", "confirm", **wrong()), confirm=True)
+        jobs = {purpose(job): job for job in engine.jobs}
+        user, confirmed = jobs["as-user"], jobs["confirm"]
+        assert (user.threads, user.config, user.isolation) == (threads, config, "fresh")
+        assert (AS_USER in user.variables, AS_USER in confirmed.variables) == (True, False)
+        assert user.source == confirmed.source and user.seed == confirmed.seed
+
+
+def test_without_a_confirmation_nothing_runs_as_a_user(one: list[Variant]) -> None:
+    _, engine, events = run(one, only("main", **wrong()))
+    assert "as-user" not in [what for what, _ in engine.asked()] and "as-user" not in verdicts(events)[0].stages
 
 
 def test_a_failure_that_a_fresh_process_does_not_show_is_flaky(one: list[Variant]) -> None:
@@ -87,7 +139,7 @@ def test_a_process_that_is_killed_twice_was_no_accident(one: list[Variant]) -> N
     code, engine, events = run(one, only("main", ended="signal", signal="SIGKILL", phase="backend"), confirm=True)
     (event,) = verdicts(events)
     assert (code, event.verdict, event.signal, event.labels) == (1, "ERROR", "SIGKILL", ())
-    assert [purpose(job) for job in engine.jobs] == ["main", "main", "dynamo", "aot", "decomposition"]
+    assert [purpose(job) for job in engine.jobs] == ["main", "main", "dynamo", "aot", "decomposition", "as-user"]
 
 
 @pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}])
@@ -167,7 +219,7 @@ def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant
     code, engine, events = run(one, only("main", **wrong()), isolation="living", confirm=True)
     (event,) = verdicts(events)
     assert (code, event.verdict, event.stage, event.labels) == (1, "FAIL", "inductor", ())
-    assert [job.isolation for job in engine.jobs] == ["living", "fresh", "fresh", "fresh", "fresh"]
+    assert [job.isolation for job in engine.jobs] == ["living", *["fresh"] * 5]
 
 
 # --- a known failure that shows only now and then ---

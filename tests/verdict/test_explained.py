@@ -18,9 +18,14 @@ def small(oracle: str = "value", ulps: float = 3, scale: float = 2.0) -> Finding
 
 
 def flags(
-    found: list[Finding], dtype: str = "float16", stage: str = "inductor", source: str = "", **config: Any
+    found: list[Finding],
+    dtype: str = "float16",
+    stage: str = "inductor",
+    source: str = "",
+    drew: bool = True,
+    **config: Any,
 ) -> list[str]:
-    return candidates(found, stage, source, dtype, {k.replace("__", "."): v for k, v in config.items()})
+    return candidates(found, stage, source, dtype, {k.replace("__", "."): v for k, v in config.items()}, drew)
 
 
 def test_a_few_units_of_a_low_precision_are_worth_a_try() -> None:
@@ -66,6 +71,15 @@ def test_random_numbers_of_the_compilers_own() -> None:
     assert flags(found, dtype="float32", **{RANDOM: True}) == []
     assert flags(found, dtype="float32") == []
     assert flags([*found, finding("shape", None)], dtype="float32", **{RANDOM: False}) == []
+
+
+def test_random_numbers_explain_no_value_of_a_case_that_draws_none() -> None:
+    value, state = finding("value", None), finding("rng", None)
+    for config in ({}, {RANDOM: False}):
+        assert flags([value], dtype="float32", drew=False, **config) == []
+        assert flags([state, value], dtype="float32", drew=False, **config) == []
+        assert flags([state], dtype="float32", drew=False, **config) == [RANDOM]
+    assert flags([state], dtype="float32", drew=False, **{RANDOM: True}) == []
 
 
 def test_zero_is_small() -> None:

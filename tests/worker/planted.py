@@ -275,3 +275,25 @@ def added_otherwise(graph: Graph, inputs: list[Any]) -> Function:
             node.target = lambda x, y: (x + y) * torch.tensor([1.0, 1.0, 1.0, 1 - 2.0**-22])
     graph.recompile()
     return clean(graph, inputs)
+
+
+FLAGS_SEEN: list[bool] = []
+
+
+def notes_random(graph: Graph, inputs: list[Any]) -> Function:
+    """Notes whether Inductor would take eager's generator while it compiles."""
+    FLAGS_SEEN.append(torch._inductor.config.fallback_random)
+    return clean(graph, inputs)
+
+
+def wrong_without_eagers_numbers(graph: Graph, inputs: list[Any]) -> Function:
+    """Wrong by a defect that ``fallback_random`` hides."""
+    hidden = torch._inductor.config.fallback_random
+    return lambda *args: tuple(out if hidden else out + 1 for out in graph(*args))
+
+
+def draws_by_itself(graph: Graph, inputs: list[Any]) -> Function:
+    """Takes a seed from torch's generator, unless it is to draw eager's numbers, as Inductor does."""
+    if torch._inductor.config.fallback_random:
+        return clean(graph, inputs)
+    return draws_again(graph, inputs)

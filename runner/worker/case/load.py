@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import itertools
 import linecache
+import os
 import random
 import re
 import sys
@@ -20,6 +21,7 @@ import torch
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
+from runner.worker.settings import DEFAULT_THREADS
 
 MAKE_INPUTS = "make_inputs"
 _numbers = itertools.count()
@@ -169,16 +171,19 @@ def environment(job: Mapping[str, Any]) -> Iterator[None]:
     try:
         for name in job.get("imports", ()):
             _import_first(name)
-        torch.set_num_threads(int(job.get("threads") or threads))
-        # Random operators can only be compared when the compiler takes eager's generator (FORMAT.md, "Case keys").
-        flags = {"torch._inductor.config.fallback_random": True, **dict(job.get("config") or {})}
-        with configured(flags.items()):
+        torch.set_num_threads(int(job.get("threads") or _default_threads(job) or threads))
+        with configured(dict(job.get("config") or {}).items()):
             yield
     finally:
         torch.set_num_threads(threads)
         for path in added:
             if path in sys.path:
                 sys.path.remove(path)
+
+
+def _default_threads(job: Mapping[str, Any]) -> int:
+    """Return how many threads torch takes by itself, for a job that asks for 0; 0 for any other."""
+    return int(os.environ.get(DEFAULT_THREADS, 0)) if job.get("threads") == 0 else 0
 
 
 @contextlib.contextmanager

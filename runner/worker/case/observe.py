@@ -59,7 +59,7 @@ class CallRecord:
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
-    drew_random: bool = False
+    drew_random: bool = False  # from torch's generators, before it returned or raised
     mutated: bool = False
     unfit: str = ""  # which given cotangent does not fit its output
 
@@ -78,6 +78,11 @@ class Observation:
     replays: int = 0  # of CUDA graphs
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
+
+    @property
+    def drew_random(self) -> bool:
+        """Return whether torch's generators moved in a call, its backward included."""
+        return any(call.drew_random for call in self.calls)
 
     @property
     def error(self) -> ErrorRecord | None:
@@ -108,11 +113,15 @@ def observe(
         observation.calls.append(record)
         during = ["forward"]
         seed_all(settings.seed + call)
+        generators = _generators(settings.device)
         try:
             _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
             break
+        finally:
+            states = zip(generators, _generators(settings.device))  # noqa: B905  of the same devices
+            record.drew_random = not all(torch.equal(*pair) for pair in states)
     return observation
 
 
@@ -174,7 +183,6 @@ def _run_call(
             if not tensor.is_leaf:
                 tensor.retain_grad()
     versions = [_version(tensor) for _, tensor in tensors]
-    generator, device_generator = torch.get_rng_state(), _device_generator(settings.device)
 
     with modes(settings):
         result = target(*args)
@@ -189,8 +197,6 @@ def _run_call(
         record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
         _synchronize(settings.device)
     record.generator = torch.get_rng_state()
-    generators = [(generator, record.generator), (device_generator, _device_generator(settings.device))]
-    record.drew_random = not all(torch.equal(*states) for states in generators)
     record.mutated = versions != [_version(tensor) for _, tensor in tensors]
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
@@ -365,11 +371,13 @@ def modes(settings: Settings) -> Iterator[None]:
         yield
 
 
-def _device_generator(device: str) -> torch.Tensor:
-    """Return the state of a device's own generator; an empty tensor for the CPU (kept apart) and meta (it has none)."""
-    kind = device.partition(":")[0]
-    state: torch.Tensor = torch.empty(0) if kind in ("cpu", "meta") else getattr(torch, kind).get_rng_state(device)
-    return state
+def _generators(device: str) -> list[torch.Tensor]:
+    """Return the states of the CPU's generator and of those of all devices of a kind: a case may use any of them."""
+    if device in ("cpu", "meta"):
+        return [torch.get_rng_state()]
+    module = getattr(torch, device)
+    states = module.get_rng_state_all() if hasattr(module, "get_rng_state_all") else [module.get_rng_state(device)]
+    return [torch.get_rng_state(), *states]
 
 
 def _synchronize(device: str) -> None:

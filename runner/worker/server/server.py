@@ -29,6 +29,7 @@ from typing import Any
 
 from runner.worker.server.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, run_child
 from runner.worker.server.warm_up import ThreadsLeft, warm_up
+from runner.worker.settings import DEFAULT_THREADS, NVML_CHECK
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -86,9 +87,10 @@ def describe(warm: str) -> dict[str, Any]:
         ThreadsLeft: warming left threads, so that this process must not fork.
     """
     # Asked through NVML, "is there a GPU" leaves CUDA uninitialized, so that children can still open it after a fork.
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    os.environ.setdefault(NVML_CHECK, "1")
     try:
         torch = importlib.import_module("torch")
+        os.environ[DEFAULT_THREADS] = str(torch.get_num_threads())
         torch.set_num_threads(1)  # before any work: a child forked after OpenMP started its threads hangs
     except BaseException as error:  # noqa: BLE001 (a broken torch may raise anything, SystemExit too)
         traceback.print_exc()  # to the server's log, whose end control shows

@@ -26,6 +26,7 @@ from runner.worker.case.prepare import own_cache
 from runner.worker.job import Send, run_job
 from runner.worker.pattern import mark_of
 from runner.worker.server.child import die_with_parent, encode
+from runner.worker.settings import FALLBACK_RANDOM
 from runner.worker.tasks.applications import key_of, record_applications
 
 SECONDS = 60.0
@@ -41,7 +42,6 @@ _NO_CACHE = {
     # On 2.6 it compiles in a cache folder of its own, and what the bisector knows lies in the cache folder.
     "torch._inductor.config.force_disable_caches": False,
 }
-_RANDOM = {"torch._inductor.config.fallback_random": True}  # as ``environment`` sets it
 
 
 def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
@@ -134,6 +134,7 @@ class _Question:
     fixed_by: str | None = None
     operators: dict[str, str] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    drew_random: bool = False  # eager, so that Inductor takes its generator
     _switched: dict[str, bool] = field(default_factory=dict)  # subsystem to the answer without it
 
     def __post_init__(self) -> None:
@@ -156,7 +157,9 @@ class _Question:
             return self._ask(subsystem)
         # The bisector begins again at the second subsystem when it comes to the end of them, and once more, and so on.
         if subsystem not in self._switched:
-            same = _changes_nothing(_part(backend, subsystem), self._judged["config"])
+            same = _changes_nothing(
+                _part(backend, subsystem), {FALLBACK_RANDOM: self.drew_random, **self._judged["config"]}
+            )
             self._switched[subsystem] = False if same else self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
             self.fixed_by = subsystem
@@ -184,6 +187,7 @@ class _Question:
         doubt = answer.record.get("trust") or {}
         if answer.broken or doubt.get("verdict") in ("INVALID", "SKIP"):
             raise _Stop(f"under the bisector the case could not be judged: {answer.broken or doubt['reason']}")
+        self.drew_random |= bool(answer.record.get("drew_random"))
         findings = answer.record.get("findings", ()) if answer.record else [answer.death()]
         reproduced = any(mark_of(finding["oracle"], finding["error"]) in self.marks for finding in findings)
         self.reproduced |= reproduced
@@ -196,7 +200,7 @@ def _changes_nothing(part: Any, config: Mapping[str, Any]) -> bool:
 
     if not isinstance(part, ConfigChange) or part.config_name != "inductor":
         return False
-    return bool({**_RANDOM, **config}.get(f"torch._inductor.config.{part.config_field}") == part.config_value)
+    return bool(config.get(f"torch._inductor.config.{part.config_field}") == part.config_value)
 
 
 def _part(backend: str, subsystem: str) -> Any:

@@ -20,6 +20,7 @@ from runner.worker.case import backends
 from runner.worker.case.load import Source, configured
 from runner.worker.case.observe import Settings, observe, read_counts, start_counting
 from runner.worker.case.prepare import own_cache, variable, with_source
+from runner.worker.case.random_numbers import settings_of_judged_run
 from runner.worker.job import Send
 from runner.worker.tasks.logs import log_files
 from runner.worker.tasks.structured_trace import Event, Trace, tracing
@@ -63,6 +64,7 @@ def _debug(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]
 
     trace = Trace(lambda name: is_graph(name) or name in _KEPT, sort)
     with (
+        settings_of_judged_run(job, source),
         own_cache(),
         configured(flags(folder).items()),
         variable(FILTER, arguments.get("function")),  # Dynamo asks it at each frame

@@ -18,6 +18,7 @@ from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.load import LoadedCase, Source, configured, environment
 from runner.worker.case.observe import Settings, observe, start_counting
+from runner.worker.case.random_numbers import settings_of_judged_run
 from runner.worker.job import Send
 
 LIMIT = 100_000
@@ -38,10 +39,12 @@ def run_dynamo_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     try:
         with folders.folder() as folder, environment(job), configured(flags.items()):
             settings = Settings.of(job)
-            loaded = Source(job["source"], job["name"], folder).load(settings.seed)
-            _as_main(loaded)
-            start_counting()
-            error = observe(loaded, backends.build(job["backend"])(loaded.model), settings).error
+            source = Source(job["source"], job["name"], folder)
+            with settings_of_judged_run(job, source):
+                loaded = source.load(settings.seed)
+                _as_main(loaded)
+                start_counting()
+                error = observe(loaded, backends.build(job["backend"])(loaded.model), settings).error
     except InvalidCase as wrong:
         return {"error": {"type": type(wrong).__name__, "message": wrong.reason}}
     files = sorted(str(path) for path in root.glob("run_*/error_recordings/*.rec") if path.stat().st_size)

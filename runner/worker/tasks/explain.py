@@ -17,6 +17,7 @@ from runner.worker.case.errors import describe
 from runner.worker.case.load import Source, seed_all
 from runner.worker.case.observe import Settings, modes, observe, start_counting
 from runner.worker.case.prepare import with_source
+from runner.worker.case.random_numbers import settings_of_judged_run
 from runner.worker.job import Send
 from runner.worker.tasks.dynamo_capture import Capture, Graph
 
@@ -34,6 +35,11 @@ def run_explain(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def _explain(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
+    with settings_of_judged_run(job, source):
+        return _report(job, source, send)
+
+
+def _report(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
     settings = Settings.of(job)
     compile_module = backends.build(job["backend"])
     loaded = source.load(settings.seed, launching=True)

@@ -84,7 +84,7 @@ def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, An
     record["inputs"] = measure(loaded.make_inputs(0, settings.seed))
     eager = observe(loaded, loaded.model, settings)
     send({"phase": "backend"})
-    compiled = observe_backend(source, settings, compile_module)
+    compiled = observe_backend(job, source, compile_module, eager)
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
         record[name] = observation.error.info if observation.error is not None else None
     enabled = bool(job.get("float64", True))

@@ -22,6 +22,7 @@ from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.load import configured, environment, open_source
 from runner.worker.case.observe import Settings, observe, start_counting
+from runner.worker.case.random_numbers import settings_of_judged_run
 from runner.worker.job import Send
 
 Function = Callable[..., Any]
@@ -58,7 +59,8 @@ def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
         settings = Settings.of(job)
         name = _prepare(job)
         backend = {key: job["backend"].get(key) for key in ("dynamic", "fullgraph")}
-        with configured(_debugging(given).items()):
+        # After the preparation: a process that is to fork has one thread, in eager too.
+        with settings_of_judged_run(job, source), configured(_debugging(given).items()):
             start_counting()
             loaded = source.load(settings.seed)
             compiled = backends.build({**backend, "backend": name})(loaded.model)

@@ -52,12 +52,23 @@ def test_flags_are_set_and_put_back():
     before = (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
     flags = {"torch._inductor.config.cpp.simdlen": 1, "torch._dynamo.config.cache_size_limit": 3}
     with environment({"config": flags, "threads": 1, "paths": ["/nowhere"]}):
-        assert (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit) == (1, True, 3)
+        assert (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit) == (1, False, 3)
         assert torch.get_num_threads() == 1 and sys.path[-1] == "/nowhere"
     assert before == (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
     assert "/nowhere" not in sys.path
-    with environment({"config": {"torch._inductor.config.fallback_random": False}}):
-        assert inductor.fallback_random is False
+    with environment({"config": {"torch._inductor.config.fallback_random": True}}):
+        assert inductor.fallback_random is True
+
+
+def test_no_number_of_threads_means_torchs_own(monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setenv("RUNNER_DEFAULT_THREADS", str(threads + 1))
+    for asked, expected in ((0, threads + 1), (None, threads), (3, 3)):
+        with environment({} if asked is None else {"threads": asked}):
+            assert torch.get_num_threads() == expected
+    monkeypatch.delenv("RUNNER_DEFAULT_THREADS")
+    with environment({"threads": 0}):
+        assert torch.get_num_threads() == threads
 
 
 def test_an_unknown_flag_puts_back_those_set_before_it():

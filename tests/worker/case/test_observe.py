@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -93,15 +94,17 @@ def test_mutation_and_generator(tmp_path):
 def test_a_device_s_own_generator_counts_as_random(tmp_path, monkeypatch):
     states = [torch.zeros(16, dtype=torch.uint8), torch.ones(16, dtype=torch.uint8)]
     for before, after, drew in ((0, 0, False), (0, 1, True)):
-        given = iter((states[before], states[after]))
-        monkeypatch.setattr(observing, "_device_generator", lambda device, given=given: next(given))
+        given = iter(([states[0], states[before]], [states[0], states[after]]))
+        monkeypatch.setattr(observing, "_generators", lambda device, given=given: next(given))
         assert record(tmp_path, "return x + 1").drew_random is drew
 
 
-def test_the_state_of_a_device_is_its_own_module_s(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: device)
-    assert [observing._device_generator(device) for device in ("cuda:1", "cuda")] == ["cuda:1", "cuda"]
-    assert [observing._device_generator(device).numel() for device in ("cpu", "meta")] == [0, 0]
+def test_the_states_are_those_of_all_devices_of_a_kind(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: ["cuda:0", "cuda:1"])
+    assert observing._generators("cuda")[1:] == ["cuda:0", "cuda:1"]
+    monkeypatch.setattr(torch, "odd", SimpleNamespace(get_rng_state=lambda device: device), raising=False)
+    assert observing._generators("odd")[1:] == ["odd"]
+    assert [len(observing._generators(device)) for device in ("cpu", "meta")] == [1, 1]
 
 
 def test_gradients(tmp_path):

@@ -1,0 +1,45 @@
+"""The count of verdicts that a run as a user agrees with."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.record.events import to_json
+from tests.bench_modules import bench_module
+from tests.report.events_sample import finished, started
+
+
+@pytest.mark.parametrize(
+    ("oracles", "said", "word"),
+    [
+        (("value",), "value", "agree"),
+        (("value",), "nonfinite", "agree"),
+        (("value", "rng"), "rng stride", "agree"),
+        (("value",), "stride", "disagree"),
+        (("value",), "ok", "disagree"),
+        ((), "ok", "agree"),
+        ((), "value", "disagree"),
+        ((), "", "no answer"),
+    ],
+)
+def test_a_row_agrees_by_the_kind_of_its_failure(oracles: tuple[str, ...], said: str, word: str) -> None:
+    event = dataclasses.replace(finished("FAIL" if oracles else "PASS", "a"), oracles=oracles)
+    assert bench_module("as_user").word_of(event, said) == word
+
+
+@pytest.mark.parametrize(("said", "code", "line"), [("value", 0, "1 agree"), ("ok", 1, "1 disagree")])
+def test_the_rows_of_a_log_are_counted(
+    said: str, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = dataclasses.replace(
+        finished("FAIL", "a"), oracles=("value",), stages={"inductor": "value", "as-user": said}
+    )
+    plain = finished("PASS", "b")
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(to_json(each)) + "\n" for each in (started(), event, plain)))
+    assert bench_module("as_user").main([str(log)]) == code
+    assert line in capsys.readouterr().out
