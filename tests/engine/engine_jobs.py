@@ -25,6 +25,7 @@ import types
 __version__ = "9.9.9+fake"
 version = types.SimpleNamespace(git_version="abc")
 cuda = types.SimpleNamespace(is_available=lambda: False)
+def get_num_threads(): return 2
 def set_num_threads(count): pass
 """
 

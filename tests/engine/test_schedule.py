@@ -25,6 +25,7 @@ shares = []
 cuda = types.SimpleNamespace(
     is_available=lambda: True, device_count=lambda: {count}, set_per_process_memory_fraction=shares.append
 )
+def get_num_threads(): return 2
 def set_num_threads(count): pass
 """
 
