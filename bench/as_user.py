@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from runner.verdict import outcomes  # noqa: E402
 from runner.verdict.user_run import AS_USER  # noqa: E402
 from runner.worker.oracles import EXPLAINED, row_of  # noqa: E402
 
-CHUNK = 16
+CHUNK = 4
 """Jobs that are asked for together."""
 
 Row = tuple[VariantFinished, str]
@@ -50,9 +51,10 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.suite:
         answered = {event.key for event, _ in rows}
         rest = [event for event in events if event.key not in answered and is_asked(event)]
-        for row in answers(rest, arguments.suite, arguments.jobs):
-            rows.append(row)
-            print(f"\r{len(rows)} of {len(answered) + len(rest)}", end="", file=sys.stderr, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):  # what is known is counted
+            for row in answers(rest, arguments.suite, arguments.jobs):
+                rows.append(row)
+                print(f"{len(rows)} of {len(answered) + len(rest)}: {word_of(*row)}", file=sys.stderr, flush=True)
     counts = collections.Counter((event.torch, word_of(*row)) for row in rows for event in row[:1])
     for (torch, word), number in sorted(counts.items()):
         print(f"torch {torch}: {number} {word}")
