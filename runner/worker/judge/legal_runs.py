@@ -22,7 +22,8 @@ from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, Freedom, is_exact
-from runner.worker.judge.judge import judge, same_python
+from runner.worker.judge.judge import judge
+from runner.worker.judge.leaves import same_python
 from runner.worker.judge.reference import call_leaves
 from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.judge.undefined import Result, Undefined, Use

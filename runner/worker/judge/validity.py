@@ -13,7 +13,7 @@ from runner.worker.case.observe import CallRecord, Observation, Settings, observ
 from runner.worker.case.snapshot import Tree, flatten, map_tensors
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.judge import same_python
+from runner.worker.judge.leaves import same_python
 from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.oracles import UNSPECIFIED
 

@@ -1,0 +1,182 @@
+"""Leaf against leaf: the metadata, elements and Python values of two leaves at one place of both runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from runner.worker.case.snapshot import Leaf, elements
+from runner.worker.judge import sensitivity
+from runner.worker.judge.compare import compare_values
+from runner.worker.judge.elements import number
+from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.tolerance import own_bounds, tolerance_for
+from runner.worker.oracles import NEARER, OVERFLOWED, row_of
+
+
+def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
+    """Yield (oracle, message) of every piece of metadata that differs."""
+    expected, actual = eager.metadata, compiled.metadata
+    assert expected is not None and actual is not None
+    evidence.comparisons += 1
+    for oracle, name in (("shape", "shape"), ("dtype", "dtype"), ("device", "device"), ("layout", "layout")):
+        if getattr(expected, name) != getattr(actual, name):
+            remark = "; its values are not compared" if oracle in ("shape", "dtype") else ""
+            yield oracle, f"eager {_plain(getattr(expected, name))}, compiled {_plain(getattr(actual, name))}{remark}"
+    if (expected.shape, expected.layout) == (actual.shape, actual.layout) and expected.stride != actual.stride:
+        steps = f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())} for shape {list(expected.shape)}"
+        if fixed_strides(evidence, eager) != fixed_strides(evidence, compiled):
+            yield "stride", steps
+        elif 0 not in expected.shape and "stride" not in (evidence.job.get("ignore") or ()):
+            evidence.note(f"{where}: strides of dimensions of size one differ: {steps}")
+    if expected.requires_grad != actual.requires_grad:
+        yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
+
+
+def fixed_strides(evidence: Evidence, leaf: Leaf) -> tuple[int, ...]:
+    """Return the strides that must agree: of dimensions with more than one element, or all that there are."""
+    metadata = leaf.metadata
+    if metadata is None or metadata.stride is None:
+        return ()
+    if evidence.job.get("strides") == "exact":
+        return metadata.stride
+    if 0 in metadata.shape:
+        return ()
+    return tuple(step for step, size in zip(metadata.stride, metadata.shape, strict=True) if size > 1)
+
+
+def leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, oracle: str) -> Iterator[Finding]:
+    """Compare metadata and value of a leaf that is no output, all under one oracle."""
+    if eager.kind != compiled.kind or eager.type != compiled.type:
+        yield Finding(oracle, f"eager a {eager.type}, compiled a {compiled.type}", evidence.where(call, eager.path))
+        return
+    if eager.metadata is not None and compiled.metadata is not None:
+        where = evidence.where(call, eager.path)
+        for name, message in metadata_differences(evidence, where, eager, compiled):
+            yield Finding(oracle, f"{name}: {message}", where, severity=row_of(name).severity)
+    for finding in value_findings(evidence, call, eager, compiled, oracle):
+        yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
+
+
+def value_findings(
+    evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, oracle: str = "value"
+) -> Iterator[Finding]:
+    """Compare the elements of two leaves, or their Python values; those that are undefined count as equal."""
+    where = evidence.where(call, eager.path)
+    if eager.problem is not None or compiled.problem is not None:
+        evidence.note(f"{where}: {eager.problem or compiled.problem}; not compared")
+        return
+    if eager.metadata is None or compiled.metadata is None:
+        mask = evidence.undefined_elements(call, eager, oracle)
+        if mask is not None and bool(mask):
+            evidence.excuse(where, int(not same_python(eager.value, compiled.value)), 1)
+            return
+        yield from _python_findings(evidence, call, eager, compiled)
+        return
+    if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
+        evidence.excuse(where, eager.value.numel(), eager.value.numel())
+        return
+    if eager.metadata.shape != compiled.metadata.shape or eager.metadata.dtype != compiled.metadata.dtype:
+        return
+    if eager.value.shape != compiled.value.shape:  # the parts of a nested tensor
+        yield Finding("shape", f"eager {list(eager.value.shape)}, compiled {list(compiled.value.shape)}", where)
+        return
+    mask = evidence.undefined_elements(call, eager, oracle)
+    if mask is not None and evidence.undefined is not None:
+        breach = evidence.undefined.breach(call, eager.path, compiled.value)
+        if breach:
+            yield Finding("value", breach, where)
+        evidence.excuse(where, int((mask & (eager.value != compiled.value)).sum()), mask.numel())
+        compiled = replace(compiled, value=torch.where(mask, eager.value, compiled.value))
+    yield from _element_findings(evidence, call, eager, compiled, eager.metadata.dtype, mask)
+
+
+def _element_findings(
+    evidence: Evidence,
+    call: int,
+    eager_leaf: Leaf,
+    compiled_leaf: Leaf,
+    dtype: torch.dtype,
+    undefined: torch.Tensor | None = None,
+) -> Iterator[Finding]:
+    """Compare elements under the tolerance of ``dtype``. A Python number has the dtype of the tensor it came from.
+
+    ``undefined`` elements, which both sides hold alike, have no error against the reference either.
+    """
+    eager, compiled = elements(eager_leaf), elements(compiled_leaf)
+    assert eager is not None and compiled is not None
+    evidence.comparisons += int(eager.numel() > 0)
+    tolerance = evidence.job.get("tolerance")
+    kind = eager.shape, eager.is_complex()
+
+    def reference() -> torch.Tensor | None:
+        tensor = evidence.reference.tensor(call, eager_leaf.path)
+        if tensor is None or (tensor.shape, tensor.is_complex()) != kind:
+            return None
+        return tensor if undefined is None else torch.where(undefined, eager.to(tensor.dtype), tensor)
+
+    # Who names a tolerance has said how much may be rounded away.
+    named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
+
+    def measure_sensitivity() -> torch.Tensor | None:
+        if named or dtype not in sensitivity.DTYPES:
+            return None
+        return evidence.reference.measure_sensitivity(call, eager_leaf.path)
+
+    def measure_movement() -> torch.Tensor | None:
+        if named or (dtype not in sensitivity.WIDEST and reference() is not None):
+            return None
+        return evidence.reference.measure_movement(call, eager_leaf.path, dtype)
+
+    bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
+    result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement, dtype)
+    label, overflow = result.label, evidence.reference.overflow
+    if overflow and label in (NEARER, OVERFLOWED):
+        label = OVERFLOWED
+        evidence.note(f"eager overflows in {overflow}, where float64 has numbers")
+    if label is not None and label not in evidence.labels:
+        evidence.labels.append(label)
+    for difference in result.differences:
+        path = evidence.where(call, eager_leaf.path)
+        yield Finding(difference.oracle, difference.message, path, difference.numbers)
+
+
+def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
+    """Compare Python values for equality; NaN equals NaN.
+
+    A float may be off by the tolerance of the job's dtype, since it usually comes out of a tensor of that dtype
+    (``x.sum().item()``).
+    """
+    evidence.comparisons += 1
+    if eager.type != compiled.type or same_python(eager.value, compiled.value):
+        return
+    message = f"eager {str(eager.value)[:200]}, compiled {str(compiled.value)[:200]}"
+    if not isinstance(eager.value, (float, complex)):
+        numbers: dict[str, Any] = {"eager": str(eager.value)[:200], "compiled": str(compiled.value)[:200]}
+        if type(eager.value) is int:
+            numbers = {
+                "eager": eager.value,
+                "compiled": compiled.value,
+                "abs_error": number(abs(eager.value - compiled.value)),
+            }
+        yield Finding("value", message, evidence.where(call, eager.path), numbers)
+        return
+    dtype = getattr(torch, str(evidence.job.get("dtype", "float32")).removeprefix("torch."))
+    yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
+
+
+def same_python(first: Any, second: Any) -> bool:
+    """Return whether two Python values are equal; NaN equals NaN."""
+    if first is second:
+        return True
+    try:
+        return bool(first == second) or bool(first != first and second != second)
+    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
+        return False
+
+
+def _plain(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value).removeprefix("torch.")
