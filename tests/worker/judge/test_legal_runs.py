@@ -78,6 +78,7 @@ BROKEN: dict[str, tuple[str, str]] = {
         source("return x.to(torch.int32)", "torch.tensor([float('nan'), 3e10, 4.])"),
         "last_wrong",
     ),
+    "a negative float as a byte": (source("return x.to(torch.uint8)", "torch.tensor([-1.5, 300., 4.])"), "first_zero"),
     "vectors of another matrix": (OPEN["eigh"][0], "skewed"),
     "a wrong decomposition": (OPEN["svd"][0], "skewed"),
     "a Q that is none": (OPEN["qr"][0], "skewed"),
