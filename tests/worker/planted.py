@@ -298,3 +298,15 @@ def draws_by_itself(graph: Graph, inputs: list[Any]) -> Function:
     if torch._inductor.config.fallback_random:
         return clean(graph, inputs)
     return draws_again(graph, inputs)
+
+
+def rounded_thrice(graph: Graph, inputs: list[Any]) -> Function:
+    """Divides, multiplies and adds one after the other, each rounded to the dtype."""
+    for node in graph.graph.nodes:
+        if node.target is torch.addcdiv:
+            node.target = lambda x, a, b, value: x + a / b * value
+    graph.recompile()
+    return clean(graph, inputs)
+
+
+negated = after(lambda out: ~out if out.dtype == torch.bool else out)

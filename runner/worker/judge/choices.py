@@ -109,6 +109,8 @@ def _unequal(first: torch.Tensor, second: torch.Tensor) -> bool:
 def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
     """Choose by elements that are moved by a rounding, and give the elements themselves for what is chosen."""
     x, own = call.arguments["self"], call.run()
+    if not x.is_floating_point():
+        return own, False
     chosen, _ = choose(replace(call, arguments={**call.arguments, "self": draw.blur(x)}), draw)
     if isinstance(chosen, torch.Tensor):
         return chosen, _unequal(chosen, own)

@@ -65,6 +65,11 @@ _PUT = "If accumulate is ``False``, the behavior is undefined if indices contain
 _ROWS: tuple[tuple[Freedom, str], ...] = (
     (Freedom("torch.max", ROUNDED, take_own, compares=True), "max.dim min.dim argmax.default argmin.default"),
     (
+        Freedom("torch.eq", ROUNDED, take_own, compares=True),
+        "eq.Scalar eq.Tensor ne.Scalar ne.Tensor lt.Scalar lt.Tensor le.Scalar le.Tensor gt.Scalar gt.Tensor ge.Scalar"
+        " ge.Tensor",
+    ),
+    (
         Freedom("torch.unique_consecutive", ROUNDED, take_own, compares=True),
         "unique_consecutive.default unique_dim_consecutive.default",
     ),

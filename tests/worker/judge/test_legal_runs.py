@@ -157,6 +157,16 @@ def test_the_order_of_computed_values_is_known_up_to_a_rounding(operator: str) -
     assert oracles(run(exact, wrong, **NO_GRADIENT)) == ["value"]
 
 
+def test_a_comparison_of_computed_values_is_known_up_to_a_rounding() -> None:
+    body = "v = x * 2.4e-7 + y\nreturn v < 1.0000009, v"
+    record = run(source(body, NEAR, "x, y"), "planted:added_otherwise", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+    far = source("v = x * 2.4e-7 + y\nreturn v < 1.5", NEAR, "x, y")
+    exact = source("return x < 3, x + 1", "torch.tensor([1., 2., 3., 4.])")
+    for text in (far, exact):
+        assert oracles(run(text, "planted:negated", **NO_GRADIENT)) == ["value"]
+
+
 def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
     body = "y = x.expand(5)\ny[i] = 3\nreturn y, y + 0, z * 2"
     text = source(body, "torch.ones(1), torch.tensor([1, 2]), torch.ones(4)", "x, i, z")

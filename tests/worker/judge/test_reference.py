@@ -109,6 +109,21 @@ def test_without_one_the_movement_of_eagers_result_stands_in(text, fields):
     assert oracles(run(text, "planted:naive_sum", **fields, float64=False)) == ["value"]
 
 
+ADDCDIV = source(
+    "return torch.addcdiv(x, a, b, value=1.25)",
+    "torch.randn(4000).half(), torch.randn(4000).half(), (torch.rand(4000) + 0.5).half()",
+    "x, a, b",
+)
+
+
+def test_a_half_that_is_rounded_once_more_is_held_against_the_movement_too():
+    """Eager rounds once, a decomposition three times: where the sum is small, its error is many times eager's."""
+    record = run(ADDCDIV, "planted:rounded_thrice", **HALF)
+    assert passes(record) and record["labels"] == ["within-rounding-of-inputs"], record["findings"]
+    for bug in ("last_off_by_one", "wrong_element"):
+        assert oracles(run(ADDCDIV, f"planted:{bug}", **HALF)) == ["value"], bug
+
+
 def test_why_there_is_none_is_noted():
     record = run(NUMPY, "planted:row_left_out")
     assert "no float64 reference: Tensor.numpy gives memory away" in record["notes"]
