@@ -55,6 +55,7 @@ These commands give 0 and 1 another meaning:
 | command | 0 | 1 |
 | --- | --- | --- |
 | `bench` | something was timed | never |
+| `diff` | nothing is broken | something passed, or failed as expected, and is red on the other side |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
 
@@ -74,6 +75,7 @@ The commands of the last row share one rule:
 MORE = {
     "run": "[how a verdict is reached](judging.md), [how variants run](engine.md), [continuous integration](ci.md).",
     "merge": "[Shards](engine.md#shards).",
+    "diff": "[An upgrade](upgrade.md).",
     "resume": "[What is kept](engine.md#what-is-kept).",
     "validate": "[The YAML format](format.md).",
     "diagnose": "[The cause of a failure](diagnosing.md).",

@@ -5,22 +5,33 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from typing import TextIO
 
 from runner import exit_codes
 from runner.text import visible
 
+_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
+_PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
 
-def output(text: str = "", end: str = "\n") -> None:
+
+def painted(text: str, colour: str) -> str:
+    """Return ``text`` in a colour, or ``bold``, for ``output`` to let through."""
+    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+
+
+def output(text: str = "", end: str = "\n", colours: bool = False) -> None:
     """Print a command's result to standard output. Control and bidirectional characters are shown, not obeyed.
 
-    A reader that went away (``| head``) is no error: what follows goes nowhere.
+    A reader that went away (``| head``) is no error: what follows goes nowhere. With ``colours`` the terminal obeys those of
+    ``painted``, of which a text from outside must then be free.
 
     Raises:
         UsageError: it cannot be written, because a disk is full for example.
     """
-    _succeed(_write(sys.stdout, visible(text) + end))
+    parts = _PAINTED.split(text) if colours else [text]
+    _succeed(_write(sys.stdout, "".join(p if colours and _PAINTED.fullmatch(p) else visible(p) for p in parts) + end))
 
 
 def flush() -> None:

@@ -33,6 +33,12 @@ def test_what_is_printed_obeys_nobody(given: str, printed: str, capsys: pytest.C
     assert capsys.readouterr() == (printed + "\n", printed + "\n")
 
 
+def test_our_own_colours_alone_are_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    console.output(console.painted("red", "red") + "\x1b[2J\x1b[35m", colours=True)
+    console.output(console.painted("red", "red"))
+    assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\\x1b[2J\\x1b[35m\n\\x1b[31mred\\x1b[0m\n"
+
+
 def test_what_follows_goes_nowhere_once_the_reader_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else Python would try it again when it ends, and end with a code of its own."""
     reader, writer = os.pipe()
@@ -67,8 +73,8 @@ def test_the_control_half_prints_through_the_console_alone(path: Path) -> None:
 STREAMS = ("stdout", "stderr")
 QUERIES = ("isatty", "fileno", "encoding", "flush")
 """What may be asked of a stream by anybody."""
-WRITERS = {"report/terminal.py": 1, "cli/arguments.py": 1}
-"""Files that write in a terminal themselves, and how often they name a stream otherwise than to ask it something."""
+WRITERS = {"report/terminal.py": 1, "cli/arguments.py": 1, "cli/diff.py": 1}
+"""Files that write in a terminal themselves, or let ``modes`` ask it, and how often they name a stream for that."""
 
 
 def named_streams(text: str) -> list[int]:

@@ -22,6 +22,7 @@ GROUPS = {
         "rerun": "repeat a run, or what failed in it",
         "merge": "join the runs of all shards into one",
         "report": "make reports again from a run's event log",
+        "diff": "what an upgrade broke: two runs, versions or backends",
     },
     "write": {
         "list": "list variants, their tags, or their backends",

@@ -12,7 +12,7 @@ from runner.exit_codes import INTERNAL, UsageError
 from runner.files import replace_file
 from runner.quote import shell_word
 
-OPTIONS = ("junit", "events", "html", "json", "plot", "output")
+OPTIONS = ("junit", "events", "html", "json", "markdown", "plot", "output")
 EMPTY = "an empty path; did a shell variable have no value?"
 
 
@@ -30,7 +30,9 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
     requests = [("report", request.partition("=")[2]) for request in getattr(arguments, "report", ()) if "=" in request]
     for name, path in [*((name, getattr(arguments, name, None)) for name in OPTIONS), *requests]:
         # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
-        if not isinstance(path, str) or (path == "-" and name in ("junit", "json") and arguments.command != "run"):
+        if not isinstance(path, str) or (
+            path == "-" and name in ("junit", "json", "markdown") and arguments.command != "run"
+        ):
             continue
         option = f"--{name}"
         try:

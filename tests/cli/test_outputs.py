@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"junit": ""}, "--junit: an empty path"),
         ({"output": ""}, "--output: an empty path"),
         ({"html": "."}, "--html .: this is a folder"),
+        ({"markdown": "."}, "--markdown .: this is a folder"),
         ({"junit": "none/a.xml"}, "there is no folder .*/none; to make it: mkdir -p /.*/none"),
         ({"plot": "no ne/a.svg"}, "mkdir -p '/.*/no ne'"),
         ({"output": "none/a"}, "there is no folder"),

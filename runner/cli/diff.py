@@ -1,0 +1,102 @@
+"""``runner diff``: what an upgrade, or another backend, broke and fixed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+
+from runner import console, exit_codes
+from runner.cli import outputs
+from runner.cli.arguments import set_epilog
+from runner.exit_codes import UsageError
+from runner.record.store import journal_of, read_log
+from runner.report.difference import Comparison, page, render, render_markdown, to_dict
+from runner.report.terminal import modes
+from runner.verdict.difference import compare
+from runner.verdict.sides import Log, sides
+
+_EPILOG = """\
+examples:
+  runner diff old/ new/                                two runs, each by its folder
+  runner diff .runner/runs/20261120-124714-16690 latest
+  runner diff latest --torch 2.6.0 2.13.0              two versions of one run
+  runner diff latest --backend aot_eager inductor      two backends of one run
+  runner diff old.jsonl new.jsonl --markdown diff.md --json diff.json
+
+broken    passed, or failed as the ledger expects, and is red now
+changed   fails otherwise, or is no longer expected to
+expected  passed, and fails now as the ledger expects
+fixed     was red or failed as expected, and passes now
+slower    passes, and takes 2 times and 2 seconds longer in torch
+new, gone a verdict on one side alone
+
+exit codes: 0 nothing is broken, 1 something is, 3 internal error,
+4 bad arguments or files, 5 no variant has a verdict on both sides
+"""
+
+_ROWS = 100  # of a section on a terminal
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner diff`` takes."""
+    parser.description = "What differs between two runs, or between two versions of torch or two backends of one run: the gate of an upgrade."
+    set_epilog(parser, _EPILOG)
+    parser.add_argument("old", metavar="OLD", help="a run's folder, its event log, or latest")
+    parser.add_argument("new", metavar="NEW", nargs="?", help="the run to hold against it (default: the same one)")
+    parser.add_argument("--torch", nargs=2, metavar=("OLD", "NEW"), help="the version of torch of each side")
+    parser.add_argument("--backend", nargs=2, metavar=("OLD", "NEW"),
+                        help="the backend of each side; variants are then paired without it")  # fmt: skip
+    parser.add_argument(
+        "--markdown", metavar="FILE", help="also as Markdown; - is standard output, and then nothing else"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
+    parser.add_argument("--html", metavar="FILE", help="also as a page")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare both sides; the exit code says whether something is broken."""
+    paths = [os.path.realpath(journal_of(run)) for run in (arguments.old, arguments.new or arguments.old)]
+    outputs.check(arguments, {*paths})
+    if arguments.json == arguments.markdown == "-":
+        raise UsageError("--json - and --markdown -: standard output holds one of them")
+    logs = {path: _log(name, path) for name, path in zip((arguments.old, arguments.new), paths, strict=True)}
+    old, new, names = sides(logs[paths[0]], logs[paths[1]], arguments.torch, arguments.backend)
+    comparison = Comparison(old, new, compare(old.results, new.results, names))
+    if not comparison.difference.pairs:
+        raise UsageError(
+            f"no variant has a verdict on both sides: {len(old.results)} results in {old.log}, {len(new.results)} in {new.log}; "
+            "ids hold the path from the folder in which a run began",
+            exit_codes.NOTHING,
+        )
+    _print(arguments, comparison)
+    for option, make in (("markdown", render_markdown), ("json", _json), ("html", page)):
+        path = getattr(arguments, option)
+        if path not in (None, "-"):
+            outputs.write(f"--{option}", path, make(comparison))
+    return exit_codes.FAILED if comparison.difference.section("broken") else exit_codes.OK
+
+
+def _log(name: str | None, path: str) -> Log:
+    """Read a run. Raises UsageError also for a log of which lines were left out: a gate must not pass without them."""
+    log = read_log(name or path)
+    log.demand_whole()
+    return Log(path, log.events)
+
+
+def _print(arguments: argparse.Namespace, comparison: Comparison) -> None:
+    if arguments.json == "-":
+        console.output(_json(comparison), end="")
+    elif arguments.markdown == "-":
+        console.output(render_markdown(comparison), end="")
+    else:
+        colour, terminal = modes(sys.stdout, os.environ)
+        width = shutil.get_terminal_size((120, 24)).columns
+        paint = console.painted if colour else None
+        console.output(render(comparison, width, paint, _ROWS if terminal else None), colours=colour)
+
+
+def _json(comparison: Comparison) -> str:
+    return json.dumps(to_dict(comparison), indent=2) + "\n"

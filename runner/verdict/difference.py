@@ -1,0 +1,203 @@
+"""What differs between two sets of results: two runs, or two versions of torch or two backends of one run.
+
+What counts is whether a variant fails, and how; a verdict that the ledger expects is as good as a pass. Only what passed on the
+old side, or failed as the ledger expects, can be broken on the new one.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from runner.record.events import RED, VariantFinished
+from runner.text import duration
+from runner.verdict.sides import Pairing
+from runner.verdict.signature import assess, result_signature
+
+SECTIONS: dict[str, str] = {
+    "broken": "passed, or failed as the ledger expects, and is red now",
+    "changed": "fails otherwise, or is no longer expected to",
+    "expected": "passed, and fails now as the ledger expects",
+    "fixed": "was red or failed as expected, and passes now",
+    "slower": "passes on both sides, and takes far longer",
+    "new": "has a verdict on the new side alone",
+    "gone": "has a verdict on the old side alone",
+}
+"""The sections in their order, with what a variant there has in common."""
+
+RATIO = 2.0
+"""How many times the seconds of the old side the new one takes at least, to be slower."""
+GROWTH = 2.0
+"""How many seconds more, too.
+
+Two pairs of runs of one torch on one machine, 142 variants that pass, compared in both directions: no growth reached both. The largest
+ratio was 5.9, of 0.7 seconds; the largest growth 2.5 seconds, of a ratio of 1.4.
+"""
+SHIFT = 1.5
+"""A median ratio from which on the machine, its load or the kernel cache differs; then no single variant is slower.
+
+The medians of the runs above lay between 0.995 and 1.005; a run beside others on the same machine had 2.3.
+"""
+PAIRS = 10
+"""Fewer pairs have no median worth speaking of."""
+
+_FAILING = ("FAIL", "ERROR", "XFAIL")
+_PASSING = ("PASS", "XPASS")
+_WITHOUT = ("SKIP", "NOT-RUN")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A variant that differs. ``id`` is what both sides call it; ``reason`` is one phrase, empty where the verdicts say it all."""
+
+    section: str
+    id: str
+    old: VariantFinished | None
+    new: VariantFinished | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds in torch of variants that pass on both sides: how many pairs, and the median of new by old (None without any)."""
+
+    pairs: int
+    ratio: float | None
+
+    @property
+    def shifted(self) -> bool:
+        """Return whether all of the new side is so much slower that a single variant says nothing."""
+        return self.pairs >= PAIRS and self.ratio is not None and self.ratio >= SHIFT
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """All that differs, in the order of the results. ``pairs`` variants are on both sides, of which ``same`` do not differ."""
+
+    changes: tuple[Change, ...]
+    pairs: int
+    same: int
+    times: Times
+
+    def section(self, name: str) -> list[Change]:
+        """Return the changes of one section."""
+        return [change for change in self.changes if change.section == name]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many variants each section has, in order."""
+        counts = Counter(change.section for change in self.changes)
+        return {name: counts[name] for name in SECTIONS}
+
+
+def compare(
+    old: Mapping[Pairing, VariantFinished], new: Mapping[Pairing, VariantFinished], names: Mapping[Pairing, str]
+) -> Difference:
+    """Return the difference of two sets of results.
+
+    Args:
+        old: the results of the old side, by what pairs them.
+        new: those of the new side.
+        names: what to call each variant, in order; one that has no result on either side is left out.
+    """
+    times = _times(old, new)
+    changes, pairs, same = [], 0, 0
+    for key, name in names.items():
+        before, after = _judged(old.get(key)), _judged(new.get(key))
+        if before is None and after is None:
+            continue
+        both = before is not None and after is not None
+        pairs += both
+        section, reason = _section(old.get(key), new.get(key), times)
+        if section:
+            changes.append(Change(section, name, _full(old.get(key)), _full(new.get(key)), reason))
+        same += both and not section
+    return Difference(tuple(changes), pairs, same, times)
+
+
+def fails_alike(old: VariantFinished, new: VariantFinished) -> bool:
+    """Return whether two failures have one signature.
+
+    Signatures are made anew from the findings: another version of the runner may have written them otherwise. A log of a version
+    that had none lacks a part of what they are made of. Then both are made of what every log holds.
+    """
+    events = (old, new) if old.signature and new.signature else (_common(old), _common(new))
+    return len({result_signature(event) for event in events}) == 1
+
+
+def _judged(event: VariantFinished | None) -> VariantFinished | None:
+    """Return the result if it is a verdict on the variant: what was skipped has none."""
+    return None if event is None or event.verdict in _WITHOUT else event
+
+
+def _section(old: VariantFinished | None, new: VariantFinished | None, times: Times) -> tuple[str, str]:
+    """Return the section of a variant, empty if it does not differ, and the reason."""
+    before, after = _judged(old), _judged(new)
+    if before is None:
+        return "new", _absence(old)
+    if after is None:
+        return "gone", _absence(new)
+    if after.verdict in _PASSING:
+        if before.verdict not in _PASSING:
+            return "fixed", ""
+        growth = "" if times.shifted else _growth(before, after)
+        return ("slower" if growth else ""), growth
+    if before.verdict in _PASSING:
+        return ("expected" if after.verdict == "XFAIL" else "broken"), ""
+    expected = before.verdict == "XFAIL"
+    # The verdict of a failure may change between FAIL, ERROR and XFAIL; a result that proves nothing is something else.
+    if (before.verdict in _FAILING) == (after.verdict in _FAILING) and fails_alike(before, after):
+        return ("changed", "no longer expected") if expected and after.verdict in RED else ("", "")
+    return ("broken" if expected and after.verdict in RED else "changed"), "other signature"
+
+
+def _absence(event: VariantFinished | None) -> str:
+    """Return why a side has no verdict."""
+    if event is None:
+        return "no verdict on this side"
+    return f"{event.verdict}: {event.reason}" if event.reason else event.verdict
+
+
+def _times(old: Mapping[Pairing, VariantFinished], new: Mapping[Pairing, VariantFinished]) -> Times:
+    ratios = [b / a for key, event in old.items() if key in new for a, b in _seconds(event, new[key])]
+    return Times(len(ratios), statistics.median(ratios) if ratios else None)
+
+
+def _seconds(old: VariantFinished, new: VariantFinished) -> list[tuple[float, float]]:
+    """Return the seconds that both spent in torch; nothing where they say nothing about compiling.
+
+    What fails runs again, alone and under the stages; what is cached did not run; two backends compile two things.
+    """
+    events = (old, new)
+    if any(event.verdict != "PASS" or event.cached or event.attempts != 1 for event in events):
+        return []
+    before, after = (event.spent.get("torch", 0.0) for event in events)
+    return [(before, after)] if old.backend == new.backend and before > 0 and after > 0 else []
+
+
+def _growth(old: VariantFinished, new: VariantFinished) -> str:
+    """Return by how much the new side is slower; empty if it is not."""
+    for before, after in _seconds(old, new):
+        if after >= RATIO * before and after - before >= GROWTH:
+            return f"{duration(before)} to {duration(after)} in torch, {after / before:.1f} times"
+    return ""
+
+
+def _common(event: VariantFinished) -> VariantFinished:
+    """Return the result without what early logs lack: the operator, the severities, and where an exception began."""
+    findings = tuple(
+        replace(
+            finding,
+            severity=None,
+            error={name: value for name, value in finding.error.items() if name != "origin"} if finding.error else None,
+        )
+        for finding in event.findings
+    )
+    return replace(event, operator="", findings=findings)
+
+
+def _full(event: VariantFinished | None) -> VariantFinished | None:
+    """Return the result with its signature as this version writes it."""
+    return None if event is None else assess(event)

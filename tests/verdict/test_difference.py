@@ -1,0 +1,184 @@
+"""Every section of a comparison, and what stays out of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.record.events import Finding, VariantFinished
+from runner.verdict.difference import PAIRS, SECTIONS, Difference, compare, fails_alike
+from runner.verdict.signature import assess
+from tests.handmade import finding
+from tests.report.events_sample import finished
+
+KEY = ("a", "")
+VALUE, STRIDE = finding("value"), finding("stride")
+
+
+def result(verdict: str, *findings: Finding, **more: Any) -> VariantFinished:
+    if verdict in ("FAIL", "ERROR", "XFAIL") and not findings:
+        findings = (VALUE,)
+    return assess(finished(verdict, findings=findings, **more))
+
+
+def difference(old: VariantFinished | None, new: VariantFinished | None) -> Difference:
+    sides = [{KEY: event} if event else {} for event in (old, new)]
+    return compare(sides[0], sides[1], {KEY: "a"})
+
+
+def section(old: VariantFinished | None, new: VariantFinished | None) -> str:
+    made = difference(old, new)
+    assert len(made.changes) <= 1
+    assert made.same == (made.pairs and not made.changes)
+    return made.changes[0].section if made.changes else ""
+
+
+@pytest.mark.parametrize("new", ["FAIL", "ERROR", "FLAKY", "VACUOUS", "INVALID"])
+@pytest.mark.parametrize("old", ["PASS", "XPASS"])
+def test_what_passed_and_is_red_is_broken(old: str, new: str) -> None:
+    assert section(result(old), result(new, reason="why")) == "broken"
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (result("FAIL", STRIDE), "broken"),
+        (result("FLAKY", reason="two runs disagree"), "broken"),
+        (result("XFAIL", STRIDE), "changed"),
+        (result("FAIL"), "changed"),  # as the ledger said, which no longer says it: nothing broke
+        (result("XFAIL"), ""),
+        (result("PASS"), "fixed"),
+        (result("XPASS"), "fixed"),
+    ],
+)
+def test_what_failed_as_expected(new: VariantFinished, expected: str) -> None:
+    assert section(result("XFAIL"), new) == expected
+
+
+def test_a_failure_that_the_ledger_expects_now_breaks_nothing() -> None:
+    assert section(result("PASS"), result("XFAIL")) == "expected"
+    assert section(result("FAIL"), result("XFAIL")) == ""
+
+
+def test_the_reason_tells_another_signature_from_another_expectation() -> None:
+    (unexpected,) = difference(result("XFAIL"), result("FAIL")).changes
+    (otherwise,) = difference(result("XFAIL"), result("XFAIL", STRIDE)).changes
+    assert (unexpected.reason, otherwise.reason) == ("no longer expected", "other signature")
+
+
+@pytest.mark.parametrize("old", ["FAIL", "ERROR", "FLAKY", "VACUOUS", "INVALID"])
+def test_what_was_red_and_passes_is_fixed(old: str) -> None:
+    assert section(result(old, reason="why"), result("PASS")) == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (result("FAIL"), result("FAIL"), ""),
+        (result("FAIL"), result("ERROR"), ""),
+        (result("FAIL"), result("FAIL", STRIDE), "changed"),
+        (result("FAIL"), result("FLAKY", VALUE, reason="N runs disagree"), "changed"),
+        (result("FLAKY", reason="2 runs disagree"), result("FLAKY", reason="3 runs disagree"), ""),
+        (result("FLAKY", reason="runs disagree"), result("INVALID", reason="eager itself: ValueError"), "changed"),
+    ],
+)
+def test_what_is_red_on_both_sides_differs_by_its_signature(
+    old: VariantFinished, new: VariantFinished, expected: str
+) -> None:
+    assert section(old, new) == expected
+
+
+@pytest.mark.parametrize("empty", [None, result("SKIP", reason="no GPU"), result("NOT-RUN")])
+@pytest.mark.parametrize("verdict", ["PASS", "FAIL", "FLAKY"])
+def test_what_has_a_verdict_on_one_side_is_new_or_gone(verdict: str, empty: VariantFinished | None) -> None:
+    assert section(empty, result(verdict)) == "new"
+    assert section(result(verdict), empty) == "gone"
+    assert difference(empty, result(verdict)).pairs == 0
+    assert section(empty, empty) == ""
+
+
+def test_the_reason_of_a_skip_is_told() -> None:
+    (change,) = difference(result("PASS"), result("SKIP", reason="no GPU")).changes
+    assert change.reason == "SKIP: no GPU"
+
+
+def test_a_log_without_signatures_is_compared_by_what_it_holds() -> None:
+    origin = {"type": "KeyError", "message": "gone", "frame": "_inductor/ir.py:f"}
+    error = {"type": "InductorError", "message": "KeyError: gone", "chain": ["InductorError"]}
+    early = finished("ERROR", findings=(finding("compile-error", "inductor"),))
+    early = replace(early, findings=(replace(early.findings[0], error=error),))
+    late = assess(replace(early, operator="torch.sort", findings=(replace(early.findings[0], error={**error, "origin": origin}),)))  # fmt: skip
+    assert not early.signature and late.signature != assess(early).signature
+    assert fails_alike(early, late) and fails_alike(late, early)
+    other = replace(late, findings=(replace(late.findings[0], error={**error, "type": "ValueError"}),))
+    assert not fails_alike(early, other)
+
+
+def test_a_signature_that_another_version_wrote_otherwise_is_made_anew() -> None:
+    assert section(replace(result("FAIL"), signature="value by torch.sort"), result("FAIL")) == ""
+
+
+def test_the_operator_of_a_wrong_value_counts_where_both_know_it() -> None:
+    assert section(result("FAIL", operator="torch.sort"), result("FAIL", operator="torch.sum")) == "changed"
+
+
+# --- times ------------------------------------------------------------------------------------
+
+
+def timed(seconds: float, verdict: str = "PASS", **more: Any) -> VariantFinished:
+    return result(verdict, spent={"torch": seconds, "busy": seconds}, **more)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (2.0, 4.0, "slower"),
+        (2.1, 4.1, ""),  # 2 seconds, but less than twice
+        (1.0, 2.9, ""),  # more than twice, but not 2 seconds
+        (4.0, 2.0, ""),
+        (0.0, 9.0, ""),  # nobody counted
+    ],
+)
+def test_slower_takes_a_ratio_and_seconds(old: float, new: float, expected: str) -> None:
+    assert section(timed(old), timed(new)) == expected
+
+
+def test_the_reason_of_slower_has_the_seconds() -> None:
+    (change,) = difference(timed(1.0), timed(5.0)).changes
+    assert change.reason == "1.00s to 5.00s in torch, 5.0 times"
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        timed(9.0, cached="run"),
+        timed(9.0, attempts=3),
+        timed(9.0, backend="aot_eager"),
+        timed(9.0, "XPASS"),
+    ],
+)
+def test_times_that_say_nothing_about_compiling_are_left_out(new: VariantFinished) -> None:
+    assert section(timed(1.0), new) == ""
+    assert difference(timed(1.0), new).times.pairs == 0
+
+
+def test_no_variant_is_slower_where_all_are() -> None:
+    def slower(count: int, factor: float) -> Difference:
+        keys = {(str(number), ""): str(number) for number in range(count)}
+        old = {key: timed(1.0, name=key[0]) for key in keys}
+        new = {key: timed(factor, name=key[0]) for key in keys}
+        new["0", ""] = timed(9.0, name="0")
+        return compare(old, new, keys)
+
+    assert [change.id for change in slower(PAIRS, 1.4).changes] == ["0"]
+    assert slower(PAIRS, 1.6).changes == () and slower(PAIRS, 1.6).times.shifted
+    assert slower(PAIRS, 1.6).times.ratio == 1.6
+    assert [change.id for change in slower(PAIRS - 1, 1.6).changes] == ["0"]
+
+
+def test_sections_come_in_order_with_their_counts() -> None:
+    made = difference(result("PASS"), result("FAIL"))
+    assert [*made.counts] == [*SECTIONS] and made.counts["broken"] == 1
+    assert [change.id for change in made.section("broken")] == ["a"] and made.section("fixed") == []
