@@ -55,7 +55,7 @@ These commands give 0 and 1 another meaning:
 | command | 0 | 1 |
 | --- | --- | --- |
 | `bench` | something was timed | never |
-| `diff` | nothing is broken | something passed, or failed as expected, and is red on the other side |
+| `diff` | nothing is broken | something is broken |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
 

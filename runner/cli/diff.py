@@ -20,7 +20,7 @@ from runner.verdict.sides import Log, sides
 
 _EPILOG = """\
 examples:
-  runner diff old/ new/                                two runs, each by its folder
+  runner diff old/ new/                                two runs
   runner diff .runner/runs/20261120-124714-16690 latest
   runner diff latest --torch 2.6.0 2.13.0              two versions of one run
   runner diff latest --backend aot_eager inductor      two backends of one run
@@ -58,12 +58,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare both sides; the exit code says whether something is broken."""
-    paths = [os.path.realpath(journal_of(run)) for run in (arguments.old, arguments.new or arguments.old)]
+    runs = (arguments.old, arguments.new or arguments.old)
+    paths = [os.path.realpath(journal_of(run)) for run in runs]
     outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
         raise UsageError("--json - and --markdown -: standard output holds one of them")
-    logs = {path: _log(name, path) for name, path in zip((arguments.old, arguments.new), paths, strict=True)}
-    old, new, names = sides(logs[paths[0]], logs[paths[1]], arguments.torch, arguments.backend)
+    old_log = _log(runs[0])
+    new_log = old_log if paths[0] == paths[1] else _log(runs[1])
+    old, new, names = sides(old_log, new_log, arguments.torch, arguments.backend)
     comparison = Comparison(old, new, compare(old.results, new.results, names))
     if not comparison.difference.pairs:
         raise UsageError(
@@ -79,11 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.FAILED if comparison.difference.section("broken") else exit_codes.OK
 
 
-def _log(name: str | None, path: str) -> Log:
+def _log(run: str) -> Log:
     """Read a run. Raises UsageError also for a log of which lines were left out: a gate must not pass without them."""
-    log = read_log(name or path)
+    log = read_log(run)
     log.demand_whole()
-    return Log(path, log.events)
+    return Log(str(log.path), log.events)
 
 
 def _print(arguments: argparse.Namespace, comparison: Comparison) -> None:

@@ -142,12 +142,12 @@ def _surplus(count: int, limit: int | None) -> list[str]:
 
 def _row(change: Change, width: int, paint: Paint) -> list[str]:
     """Return ``PASS > FAIL  id``, the id on as many lines as it needs, and the reason."""
-    before, after = verdicts(change)
-    head = f"  {before:>7} > {after:<7}  "
-    first, *rest = wrap_id(in_line(change.id), max(24, width - len(head)))
-    colour = colour_of(after) if after != NONE else "bold"
-    lines = [f"  {before:>7} > {paint(after, colour)}{' ' * (7 - len(after))}  {first}"]
-    lines += indent(rest, len(head))
+    baseline, candidate = verdicts(change)
+    head = f"  {baseline:>7} > {candidate:<7}  "
+    first, *further = wrap_id(in_line(change.id), max(24, width - len(head)))
+    colour = colour_of(candidate) if candidate != NONE else "bold"
+    lines = [f"  {baseline:>7} > {paint(candidate, colour)}{' ' * (7 - len(candidate))}  {first}"]
+    lines += indent(further, len(head))
     if change.reason and change.section != "broken" and change.reason != "other signature":
         lines.append(" " * len(head) + one_line(change.reason, max(24, width - len(head))))
     return lines
@@ -194,8 +194,8 @@ def _markdown_groups(comparison: Comparison, name: str) -> list[str]:
 
 
 def _markdown_row(change: Change) -> str:
-    before, after = verdicts(change)
-    text = f"* {before} to {after} {markdown_code(change.id)}"
+    baseline, candidate = verdicts(change)
+    text = f"* {baseline} to {candidate} {markdown_code(change.id)}"
     return f"{text}: {markdown_text(one_line(change.reason))}" if change.reason else text
 
 
@@ -223,12 +223,12 @@ def page(comparison: Comparison) -> str:
 
 
 def _page_row(change: Change) -> dict[str, Any]:
-    before, after = verdicts(change)
+    baseline, candidate = verdicts(change)
     old = change.old
     return {
         "id": in_line(change.id),
-        "old": before,
-        "new": after,
+        "old": baseline,
+        "new": candidate,
         "reason": one_line(change.reason),
         "was": one_line(f"{old.signature_id} {old.signature}", 400) if old and old.signature else "",
         "command": command_of(change.new) if change.section in _FAILURES else "",

@@ -105,15 +105,15 @@ def compare(
     times = _times(old, new)
     changes, pairs, same = [], 0, 0
     for key, name in names.items():
-        before, after = _judged(old.get(key)), _judged(new.get(key))
-        if before is None and after is None:
+        baseline, candidate = _judged(old.get(key)), _judged(new.get(key))
+        if baseline is None and candidate is None:
             continue
-        both = before is not None and after is not None
-        pairs += both
+        paired = baseline is not None and candidate is not None
+        pairs += paired
         section, reason = _section(old.get(key), new.get(key), times)
         if section:
             changes.append(Change(section, name, _full(old.get(key)), _full(new.get(key)), reason))
-        same += both and not section
+        same += paired and not section
     return Difference(tuple(changes), pairs, same, times)
 
 
@@ -134,23 +134,23 @@ def _judged(event: VariantFinished | None) -> VariantFinished | None:
 
 def _section(old: VariantFinished | None, new: VariantFinished | None, times: Times) -> tuple[str, str]:
     """Return the section of a variant, empty if it does not differ, and the reason."""
-    before, after = _judged(old), _judged(new)
-    if before is None:
+    baseline, candidate = _judged(old), _judged(new)
+    if baseline is None:
         return "new", _absence(old)
-    if after is None:
+    if candidate is None:
         return "gone", _absence(new)
-    if after.verdict in _PASSING:
-        if before.verdict not in _PASSING:
+    if candidate.verdict in _PASSING:
+        if baseline.verdict not in _PASSING:
             return "fixed", ""
-        growth = "" if times.shifted else _growth(before, after)
+        growth = "" if times.shifted else _growth(baseline, candidate)
         return ("slower" if growth else ""), growth
-    if before.verdict in _PASSING:
-        return ("expected" if after.verdict == "XFAIL" else "broken"), ""
-    expected = before.verdict == "XFAIL"
+    if baseline.verdict in _PASSING:
+        return ("expected" if candidate.verdict == "XFAIL" else "broken"), ""
+    expected = baseline.verdict == "XFAIL"
     # The verdict of a failure may change between FAIL, ERROR and XFAIL; a result that proves nothing is something else.
-    if (before.verdict in _FAILING) == (after.verdict in _FAILING) and fails_alike(before, after):
-        return ("changed", "no longer expected") if expected and after.verdict in RED else ("", "")
-    return ("broken" if expected and after.verdict in RED else "changed"), "other signature"
+    if (baseline.verdict in _FAILING) == (candidate.verdict in _FAILING) and fails_alike(baseline, candidate):
+        return ("changed", "no longer expected") if expected and candidate.verdict in RED else ("", "")
+    return ("broken" if expected and candidate.verdict in RED else "changed"), "other signature"
 
 
 def _absence(event: VariantFinished | None) -> str:
@@ -173,15 +173,15 @@ def _seconds(old: VariantFinished, new: VariantFinished) -> list[tuple[float, fl
     events = (old, new)
     if any(event.verdict != "PASS" or event.cached or event.attempts != 1 for event in events):
         return []
-    before, after = (event.spent.get("torch", 0.0) for event in events)
-    return [(before, after)] if old.backend == new.backend and before > 0 and after > 0 else []
+    baseline, candidate = (event.spent.get("torch", 0.0) for event in events)
+    return [(baseline, candidate)] if old.backend == new.backend and baseline > 0 and candidate > 0 else []
 
 
 def _growth(old: VariantFinished, new: VariantFinished) -> str:
     """Return by how much the new side is slower; empty if it is not."""
-    for before, after in _seconds(old, new):
-        if after >= RATIO * before and after - before >= GROWTH:
-            return f"{duration(before)} to {duration(after)} in torch, {after / before:.1f} times"
+    for baseline, candidate in _seconds(old, new):
+        if candidate >= RATIO * baseline and candidate - baseline >= GROWTH:
+            return f"{duration(baseline)} to {duration(candidate)} in torch, {candidate / baseline:.1f} times"
     return ""
 
 

@@ -51,7 +51,7 @@ def sides(
 
     Args:
         old: the run of the old side.
-        new: that of the new side; it may be the same.
+        new: that of the new side; the same object for two sides of one run.
         torch: the version of each side, old and new, at any precision; None takes all.
         backend: the backend of each side; None takes all, and pairs each with itself.
 
@@ -60,23 +60,28 @@ def sides(
     """
     versions = [_version(log, torch[place]) if torch else "" for place, log in enumerate((old, new))]
     backends = [_backend(log, backend[place]) if backend else "" for place, log in enumerate((old, new))]
-    if old.path == new.path and len({*versions}) == len({*backends}) == 1:
+    if old is new and len({*versions}) == len({*backends}) == 1:
         raise UsageError(
             f"both sides are one: name a second run, or two versions or backends of this one: {_content(old)}; "
             "such as --torch OLD NEW or --backend OLD NEW"
         )
-    before, after = (_of(log, version, name) for log, version, name in zip((old, new), versions, backends, strict=True))
-    several = len({e.torch for e in before}) > 1 or len({e.torch for e in after}) > 1
-    if several and {e.torch for e in before} != {e.torch for e in after}:
+    baseline, candidate = (
+        _of(log, version, name) for log, version, name in zip((old, new), versions, backends, strict=True)
+    )
+    several = len({e.torch for e in baseline}) > 1 or len({e.torch for e in candidate}) > 1
+    if several and {e.torch for e in baseline} != {e.torch for e in candidate}:
         raise UsageError(
             f"nothing says which torch pairs with which: {_content(old)}; {_content(new)}; name them: --torch OLD NEW"
         )
     names: dict[Pairing, str] = {}
-    for event in (*after, *before):
+    for event in (*candidate, *baseline):
         name = event.label if backend else event.id
         names.setdefault(_pairing(event, bool(backend), several), f"{name} torch {event.torch}" if several else name)
-    made = (_side(log, events, bool(backend), several) for log, events in zip((old, new), (before, after), strict=True))
-    return (*made, names)  # type: ignore[return-value]
+    pair = (
+        _side(log, events, bool(backend), several)
+        for log, events in zip((old, new), (baseline, candidate), strict=True)
+    )
+    return (*pair, names)  # type: ignore[return-value]
 
 
 def _pairing(event: VariantPlanned | VariantFinished, by_label: bool, several: bool) -> Pairing:
