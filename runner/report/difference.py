@@ -30,6 +30,8 @@ _FAILURES = ("broken", "changed")
 _COLOURS = {"broken": "red", "changed": "yellow", "fixed": "green"}
 _ROWS = 500  # of a section in Markdown and on a page: GitHub cuts a step's summary at 1 MiB
 
+_BACKENDS = 10  # whose times are told: a log may hold any number
+
 Paint = Callable[[str, str], str]
 """(text, colour) to the text in that colour."""
 
@@ -76,12 +78,11 @@ def notes(comparison: Comparison) -> list[str]:
     for word, side in (("old", comparison.old), ("new", comparison.new)):
         if side.unfinished or not side.whole:
             lines.append(f"the {word} run did not end: {plural(side.unfinished, 'variant')} without a verdict")
-    times = comparison.difference.times
-    if times.ratio is not None:
-        text = f"seconds in torch, new by old: median {times.ratio:.2f} of {plural(times.pairs, 'variant')} that {'passes' if times.pairs == 1 else 'pass'} on both sides"
+    for times in sorted(comparison.difference.times, key=lambda times: -times.pairs)[:_BACKENDS]:
+        text = f"seconds in torch of {times.backend}, new by old: median {times.ratio:.2f}, {plural(times.pairs, 'variant')}"
         if times.shifted:
             text += f"; from {SHIFT} on, machine, load, kernel cache or all of torch differ, and no single variant counts as slower"
-        lines.append(text)
+        lines.append(one_line(text))
     return lines
 
 
@@ -249,11 +250,10 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "new": _side(comparison.new),
         "pairs": difference.pairs,
         "counts": {**difference.counts, "same": difference.same},
-        "times": {
-            "pairs": difference.times.pairs,
-            "ratio": difference.times.ratio,
-            "shifted": difference.times.shifted,
-        },
+        "times": [
+            {"backend": times.backend, "pairs": times.pairs, "ratio": times.ratio, "shifted": times.shifted}
+            for times in difference.times
+        ],
         "changes": [
             {
                 "section": change.section,

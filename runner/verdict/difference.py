@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from runner.record.events import RED, VariantFinished
@@ -36,9 +36,9 @@ Two pairs of runs of one torch on one machine, 142 variants that pass, compared 
 ratio was 5.9, of 0.7 seconds; the largest growth 2.5 seconds, of a ratio of 1.4.
 """
 SHIFT = 1.5
-"""A median ratio from which on the machine, its load or the kernel cache differs; then no single variant is slower.
+"""A median ratio of a backend from which on the machine, its load or the kernel cache differs; then no single variant is slower.
 
-The medians of the runs above lay between 0.995 and 1.005; a run beside others on the same machine had 2.3.
+The medians of the runs above lay between 0.99 and 1.01; a run beside others on the same machine had 2.3.
 """
 PAIRS = 10
 """Fewer pairs have no median worth speaking of."""
@@ -61,15 +61,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds in torch of variants that pass on both sides: how many pairs, and the median of new by old (None without any)."""
+    """Seconds in torch of variants of one backend that pass on both sides: how many pairs, and the median of new by old."""
 
+    backend: str
     pairs: int
-    ratio: float | None
+    ratio: float
 
     @property
     def shifted(self) -> bool:
-        """Return whether all of the new side is so much slower that a single variant says nothing."""
-        return self.pairs >= PAIRS and self.ratio is not None and self.ratio >= SHIFT
+        """Return whether all of the backend is so much slower on the new side that a single variant says nothing."""
+        return self.pairs >= PAIRS and self.ratio >= SHIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Difference:
     changes: tuple[Change, ...]
     pairs: int
     same: int
-    times: Times
+    times: tuple[Times, ...]
 
     def section(self, name: str) -> list[Change]:
         """Return the changes of one section."""
@@ -103,6 +104,7 @@ def compare(
         names: what to call each variant, in order; one that has no result on either side is left out.
     """
     times = _times(old, new)
+    shifted = frozenset(entry.backend for entry in times if entry.shifted)
     changes, pairs, same = [], 0, 0
     for key, name in names.items():
         baseline, candidate = _judged(old.get(key)), _judged(new.get(key))
@@ -110,7 +112,7 @@ def compare(
             continue
         paired = baseline is not None and candidate is not None
         pairs += paired
-        section, reason = _section(old.get(key), new.get(key), times)
+        section, reason = _section(old.get(key), new.get(key), shifted)
         if section:
             changes.append(Change(section, name, _full(old.get(key)), _full(new.get(key)), reason))
         same += paired and not section
@@ -132,7 +134,7 @@ def _judged(event: VariantFinished | None) -> VariantFinished | None:
     return None if event is None or event.verdict in _WITHOUT else event
 
 
-def _section(old: VariantFinished | None, new: VariantFinished | None, times: Times) -> tuple[str, str]:
+def _section(old: VariantFinished | None, new: VariantFinished | None, shifted: Collection[str]) -> tuple[str, str]:
     """Return the section of a variant, empty if it does not differ, and the reason."""
     baseline, candidate = _judged(old), _judged(new)
     if baseline is None:
@@ -142,7 +144,7 @@ def _section(old: VariantFinished | None, new: VariantFinished | None, times: Ti
     if candidate.verdict in _PASSING:
         if baseline.verdict not in _PASSING:
             return "fixed", ""
-        growth = "" if times.shifted else _growth(baseline, candidate)
+        growth = "" if candidate.backend in shifted else _growth(baseline, candidate)
         return ("slower" if growth else ""), growth
     if baseline.verdict in _PASSING:
         return ("expected" if candidate.verdict == "XFAIL" else "broken"), ""
@@ -160,9 +162,13 @@ def _absence(event: VariantFinished | None) -> str:
     return f"{event.verdict}: {event.reason}" if event.reason else event.verdict
 
 
-def _times(old: Mapping[Pairing, VariantFinished], new: Mapping[Pairing, VariantFinished]) -> Times:
-    ratios = [b / a for key, event in old.items() if key in new for a, b in _seconds(event, new[key])]
-    return Times(len(ratios), statistics.median(ratios) if ratios else None)
+def _times(old: Mapping[Pairing, VariantFinished], new: Mapping[Pairing, VariantFinished]) -> tuple[Times, ...]:
+    """Return the times of each backend, in the order of the results."""
+    ratios: dict[str, list[float]] = {}
+    for key, event in old.items():
+        for baseline, candidate in _seconds(event, new[key]) if key in new else ():
+            ratios.setdefault(event.backend, []).append(candidate / baseline)
+    return tuple(Times(backend, len(values), statistics.median(values)) for backend, values in ratios.items())
 
 
 def _seconds(old: VariantFinished, new: VariantFinished) -> list[tuple[float, float]]:

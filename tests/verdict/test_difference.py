@@ -161,21 +161,26 @@ def test_the_reason_of_slower_has_the_seconds() -> None:
 )
 def test_times_that_say_nothing_about_compiling_are_left_out(new: VariantFinished) -> None:
     assert section(timed(1.0), new) == ""
-    assert difference(timed(1.0), new).times.pairs == 0
+    assert difference(timed(1.0), new).times == ()
 
 
-def test_no_variant_is_slower_where_all_are() -> None:
+def test_no_variant_is_slower_where_all_of_its_backend_are() -> None:
     def slower(count: int, factor: float) -> Difference:
         keys = {(str(number), ""): str(number) for number in range(count)}
         old = {key: timed(1.0, name=key[0]) for key in keys}
         new = {key: timed(factor, name=key[0]) for key in keys}
         new["0", ""] = timed(9.0, name="0")
+        keys["other", ""] = "other"
+        old["other", ""], new["other", ""] = (timed(seconds, backend="aot_eager") for seconds in (1.0, 9.0))
         return compare(old, new, keys)
 
-    assert [change.id for change in slower(PAIRS, 1.4).changes] == ["0"]
-    assert slower(PAIRS, 1.6).changes == () and slower(PAIRS, 1.6).times.shifted
-    assert slower(PAIRS, 1.6).times.ratio == 1.6
-    assert [change.id for change in slower(PAIRS - 1, 1.6).changes] == ["0"]
+    assert [change.id for change in slower(PAIRS, 1.4).changes] == ["0", "other"]
+    assert [change.id for change in slower(PAIRS, 1.6).changes] == ["other"]
+    assert [(t.backend, t.pairs, t.ratio, t.shifted) for t in slower(PAIRS, 1.6).times] == [
+        ("inductor", PAIRS, 1.6, True),
+        ("aot_eager", 1, 9.0, False),
+    ]
+    assert [change.id for change in slower(PAIRS - 1, 1.6).changes] == ["0", "other"]
 
 
 def test_sections_come_in_order_with_their_counts() -> None:
