@@ -124,15 +124,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def source_line(path: str | Path, line: int) -> str:
-    """Return line ``line`` of ``path`` (one-based), empty when it cannot be read.
+    """Return line ``line`` of ``path`` (one-based), empty when it cannot be read."""
+    lines = source_lines(path)
+    return lines[line - 1] if 0 < line <= len(lines) else ""
 
-    Empty too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger may name any file.
+
+def source_lines(path: str | Path) -> list[str]:
+    """Return the lines of ``path``, none when it cannot be read.
+
+    None too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger may name any file.
     """
     try:
         if not os.path.isfile(path) or not os.path.realpath(path).endswith((".spec.yaml", ".suite.yaml")):
-            return ""
+            return []
         with open(path, encoding="utf-8", errors="replace") as handle:
-            lines = handle.read(4 << 20).split("\n")
+            return handle.read(4 << 20).split("\n")
     except (OSError, ValueError):  # ValueError: a NUL in the name
-        return ""
-    return lines[line - 1] if 0 < line <= len(lines) else ""
+        return []

@@ -190,6 +190,14 @@ def add_reporters(parser: argparse._ActionsContainer) -> None:
                         help="what another package's reporter writes, here: its name, or package:function; repeat for several")  # fmt: skip
 
 
+def add_html(parser: argparse._ActionsContainer) -> None:
+    """Add the folder of a run's pages."""
+    parser.add_argument(
+        "--html", metavar="FOLDER", dest="html_folder",
+        help="also pages in this folder: failures by signature, a table with filters, a page for each failure",
+    )  # fmt: skip
+
+
 def add_verbose(parser: argparse._ActionsContainer) -> None:
     """Add how much the terminal says of each result."""
     parser.add_argument("-v", "--verbose", action="store_true",

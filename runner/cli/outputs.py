@@ -12,7 +12,7 @@ from runner.exit_codes import INTERNAL, UsageError
 from runner.files import replace_file
 from runner.quote import shell_word
 
-OPTIONS = ("junit", "events", "html", "json", "markdown", "plot", "output")
+OPTIONS = ("junit", "events", "html", "html_folder", "json", "markdown", "plot", "output")
 EMPTY = "an empty path; did a shell variable have no value?"
 
 
@@ -34,11 +34,15 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
             path == "-" and name in ("junit", "json", "markdown") and arguments.command != "run"
         ):
             continue
-        option = f"--{name}"
+        option = f"--{name.removesuffix('_folder')}"
         try:
             target = Path(os.path.realpath(path))
-            if name == "output" and arguments.command != "issue":
+            if name == "html_folder" or (name == "output" and arguments.command != "issue"):
                 problem = _folder_problem(path, target)
+                if name == "html_folder" and not problem:
+                    from runner.report.site.folder import check_folder
+
+                    check_folder(path)
             else:
                 problem = _file_problem(path, target, name)
                 if not target.exists() or target.is_file():

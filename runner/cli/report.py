@@ -8,10 +8,11 @@ import sys
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit, add_reporters, add_verbose
+from runner.cli.arguments import add_html, add_junit, add_reporters, add_verbose
 from runner.exit_codes import UsageError
 from runner.record.events import RunFinished
-from runner.record.store import journal_of, read_events
+from runner.record.signing import why_foreign
+from runner.record.store import journal_of, read_events, started_of
 from runner.report.handlers import Reports, choose
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
@@ -19,11 +20,12 @@ from runner.report.terminal import Reporter
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner report`` takes."""
-    parser.description = "The table, the failures, and JUnit if asked."
+    parser.description = "The table, the failures, and JUnit or pages if asked."
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest"
     )
     add_junit(parser, "write JUnit XML; - is standard output")
+    add_html(parser)
     add_reporters(parser)
     add_verbose(parser)
 
@@ -44,7 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
         outputs.write("--junit", arguments.junit, text)
     if not isinstance(events[-1], RunFinished):
         events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
-    failed = Reports(
+    reports = Reports(
         Reporter(whole=not sys.stdout.isatty(), verbose=arguments.verbose, quiet=arguments.quiet), reporters
-    ).play(events)
+    )
+    if arguments.html_folder:
+        from runner.report.site.declared import read_declared
+
+        foreign = bool(why_foreign(started_of(events)))
+        reports.add_html(
+            arguments.html_folder, lambda: read_declared(events, foreign), journal_of(arguments.run).parent
+        )
+    failed = reports.play(events)
     return exit_codes.INTERNAL if failed else exit_codes.OK

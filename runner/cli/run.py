@@ -11,6 +11,7 @@ from runner import exit_codes, interrupts
 from runner.cli.arguments import (
     EXAMPLES,
     add_environment,
+    add_html,
     add_junit,
     add_paths,
     add_pytest_jobs,
@@ -67,6 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     reports.add_argument(
         "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
     )
+    add_html(reports)
     add_reporters(reports)
     add_verbose(reports)
     add_settings(reports, "slow")
@@ -102,6 +104,12 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
             verbose=arguments.verbose, quiet=arguments.quiet, again=past is not None,
         )  # fmt: skip
 
+        pages = None
+        if arguments.html_folder:
+            from runner.report.site.declared import Declared
+
+            pages = reports.add_html(arguments.html_folder, lambda: Declared.of(loaded.variants), folder)
+
         def tick(running: list[tuple[str, float, str]]) -> None:
             reports.tick(running)
             interrupts.check()
@@ -136,5 +144,7 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
         from runner.cli.diagnose import diagnose_run
 
         diagnose_run(settings, planned.planned, received, folder)
+        if pages is not None:
+            pages.write()  # once more, with the causes
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
     return exit_codes.INTERNAL if broken else end.exit_code

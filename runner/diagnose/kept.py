@@ -56,7 +56,7 @@ def find(engine: VariantEngine) -> Kept | None:
     """Return what an earlier ``runner diagnose`` of the very same variant found; None where there is nothing that counts."""
     path = path_of(engine)
     entry = read(path) if path is not None and path.is_file() else None
-    return Kept(_diagnosis(entry["outcome"]), str(entry["run"])) if entry is not None else None
+    return Kept(diagnosis_of(entry["outcome"]), str(entry["run"])) if entry is not None else None
 
 
 def path_of(engine: VariantEngine) -> Path | None:
@@ -80,7 +80,7 @@ def path_of(engine: VariantEngine) -> Path | None:
     return Path(FOLDER, "diagnoses", digest[:2], f"{digest}.json")
 
 
-def _diagnosis(data: Mapping[str, Any]) -> Diagnosis:
+def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
     """Return a diagnosis from the plain data of ``Diagnosis.to_dict``."""
     fields = {name: value for name, value in data.items() if name != "stage"}
     return Diagnosis(**{

@@ -95,8 +95,8 @@ def render_failure(event: VariantFinished, source: Source = source_line) -> str:
     return "\n".join(lines)
 
 
-def _properties(event: VariantFinished) -> list[str]:
-    """Return oracle, stage and the counts, one aligned line each."""
+def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
+    """Return severity, oracle, stage, the counts and the remarks that there are: name and one line of text."""
     graphs = [
         plural(count, noun)
         for count, noun in ((event.graphs, "graph"), (event.graph_breaks, "break"), (event.recompiles, "recompile"))
@@ -117,7 +117,12 @@ def _properties(event: VariantFinished) -> list[str]:
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )
-    return [f"  {name:<9} {one_line(value)}" for name, value in properties if value]
+    return [(name, one_line(value)) for name, value in properties if value]
+
+
+def _properties(event: VariantFinished) -> list[str]:
+    """Return the properties, one aligned line each."""
+    return [f"  {name:<9} {value}" for name, value in properties_of(event)]
 
 
 def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:

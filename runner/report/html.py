@@ -33,26 +33,46 @@ def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> str:
     Args:
         record: of ``runner.diagnose.heatmap.run_heat_map``; None where it was not asked for.
     """
-    numbers = (record or {}).get("picture")
-    text = template("diagnosis.html.j2", number=number, line=one_line).render(
-        diagnosis=diagnosis,
+    return render(
+        "diagnosis.html.j2",
         title=in_line(diagnosis.id),
         reason=one_line(diagnosis.reason, 1000),
         properties=_properties(diagnosis),
-        steps=_steps(diagnosis),
-        culprit=_culprit(diagnosis.culprit),
-        findings=[_finding(finding) for finding in diagnosis.findings],
-        ablations=diagnosis.ablations,
-        heat_map=numbers,
-        no_heat_map=one_line((record or {}).get("reason") or ""),
-        grid=heat_map(numbers) if numbers else None,
-        bars=bars(numbers["histogram"]) if numbers and numbers["histogram"] else [],
-        worst=_worst(numbers) if numbers else None,
+        steps=ladder_steps(diagnosis.stages, diagnosis.stage),
+        findings=[finding_parts(finding) for finding in diagnosis.findings],
         commands=[
             (f"runner {name} {shell_word(operand(diagnosis.id))}", why) for name, why in serving(diagnosis, _COMMANDS)
         ],
+        **cause_parts(diagnosis),
+        **picture_parts(record),
     )
-    return visible(text)  # names that nothing above has cleaned may hold half a character
+
+
+def render(name: str, **values: Any) -> str:
+    """Return the page of a template: what its values hold is text, never markup."""
+    text = template(name, number=number, line=one_line).render(values)
+    return visible(text)  # names that nothing has cleaned before may hold half a character
+
+
+def cause_parts(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what templates show of the cause: the culprit, why it is not known, and the ablations."""
+    return {
+        "culprit": _culprit(diagnosis.culprit),
+        "bisect_note": diagnosis.bisect_note,
+        "ablations": diagnosis.ablations,
+    }
+
+
+def picture_parts(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what templates show of a heat map, of ``runner.diagnose.heatmap.run_heat_map`` or None."""
+    numbers = (record or {}).get("picture")
+    return {
+        "heat_map": numbers,
+        "no_heat_map": one_line((record or {}).get("reason") or ""),
+        "grid": heat_map(numbers) if numbers else None,
+        "bars": bars(numbers["histogram"]) if numbers and numbers["histogram"] else [],
+        "worst": _worst(numbers) if numbers else None,
+    }
 
 
 def _properties(diagnosis: Diagnosis) -> list[tuple[str, str]]:
@@ -67,11 +87,11 @@ def _properties(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     return [(name, one_line(value, 1000)) for name, value in properties if value]
 
 
-def _steps(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
+def ladder_steps(stages: Mapping[str, str], first_bad: str | None) -> list[tuple[str, str, str]]:
     """Return the ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
     steps = []
-    for stage, outcome in diagnosis.stages.items():
-        kind = "ok" if outcome == "ok" else "guilty" if stage == diagnosis.stage else "bad"
+    for stage, outcome in stages.items():
+        kind = "ok" if outcome == "ok" else "guilty" if stage == first_bad else "bad"
         steps.append((stage, one_line(outcome), kind))
     return steps
 
@@ -89,7 +109,8 @@ def _culprit(culprit: Culprit | None) -> list[tuple[str, str]]:
     return [(name, one_line(value)) for name, value in properties if value]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_parts(finding: Finding) -> dict[str, Any]:
+    """Return what templates show of a finding."""
     error = finding.error or {}
     return {
         "oracle": finding.oracle,

@@ -64,13 +64,13 @@ def build_grid(events: Iterable[Event]) -> Grid:
             at = (event.label, column)
             section.rows.setdefault(event.label)
             if isinstance(event, VariantFinished):
-                section.cells[at] = (event.verdict, _text(event))
+                section.cells[at] = (event.verdict, cell_text(event))
             else:
                 section.cells.setdefault(at, (NOT_RUN, NOT_RUN))
     return Grid(list(columns), list(sections.values()))
 
 
-def _text(event: VariantFinished) -> str:
+def cell_text(event: VariantFinished) -> str:
     """Return ``FAIL inductor value``: the stage, if it lies below the column's own backend, and the first oracle."""
     verdict: str = STARRED if excuses(event) else event.verdict
     stage = oracle = ""

@@ -32,3 +32,8 @@ def _environment(name: str) -> Environment:
         lstrip_blocks=not python,
         keep_trailing_newline=not page,
     )
+
+
+def read_file(name: str) -> str:
+    """Return a file of this folder that is no template: a style sheet or a script of pages."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -1,0 +1,267 @@
+"""The first page of a run: its groups of failures, its table of cases, its ledger. At most ``SIZE`` bytes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from runner.diagnostics import shown_file
+from runner.quote import command_words, shell_words
+from runner.record.events import (
+    GREEN,
+    RED,
+    Event,
+    Notice,
+    RunFinished,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+)
+from runner.report.compared import star_line
+from runner.report.failure import headline
+from runner.report.groups import Group
+from runner.report.html import render
+from runner.report.site.declared import Declared
+from runner.report.site.results import GROUPS, Results
+from runner.report.table import cell_text, several_environments
+from runner.templates import template
+from runner.text import duration, in_line, one_line, plural, visible
+from runner.worker.oracles import rank_of
+
+SIZE = 4_500_000
+"""Bytes of the page. Rows without a failure are left out first."""
+
+_MEMBERS = 12  # links of a group
+_OPTIONS = 150  # values of a filter
+_COLUMNS = 60
+_NOTICES = 50
+_LONG = 400  # characters of an id; a longer one is cut
+_WORD = 100  # of a backend, an oracle, a stage or a tag
+_WORDS = (*GREEN, *RED, "NOT-RUN")
+_ADDRESS = re.compile(r"https://[\w./?=%~:#&+-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One variant in the table."""
+
+    text: str
+    verdict: str
+    style: str
+    severity: str = ""
+    oracles: str = ""
+    stage: str = ""
+    group: str = ""
+    page: str = ""
+
+
+@dataclass(slots=True)
+class Row:
+    """One case with its axes: cells by column."""
+
+    label: str
+    suite: str
+    tags: str
+    cells: dict[int, Cell] = field(default_factory=dict)
+
+    @property
+    def loud(self) -> bool:
+        """Whether it holds something other than PASS, SKIP and NOT-RUN."""
+        return any(cell.verdict not in ("PASS", "SKIP", "NOT-RUN") for cell in self.cells.values())
+
+
+def render_overview(events: Sequence[Event], results: Results, declared: Declared) -> str:
+    """Return the page."""
+    started = next((event for event in events if isinstance(event, RunStarted)), None)
+    ended = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
+    columns, rows = _table(results, declared)
+    notices = [event for event in events if isinstance(event, Notice)]
+    several = several_environments(events)
+    red = sum(len(group.members) for group in results.groups)
+    paged = sum(event.key in results.pages for group in results.groups for event in group.members)
+    shown_columns = columns[:_COLUMNS]
+    values: dict[str, Any] = {
+        "title": _title(results),
+        "counts": _counts(results),
+        "facts": _facts(started, ended),
+        "notices": [(event.severity, one_line(event.message, 1000)) for event in notices[:_NOTICES]],
+        "more_notices": max(0, len(notices) - _NOTICES),
+        "without_page": red - paged,
+        "filters": _filters(columns, rows),
+        "columns": [(one_line(backend, _WORD), one_line(torch, _WORD)) for backend, torch in shown_columns],
+        "several": several,
+        "more_columns": len(columns) - len(shown_columns),
+        "sections": (),
+        "left_out": 0,
+        "stars": star_line(results.finished),
+        "problem": one_line(declared.problem, 600),
+    }
+    for most in (GROUPS, GROUPS // 10, 1):  # markup makes hostile text longer
+        values |= {
+            "groups": [_group(group, results) for group in results.groups[:most]],
+            "more_groups": max(0, len(results.groups) - most),
+            "ledger": _ledger(results, most),
+        }
+        bare = len(render("run.html.j2", **values).encode("utf-8", "backslashreplace"))
+        if bare < SIZE // 2:
+            break
+    values["sections"], values["left_out"] = _bounded(rows, len(shown_columns), SIZE - bare)
+    return render("run.html.j2", **values)
+
+
+def _title(results: Results) -> str:
+    suites = list(dict.fromkeys(name for event in results.variants.values() for name in event.suites))
+    return one_line(", ".join(suites[:6]) + (f" and {len(suites) - 6} more" if len(suites) > 6 else "") or "run", 200)
+
+
+def _counts(results: Results) -> list[tuple[str, int]]:
+    counts = Counter(
+        event.verdict if isinstance(event, VariantFinished) else "NOT-RUN" for event in results.variants.values()
+    )
+    ordered = sorted(counts.items(), key=lambda item: (item[0] in GREEN, -item[1]))
+    return [(in_line(verdict), count) for verdict, count in ordered]
+
+
+def _facts(started: RunStarted | None, ended: RunFinished | None) -> list[tuple[str, str]]:
+    if started is None:
+        return []
+    torches = [f"{e.get('build') or e.get('torch')} (Python {e.get('version')})" for e in started.environments]
+    facts = [
+        ("run", started.run),
+        ("started", f"{started.started} UTC" if started.started else ""),
+        ("took", duration(ended.seconds) if ended else ""),
+        ("end", "interrupted" if ended is None or ended.interrupted else f"exit code {ended.exit_code}"),
+        ("torch", ", ".join(torches)),
+        ("command", shell_words(started.argv)),
+        ("shard", started.shard),
+        ("host", started.host),
+        ("runner", started.version),
+    ]
+    return [(name, one_line(value, 1000)) for name, value in facts if value]
+
+
+def _table(results: Results, declared: Declared) -> tuple[list[tuple[str, str]], list[Row]]:
+    """The columns (backend, torch) and the rows, both in the order of the plan."""
+    columns: dict[tuple[str, str], int] = {}
+    rows: dict[tuple[str, str], Row] = {}
+    for event in results.variants.values():
+        column = columns.setdefault((event.backend, event.torch), len(columns))
+        at = (event.suite, event.label)
+        if at not in rows:
+            tags = " ".join(_word(tag) for tag in declared.tags(event)[:_MEMBERS])
+            rows[at] = Row(in_line(event.label), one_line(event.suite, _WORD), tags)
+        rows[at].cells[column] = _cell(event, results)
+    return list(columns), list(rows.values())
+
+
+def _cell(event: VariantFinished | VariantPlanned, results: Results) -> Cell:
+    if isinstance(event, VariantPlanned):
+        return Cell("NOT-RUN", "NOT-RUN", "quiet")
+    kind = "ok" if event.verdict in GREEN else "red" if event.verdict in RED else "quiet"
+    if event.verdict in ("SKIP", "XFAIL"):
+        kind = "quiet"
+    return Cell(
+        one_line(cell_text(event), _WORD), _word(event.verdict), kind,
+        _word(event.severity or ""), " ".join(map(_word, event.oracles[:8])), _word(event.stage or ""),
+        _word(event.signature_id) if event.verdict in RED else "", results.pages.get(event.key, ""),
+    )  # fmt: skip
+
+
+def _word(text: str) -> str:
+    """Text as one word without blanks, as the filters compare it."""
+    return "_".join(one_line(text, _WORD).split())
+
+
+def _bounded(rows: Sequence[Row], columns: int, room: int) -> tuple[list[tuple[str, list[Markup]]], int]:
+    """The rows by suite that fit into ``room`` bytes, those with a failure first, and how many are left out."""
+    make = template("run_row.html.j2")
+    fitting: dict[int, Markup] = {}
+    suites: set[str] = set()
+    for number, row in sorted(enumerate(rows), key=lambda item: not item[1].loud):
+        cells = [row.cells.get(column) for column in range(columns)]
+        text = visible(make.render(label=one_line(row.label, _LONG), tags=row.tags, cells=cells))
+        heading = 0 if row.suite in suites else 200 + 6 * len(row.suite.encode("utf-8", "backslashreplace"))
+        size = len(text.encode("utf-8", "backslashreplace")) + 2 + heading
+        if size <= room:
+            room -= size
+            suites.add(row.suite)
+            fitting[number] = Markup(text)  # of a template that escapes
+    sections: dict[str, list[Markup]] = {}
+    for number, text in sorted(fitting.items()):
+        sections.setdefault(rows[number].suite, []).append(text)
+    return list(sections.items()), len(rows) - len(fitting)
+
+
+def _filters(columns: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, int]], int]]:
+    """The filters: name, values with how many results have each, and how many values are left out."""
+    counts: dict[str, Counter[str]] = {
+        name: Counter() for name in ("verdict", "severity", "oracle", "stage", "backend", "torch", "tag")
+    }
+    for row in rows:
+        counts["tag"].update(dict.fromkeys(row.tags.split(), len(row.cells)))
+        for column, cell in row.cells.items():
+            counts["verdict"][cell.verdict] += 1
+            counts["severity"].update([cell.severity] if cell.severity else [])
+            counts["oracle"].update(cell.oracles.split())
+            counts["stage"].update([cell.stage] if cell.stage else [])
+            counts["backend"][one_line(columns[column][0], _WORD)] += 1
+            counts["torch"][one_line(columns[column][1], _WORD)] += 1
+    order: dict[str, Any] = {"severity": rank_of, "verdict": lambda word: (*_WORDS, word).index(word)}
+    found = []
+    for name, counter in counts.items():
+        values = sorted(counter, key=order.get(name, str))
+        found.append((name, [(value, counter[value]) for value in values[:_OPTIONS]], max(0, len(values) - _OPTIONS)))
+    return found
+
+
+def _group(group: Group, results: Results) -> dict[str, Any]:
+    members = group.members
+    first = next((event for event in members if event.key in results.pages), members[0])
+    return {
+        "id": _word(first.signature_id),
+        "anchor": results.anchor(first),
+        "severity": _word(group.severity or first.verdict),
+        "signature": one_line(group.title.removeprefix(first.signature_id), 400),
+        "headline": headline(first, 600),
+        "page": results.pages.get(first.key, ""),
+        "repro": first.repro if len(first.repro) <= 2000 and command_words(first.repro) else "",
+        "count": len(members),
+        "members": [_member(event, results) for event in members[:_MEMBERS]],
+        "more": max(0, len(members) - _MEMBERS),
+    }
+
+
+def _member(event: VariantFinished, results: Results) -> dict[str, str]:
+    return {"id": one_line(event.id, _LONG), "torch": in_line(event.torch), "verdict": _word(event.verdict), "page": results.pages.get(event.key, "")}  # fmt: skip
+
+
+def _ledger(results: Results, most: int) -> dict[str, Any]:
+    """The entries of the ledger that the run met: place, reason, verdicts, and cases."""
+    entries: dict[tuple[str, str], list[VariantFinished]] = {}
+    for event in results.finished:
+        if event.known or event.entry:
+            entries.setdefault((event.entry or "", event.known or ""), []).append(event)
+    rows: list[Mapping[str, Any]] = []
+    for (entry, known), met in [*entries.items()][:most]:
+        counts = Counter(event.verdict for event in met)
+        rows.append({
+            "entry": one_line(_place(entry), 300),
+            "known": one_line(known, 300),
+            "address": known if _ADDRESS.fullmatch(known) and len(known) <= 300 else "",
+            "verdicts": ", ".join(f"{count} {in_line(verdict)}" for verdict, count in counts.items()),
+            "red": any(event.verdict in RED for event in met),
+            "members": [_member(event, results) for event in met[:5]],
+            "more": max(0, len(met) - 5),
+        })  # fmt: skip
+    rows.sort(key=lambda row: not row["red"])
+    return {"rows": rows, "more": max(0, len(entries) - most), "total": plural(len(entries), "entry").replace("entrys", "entries")}  # fmt: skip
+
+
+def _place(entry: str) -> str:
+    file, colon, rest = entry.partition(".yaml:")
+    return f"{shown_file(file + '.yaml')}:{rest}" if colon else entry

@@ -1,0 +1,333 @@
+"""The pages of a run: what they show, how large they become, and that nothing in a log becomes markup."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from runner.exit_codes import UsageError
+from runner.record.events import Event, Notice, RunFinished, VariantFinished
+from runner.report.site import folder as site
+from runner.report.site import results as site_results
+from runner.report.site.declared import Declared, read_declared
+from runner.report.site.folder import HtmlFolder, check_folder, write_folder
+from runner.templates import read_file
+from tests.handmade import finding as found
+from tests.handmade import loaded, played, written
+from tests.hostile import PAYLOADS
+from tests.report.events_sample import NASTY, every_verdict, failure, finished, planned, started, value_finding
+from tests.report.pictures import PICTURE, diagnosis
+from tests.report.test_html import HOSTILE, Read
+
+SPEC = """
+cases:
+  - name: doubled
+    tags: [cheap, shapes]
+    inputs: {x: [2, 3]}
+    chain:
+      - torch.mul: [$_, 2]
+
+  - name: after
+    inputs: {x: [2]}
+    chain: [F.relu]
+"""
+
+
+def run(*results: VariantFinished, more: Iterable[Event] = ()) -> list[Event]:
+    return [started(), *more, *results, RunFinished(1, 12.5)]
+
+
+def site_of(tmp_path: Path, events: Sequence[Event], declared: Declared | None = None, run_folder: Path | None = None) -> Path:  # fmt: skip
+    out = tmp_path / "out"
+    write_folder(out, events, declared or Declared(), run_folder)
+    for page in out.rglob("*.html"):
+        address_check(out, page)
+    return out
+
+
+def address_check(out: Path, page: Path) -> None:
+    """Every link of a page leads to a file of the folder, and to an element of it where it names one."""
+    for name, value in Read(page.read_text()).attributes:
+        if name not in ("href", "src") or not value or value.startswith("https://") or "=" in value:
+            continue
+        file, _, anchor = value.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.is_file() and target.is_relative_to(out.resolve()), value
+        assert not anchor or ("id", unquote(anchor)) in Read(target.read_text()).attributes, value
+
+
+def text_of(page: Path) -> str:
+    return Read(page.read_text()).text
+
+
+def many(count: int, red: int) -> list[Event]:
+    """A run of ``count`` variants of two backends, the first ``red`` of which fail."""
+    plan, results = [], []
+    for number in range(count // 2):
+        for backend in ("aot_eager", "inductor"):
+            axes = {"name": f"case_with_a_name_of_usual_length_{number}", "backend": backend, "file": f"specs/part_{number % 40}.spec.yaml"}  # fmt: skip
+            plan.append(planned(**axes))
+            bad = len(results) < red
+            results.append(failure(**axes, operator=f"torch.op_{number % 300}") if bad else finished(**axes))
+    return [started(), *plan, *results, RunFinished(1, 600.0)]
+
+
+def test_the_first_page_shows_verdicts_groups_and_a_table(tmp_path: Path) -> None:
+    out = site_of(tmp_path, every_verdict())
+    words = text_of(out / "index.html")
+    for verdict in ("FAIL", "ERROR", "XPASS", "FLAKY", "VACUOUS", "INVALID", "XFAIL", "SKIP", "PASS"):
+        assert f"1 {verdict}" in words
+    assert "2 NOT-RUN" in words and "value at inductor" in words and "took 12.3s" in words
+    made = Read((out / "index.html").read_text())
+    assert made.count["tr"] == 2 + 11  # a heading, a suite, and a row for each variant
+    assert made.count["article"] == 6
+
+
+def test_the_worst_signature_comes_first(tmp_path: Path) -> None:
+    slow = failure(name="b", oracles=("recompile",), findings=(value_finding(oracle="recompile", severity="performance"),), severity="performance")  # fmt: skip
+    wrong = failure(name="a", severity="wrong-result")
+    text = (site_of(tmp_path, run(slow, wrong)) / "index.html").read_text()
+    assert text.index("value at inductor") < text.index("recompile (performance) at inductor")
+
+
+def test_a_failure_has_all_of_it_on_its_page(tmp_path: Path) -> None:
+    file = written(tmp_path, SPEC)
+    case = loaded(file).variants
+    at = f"{file}:6:9"
+    events = played(case, ["2.13.0"], lambda v, _: dataclasses.replace(found(), place=at) if v.case.name == "doubled" else "PASS")  # fmt: skip
+    out = site_of(tmp_path, events, Declared.of(case))
+    (page,) = (out / "failures").glob("*.html")
+    made = page.read_text()
+    assert "torch.mul(" in made and "shape: [2, 3]" in made.replace("x: [2, 3]", "shape: [2, 3]")
+    (marked,) = re.findall(r"<mark>(.*?)</mark>", made)
+    assert Read(marked).text == "6 - torch.mul: [$_, 2]"
+    assert "name: after" not in made, "the next case is another one"
+    assert 'data-t="cheap shapes"' in (out / "index.html").read_text()
+
+
+def test_a_report_of_a_log_reads_the_files_of_its_cases(tmp_path: Path) -> None:
+    file = written(tmp_path, SPEC)
+    events = played(loaded(file).variants, ["2.13.0"], lambda *_: found())
+    out = site_of(tmp_path, events, read_declared(events, foreign=False))
+    pages = sorted((out / "failures").glob("*.html"))
+    assert len(pages) == 2 and "torch.mul(" in pages[0].read_text() and "F.relu" in pages[1].read_text()
+
+
+def test_the_log_of_a_stranger_opens_no_file_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, SPEC)
+    events = played(loaded(file).variants, ["2.13.0"], lambda *_: found())
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    out = site_of(tmp_path, events, read_declared(events, foreign=True))
+    assert all("torch.mul" not in page.read_text() for page in out.rglob("*.html"))
+    assert "are not here" in text_of(out / "index.html")
+    monkeypatch.chdir(tmp_path)
+    out = site_of(tmp_path, events, read_declared(events, foreign=True))
+    assert any("torch.mul" in page.read_text() for page in out.rglob("*.html"))
+
+
+def test_files_that_changed_or_went_are_no_error(tmp_path: Path) -> None:
+    file = written(tmp_path, SPEC)
+    events = played(loaded(file).variants, ["2.13.0"], lambda *_: found())
+    file.write_text("cases: [")
+    site_of(tmp_path, events, read_declared(events, foreign=False))
+    file.unlink()
+    out = site_of(tmp_path, events, read_declared(events, foreign=False))
+    assert "could not be read" in text_of(next((out / "failures").glob("*.html")))
+
+
+def test_a_diagnosis_of_the_run_is_on_the_page(tmp_path: Path) -> None:
+    event = failure(name="a")
+    told = diagnosis(id=event.id, torch=event.torch)
+    data = {**json.loads(json.dumps(told.to_dict(), default=str)), "heat_map": {"picture": PICTURE, "reason": ""}}
+    (tmp_path / "diagnosis-1.json").write_text(json.dumps(data))
+    (tmp_path / "diagnosis-2.json").write_text('{"id": 3, "findings": [7]}')
+    words = text_of(next((site_of(tmp_path, run(event), run_folder=tmp_path) / "failures").glob("*.html")))
+    assert "lowerings" in words and "without vectorization" in words and "elements lie beyond the tolerance" in words
+
+
+def test_a_damaged_heat_map_spoils_no_page(tmp_path: Path) -> None:
+    event = failure(name="a")
+    data = {**json.loads(json.dumps(diagnosis(id=event.id, torch=event.torch).to_dict(), default=str)), "heat_map": {"picture": {"grid": 3}}}  # fmt: skip
+    (tmp_path / "diagnosis-1.json").write_text(json.dumps(data))
+    words = text_of(next((site_of(tmp_path, run(event), run_folder=tmp_path) / "failures").glob("*.html")))
+    assert "mismatched 3 of 1000" in words and "beyond the tolerance" not in words
+
+
+def test_the_ledger_lists_each_entry_once(tmp_path: Path) -> None:
+    issue = "https://github.com/pytorch/pytorch/issues/1"
+    met = [finished("XFAIL", f"c{n}", known=issue, entry="a.spec.yaml:4:9") for n in range(8)]
+    fixed = finished("XPASS", "gone", known="javascript:alert(1)", entry="b.spec.yaml:4:9")
+    out = site_of(tmp_path, run(*met, fixed))
+    made = Read((out / "index.html").read_text())
+    assert "8 XFAIL" in made.text and "and 3 more" in made.text and "a.spec.yaml:4:9" in made.text
+    assert ("href", issue) in made.attributes and "javascript:alert(1)" in made.text
+    assert not [value for name, value in made.attributes if name == "href" and "javascript" in str(value)]
+
+
+def test_times_sum_by_backend(tmp_path: Path) -> None:
+    events = run(finished(name="a", seconds=1.0, spent={"busy": 3.0}), finished(name="b", seconds=2.0, spent={"busy": 4.0}),
+                 finished(name="c", seconds=50.0, cached="earlier"), finished(name="d", seconds=float("nan")))  # fmt: skip
+    words = text_of(site_of(tmp_path, events) / "times.html")
+    assert "3.00s" in words and "7.00s" in words and "50.0s" not in words and "nan" not in words
+
+
+def test_ten_thousand_variants_fit(tmp_path: Path) -> None:
+    out = site_of(tmp_path, many(10_000, 4000))
+    assert (out / "index.html").stat().st_size < 5_000_000
+    words = text_of(out / "index.html")
+    assert "cases are left out" not in words and "3,500 failures have no page" in words
+    pages = [*(out / "failures").glob("*.html")]
+    assert len(pages) == site_results.PAGES
+    assert "operator torch.op_299" in " ".join(map(text_of, pages)), "each signature has a page before one has two"
+
+
+def test_a_page_has_a_bounded_size_whatever_the_run(tmp_path: Path) -> None:
+    wide = "w" * 3000
+    events = run(*(finished(name=f"{n}{wide}", file=f"{n % 7}.spec.yaml") for n in range(12_000)), failure(name="last"))
+    out = site_of(tmp_path, events)
+    assert (out / "index.html").stat().st_size < 5_000_000
+    words = text_of(out / "index.html")
+    assert "cases are left out" in words and "::last[" in words, "a failure is not left out for a pass"
+
+
+def test_hostile_text_fits_too(tmp_path: Path) -> None:
+    bad = "<&\">'" * 2000
+    events = run(*(finished("FAIL", f"{n}{bad}", f"{bad}{n}", f"{bad}{n}", suites=(f"{n}{bad}",), oracles=(f"{n}{bad}",) * 9,
+                            stage=bad, severity=f"{n}{bad}", signature=f"{n}{bad}", signature_id=f"{n}", known=f"{n}{bad}",
+                            reason=bad) for n in range(400)),
+                 more=[Notice(bad)] * 100)  # fmt: skip
+    assert (site_of(tmp_path, events) / "index.html").stat().st_size < 5_000_000
+
+
+def test_pages_of_failures_have_a_bounded_size_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "SIZE", 60_000)
+    events = run(*(failure(name=f"c{n}", output="x" * 10_000, operator=f"op{n}") for n in range(12)))
+    out = site_of(tmp_path, events)
+    assert 1 <= len([*(out / "failures").glob("*.html")]) <= 3
+    assert "failures have no page" in text_of(out / "index.html")
+
+
+def test_a_huge_output_is_cut_on_the_page_and_beside_it(tmp_path: Path) -> None:
+    out = site_of(tmp_path, run(failure(output="y" * 3_000_000, stack="z" * 3_000_000)))
+    (page,), (log,) = (out / "failures").glob("*.html"), (out / "failures").glob("*.txt")
+    assert page.stat().st_size < 200_000 and log.stat().st_size <= site.LOG
+    assert log.name in page.read_text()
+
+
+@pytest.mark.parametrize("bad", [*PAYLOADS.values(), HOSTILE, NASTY])
+def test_nothing_in_a_log_becomes_markup(bad: str, tmp_path: Path) -> None:
+    error = {"type": bad, "message": bad, "chain": [bad, bad], "trace": bad, "line": bad}
+    event = finished(
+        "FAIL", bad, bad, bad, bad, (bad,), oracles=(bad,), stage=bad, severity=bad, signature=bad, signature_id=bad,
+        reason=bad, labels=(bad,), notes=(bad,), stages={bad: bad}, params={bad: bad}, known=bad, entry=bad, signal=bad,
+        stack=bad, output=bad, repro=bad, place=bad, host=bad, operator=bad, break_reasons=(bad,), graphs=1,
+        findings=(value_finding(oracle=bad, message=bad, path=bad, error=error, numbers={bad: bad}, place=f"{bad}:1:1"),),
+    )  # fmt: skip
+    head = started(run=bad, host=bad, version=bad, folder=bad, argv=(bad,), suites={bad: bad})
+    out = site_of(tmp_path, [head, Notice(bad, severity=bad), event, RunFinished(1, 1.0)], Declared(problem=bad))
+    plain = site_of(tmp_path / "2", run(failure(name="plain")))
+    for page in out.rglob("*.html"):
+        made = Read(page.read_text())
+        own = Read((plain / page.relative_to(out)).read_text()) if page.name in ("index.html", "times.html") else None
+        assert made.count["script"] == (0 if page.name == "times.html" else 1) and not made.count["img"]
+        assert own is None or set(made.count) <= {*own.count, "p", "ul", "li", "a", "strong", "br", "span"}
+        assert not [name for name, _ in made.attributes if name.startswith("on") or name == "style"]
+
+
+def test_pages_fit_the_sandbox_of_jenkins(tmp_path: Path) -> None:
+    # https://www.jenkins.io/doc/book/security/configuring-content-security-policy/: sandbox; default-src 'none';
+    # img-src 'self'; style-src 'self'. No script runs, and a style counts only from a file.
+    out = site_of(tmp_path, every_verdict())
+    for page in out.rglob("*.html"):
+        made = Read(page.read_text())
+        assert not made.count["style"] and "style" not in {name for name, _ in made.attributes}
+        assert "<script>" not in page.read_text()
+        sheets = [value for name, value in made.attributes if name == "href" and str(value).endswith(".css")]
+        assert len(sheets) == 2
+    assert "@import" not in read_file("report.css") and "url(" not in read_file("report.css")
+    assert "<form" in (out / "index.html").read_text() and re.search(r'<form id="filters" hidden', (out / "index.html").read_text())  # fmt: skip
+
+
+def test_an_earlier_report_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    out = site_of(tmp_path, run(failure(name="a"), failure(name="b")))
+    (out / "failures" / "notes.txt").write_text("mine")
+    check_folder(str(out))
+    site_of(tmp_path, run(failure(name="a")))
+    assert sorted(file.name for file in (out / "failures").iterdir()) == ["00001.html", "00001.txt", "notes.txt"]
+    other = tmp_path / "other"
+    other.mkdir()
+    check_folder(str(other))
+    (other / "index.html").write_text("<h1>mine</h1>")
+    with pytest.raises(UsageError, match="something in it that is no report"):
+        check_folder(str(other))
+
+
+def test_no_link_in_the_folder_is_followed(tmp_path: Path) -> None:
+    out = site_of(tmp_path, run(failure(name="a")))
+    (tmp_path / "precious").write_text("mine")
+    for name in ("page.css", "failures/00001.html"):
+        (out / name).unlink()
+        (out / name).symlink_to(tmp_path / "precious")
+    site_of(tmp_path, run(failure(name="a")))
+    assert (tmp_path / "precious").read_text() == "mine" and (out / "page.css").read_text() == read_file("page.css")
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told: list[str] = []
+    handler = HtmlFolder(tmp_path / "file", Declared, told.append, None)
+    for event in every_verdict():
+        handler.handle(event)
+    handler.close()
+    assert handler.problem and told == [handler.problem] and "could not be written" in told[0]
+
+
+def test_a_run_without_an_end_still_has_pages(tmp_path: Path) -> None:
+    handler = HtmlFolder(tmp_path / "out", Declared, pytest.fail, None)
+    for event in every_verdict()[:-1]:
+        handler.handle(event)
+    assert not os.path.exists(tmp_path / "out")
+    handler.close()
+    assert "interrupted" in text_of(tmp_path / "out" / "index.html")
+
+
+# --- colours ---------------------------------------------------------------------------------------
+
+
+def colours(dark: bool) -> dict[str, str]:
+    text = read_file("page.css") + read_file("report.css")
+    values = {}
+    for block in re.findall(r"(?:@media \(prefers-color-scheme: dark\) \{\s*)?:root \{[^}]*\}", text):
+        if dark or "dark) {" not in block:
+            values.update(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+    return values
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_can_be_read(dark: bool) -> None:
+    values = colours(dark)
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    for ink in ("ink", "faint", "guilty", "ok", "link"):
+        for paper in ("paper", "soft"):
+            assert contrast(values[ink], values[paper]) >= 4.5, (ink, paper)
+    assert contrast(values["ink"], values["mark"]) >= 4.5 and contrast(values["faint"], values["mark"]) >= 4.5
