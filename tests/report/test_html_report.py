@@ -47,20 +47,22 @@ def run(*results: VariantFinished, more: Iterable[Event] = ()) -> list[Event]:
 def site_of(tmp_path: Path, events: Sequence[Event], declared: Declared | None = None, run_folder: Path | None = None) -> Path:  # fmt: skip
     out = tmp_path / "out"
     write_folder(out, events, declared or Declared(), run_folder)
-    for page in out.rglob("*.html"):
-        address_check(out, page)
+    check_links(out)
     return out
 
 
-def address_check(out: Path, page: Path) -> None:
-    """Every link of a page leads to a file of the folder, and to an element of it where it names one."""
-    for name, value in Read(page.read_text()).attributes:
-        if name not in ("href", "src") or not value or value.startswith("https://") or "=" in value:
-            continue
-        file, _, anchor = value.partition("#")
-        target = (page.parent / file).resolve() if file else page
-        assert target.is_file() and target.is_relative_to(out.resolve()), value
-        assert not anchor or ("id", unquote(anchor)) in Read(target.read_text()).attributes, value
+def check_links(out: Path) -> None:
+    """Every link leads to a file of the folder, and to an element of it where it names one."""
+    pages = {page: Read(page.read_text()).attributes for page in out.resolve().rglob("*.html")}
+    places = {page: {value for name, value in attributes if name == "id"} for page, attributes in pages.items()}
+    for page, attributes in pages.items():
+        for name, value in attributes:
+            if name not in ("href", "src") or not value or value.startswith("https://") or "=" in value:
+                continue
+            file, _, anchor = value.partition("#")
+            target = Path(os.path.normpath(page.parent / file)) if file else page
+            assert target in pages or (target.is_file() and target.is_relative_to(out.resolve())), value
+            assert not anchor or unquote(anchor) in places[target], value
 
 
 def text_of(page: Path) -> str:
@@ -222,7 +224,7 @@ def test_a_huge_output_is_cut_on_the_page_and_beside_it(tmp_path: Path) -> None:
     assert log.name in page.read_text()
 
 
-@pytest.mark.parametrize("bad", [*PAYLOADS.values(), HOSTILE, NASTY])
+@pytest.mark.parametrize("bad", [*PAYLOADS.values(), HOSTILE, NASTY], ids=[*PAYLOADS, "page", "nasty"])
 def test_nothing_in_a_log_becomes_markup(bad: str, tmp_path: Path) -> None:
     error = {"type": bad, "message": bad, "chain": [bad, bad], "trace": bad, "line": bad}
     event = finished(
