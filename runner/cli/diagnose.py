@@ -7,16 +7,17 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cli import outputs
 from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine
+from runner.diagnose.heatmap import run_heat_map
 from runner.diagnose.kept import keep, path_of
 from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
@@ -60,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
         diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
         keep(path, diagnosis)
         if arguments.html and diagnosis.signature is not None:
-            from runner.diagnose.heatmap import run_heat_map
             from runner.report.html import page as write_page
 
             progress.say("drawing the error")
@@ -75,8 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.NO_RESULT if diagnosis.signature is None else exit_codes.OK
 
 
-def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequence[Event], folder: Path) -> None:
-    """Diagnose the failures of a run: print each, and keep it as ``diagnosis-1.json`` and so on in the run's folder."""
+def diagnose_run(
+    settings: RunSettings, planned: Sequence[Planned], events: Sequence[Event], folder: Path, draw: bool = False
+) -> None:
+    """Diagnose the failures of a run: print each, and keep it as ``diagnosis-1.json`` and so on in the run's folder.
+
+    With ``draw`` the file also has the heat map of the error, under ``heat_map``.
+    """
     by_key = {(each.variant.id, each.environment.torch): each for each in planned}
     # Of a variant that ran twice the later verdict stands.
     failed = [event for event in finished_of(events).values() if event.verdict in ("FAIL", "ERROR") and event.findings]
@@ -94,6 +99,7 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
                 path = path_of(engine)
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
                 keep(path, diagnosis)
+                picture = run_heat_map(engine) if draw and diagnosis.signature is not None else None
         except (UsageError, InputError) as error:
             progress.end()
             console.message(f"runner: {event.id}: not diagnosed: {error}")
@@ -104,14 +110,14 @@ def diagnose_run(settings: RunSettings, planned: Sequence[Planned], events: Sequ
             raise
         progress.end()
         console.output(f"\n{render(diagnosis, ' '.join(target_words(event)))}")
-        _keep(folder / f"diagnosis-{number}.json", diagnosis)
+        _keep(folder / f"diagnosis-{number}.json", diagnosis.to_dict() | ({"heat_map": picture} if picture else {}))
     if len(failed) > MOST:
         console.message(f"\nrunner: {len(failed) - MOST} more failures are not diagnosed; runner diagnose does one")
 
 
-def _keep(path: Path, diagnosis: Diagnosis) -> None:
+def _keep(path: Path, diagnosis: Mapping[str, Any]) -> None:
     try:
-        path.write_text(json.dumps(diagnosis.to_dict(), indent=2, default=str) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(diagnosis, indent=2, default=str) + "\n", encoding="utf-8")
     except OSError as error:
         console.message(f"runner: {path}: {error.strerror}")
 

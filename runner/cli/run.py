@@ -143,7 +143,7 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
     if arguments.diagnose and not end.interrupted:
         from runner.cli.diagnose import diagnose_run
 
-        diagnose_run(settings, planned.planned, received, folder)
+        diagnose_run(settings, planned.planned, received, folder, draw=pages is not None)
         if pages is not None:
             pages.write()  # once more, with the causes
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)

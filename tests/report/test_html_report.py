@@ -240,7 +240,7 @@ def test_nothing_in_a_log_becomes_markup(bad: str, tmp_path: Path) -> None:
         made = Read(page.read_text())
         own = Read((plain / page.relative_to(out)).read_text()) if page.name in ("index.html", "times.html") else None
         assert made.count["script"] == (0 if page.name == "times.html" else 1) and not made.count["img"]
-        assert own is None or set(made.count) <= {*own.count, "p", "ul", "li", "a", "strong", "br", "span"}
+        assert own is None or set(made.count) <= {*own.count, "p", "ul", "li", "a", "strong", "br", "span", "code"}
         assert not [name for name, _ in made.attributes if name.startswith("on") or name == "style"]
 
 
