@@ -10,6 +10,7 @@ import pytest
 
 from runner.cli import outputs
 from runner.exit_codes import UsageError
+from runner.report.site.folder import MARK
 
 
 def check(command: str = "run", *inputs: Path, **options: object) -> None:
@@ -110,3 +111,16 @@ def test_a_failed_write_is_exit_3_and_leaves_what_was_there() -> None:
     assert caught.value.code == 3
     outputs.write("--html", "/dev/null", "text")
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_folder_of_pages_is_new_empty_or_an_earlier_report() -> None:
+    for path in ("folder", "new"):
+        check(html_folder=path)
+    for path, reason in (("file", "name a folder"), ("none/a", "there is no folder"), ("", "an empty path")):
+        with pytest.raises(UsageError, match=f"--html.*{reason}"):
+            check(html_folder=path)
+    Path("folder", "index.html").write_text("mine")
+    with pytest.raises(UsageError, match="--html folder: there is something in it"):
+        check(html_folder="folder")
+    Path("folder", "index.html").write_text(f"<head>{MARK}</head>")
+    check(html_folder="folder")

@@ -12,8 +12,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from runner.cli.foreign import taken_words
+from runner.cli.main import main
 from runner.exit_codes import UsageError
-from runner.record.events import Event, Notice, RunFinished, VariantFinished
+from runner.record.events import Event, Notice, RunFinished, VariantFinished, to_json
 from runner.report.site import folder as site
 from runner.report.site import results as site_results
 from runner.report.site.declared import Declared, read_declared
@@ -181,6 +183,7 @@ def test_times_sum_by_backend(tmp_path: Path) -> None:
     assert "3.00s" in words and "7.00s" in words and "50.0s" not in words and "nan" not in words
 
 
+@pytest.mark.slow
 def test_ten_thousand_variants_fit(tmp_path: Path) -> None:
     out = site_of(tmp_path, many(10_000, 4000))
     assert (out / "index.html").stat().st_size < 5_000_000
@@ -191,6 +194,7 @@ def test_ten_thousand_variants_fit(tmp_path: Path) -> None:
     assert "operator torch.op_299" in " ".join(map(text_of, pages)), "each signature has a page before one has two"
 
 
+@pytest.mark.slow
 def test_a_page_has_a_bounded_size_whatever_the_run(tmp_path: Path) -> None:
     wide = "w" * 3000
     events = run(*(finished(name=f"{n}{wide}", file=f"{n % 7}.spec.yaml") for n in range(12_000)), failure(name="last"))
@@ -200,11 +204,12 @@ def test_a_page_has_a_bounded_size_whatever_the_run(tmp_path: Path) -> None:
     assert "cases are left out" in words and "::last[" in words, "a failure is not left out for a pass"
 
 
+@pytest.mark.slow
 def test_hostile_text_fits_too(tmp_path: Path) -> None:
     bad = "<&\">'" * 2000
     events = run(*(finished("FAIL", f"{n}{bad}", f"{bad}{n}", f"{bad}{n}", suites=(f"{n}{bad}",), oracles=(f"{n}{bad}",) * 9,
                             stage=bad, severity=f"{n}{bad}", signature=f"{n}{bad}", signature_id=f"{n}", known=f"{n}{bad}",
-                            reason=bad) for n in range(400)),
+                            reason=bad) for n in range(120)),
                  more=[Notice(bad)] * 100)  # fmt: skip
     assert (site_of(tmp_path, events) / "index.html").stat().st_size < 5_000_000
 
@@ -299,6 +304,23 @@ def test_a_run_without_an_end_still_has_pages(tmp_path: Path) -> None:
     assert not os.path.exists(tmp_path / "out")
     handler.close()
     assert "interrupted" in text_of(tmp_path / "out" / "index.html")
+
+
+def test_the_command_writes_pages_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path, SPEC)
+    log = [to_json(event) for event in played(loaded(file).variants, ["2.13.0"], lambda *_: found())]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    assert main(["report", "events.jsonl", "--html", "out", "-q"]) == 0
+    assert "torch.mul(" in next((tmp_path / "out" / "failures").glob("*1.html")).read_text()
+    assert main(["report", "events.jsonl", "--html", "out", "-q"]) == 0, "an earlier report is replaced"
+    assert main(["report", "events.jsonl", "--html", ".", "-q"]) == 4
+
+
+def test_a_strangers_command_line_writes_no_pages() -> None:
+    words = ["run", "a.spec.yaml", "--html", "/home/me", "--seed", "1"]
+    taken, withheld = taken_words(words, {"--html": True, "--seed": True})
+    assert taken == ["run", "a.spec.yaml", "--seed", "1"] and withheld == ["--html", "/home/me"]
 
 
 # --- colours ---------------------------------------------------------------------------------------

@@ -212,11 +212,11 @@ def _filters(columns: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[tu
             counts["backend"][one_line(columns[column][0], _WORD)] += 1
             counts["torch"][one_line(columns[column][1], _WORD)] += 1
     order: dict[str, Any] = {"severity": rank_of, "verdict": lambda word: (*_WORDS, word).index(word)}
-    found = []
+    filters = []
     for name, counter in counts.items():
         values = sorted(counter, key=order.get(name, str))
-        found.append((name, [(value, counter[value]) for value in values[:_OPTIONS]], max(0, len(values) - _OPTIONS)))
-    return found
+        filters.append((name, [(value, counter[value]) for value in values[:_OPTIONS]], max(0, len(values) - _OPTIONS)))
+    return filters
 
 
 def _group(group: Group, results: Results) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Results:
     def anchor(self, event: VariantFinished) -> str:
         """Return the name of its group's place on the first page; empty if it has none."""
         group = self.group(event)
-        shown = group is not None and group in self.groups[:GROUPS]
+        shown = any(group is each for each in self.groups[:GROUPS])
         return f"group-{event.signature_id}" if shown and _ID.fullmatch(event.signature_id) else ""
 
 
