@@ -10,7 +10,7 @@ from runner.text import duration, in_line, one_line, plural, seconds
 
 _SLOWEST = 100
 _COLUMNS = 200
-_PARTS = (("busy", "of a slot"), ("torch", "starting torch"), ("load", "loading the case"), ("judge", "comparing"))
+_PARTS = (("busy", "busy"), ("torch", "in torch"), ("load", "loading"), ("judge", "comparing"))
 
 
 def render_times(results: Results) -> str:
@@ -30,7 +30,7 @@ def render_times(results: Results) -> str:
         "times.html.j2",
         measured=plural(len(finished), "result"),
         cached=len(results.finished) - len(finished),
-        parts=[f"{name}, {meaning}" for name, meaning in _PARTS],
+        parts=[meaning for _, meaning in _PARTS],
         totals=[
             (
                 one_line(backend, 100), in_line(torch), int(total["results"]), duration(total["seconds"]),
