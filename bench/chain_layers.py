@@ -1,0 +1,312 @@
+"""Families of layers and products: matrix products, norms, convolutions, pools, losses, transforms, linear algebra, functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from chain_draw import Chain, family
+from chain_values import Function, RefusedStepError, Value
+
+
+@family(10)
+def _matmul(chain: Chain) -> None:
+    name = chain.word(
+        "matmul mm linear addmm einsum bmm baddbmm mv outer operator tensordot chain_matmul addmv dot kron"
+    )
+    if name in ("bmm", "baddbmm"):
+        x = chain.real(3, 3)
+        y = chain.input([x.shape[0], x.shape[2], chain.integer(1, 6)], x.data.dtype)
+        if name == "bmm":
+            chain.call("torch.bmm", x, y)
+        else:
+            bias = chain.input(
+                [x.shape[0], x.shape[1], y.shape[2]] if chain.chance(0.5) else [1, 1, y.shape[2]], x.data.dtype
+            )
+            chain.call("torch.baddbmm", bias, x, y, beta=chain.one(1, 0.5), alpha=chain.one(1, 2))
+        return
+    if name in ("outer", "dot", "kron"):
+        x = chain.real(1, 1)
+        chain.call(f"torch.{name}", x, chain.like(x, same=True))
+        return
+    x = chain.real(2, 3)
+    inner, columns = x.shape[-1], chain.integer(1, 8)
+    if name in ("mm", "addmm", "addmv") and x.ndim != 2:
+        raise RefusedStepError("no matrix")
+    if name in ("mv", "addmv"):
+        y = chain.input([inner], x.data.dtype)
+        if name == "addmv" and x.ndim == 2:
+            chain.call("torch.addmv", chain.input([x.shape[0]], x.data.dtype), x, y)
+        else:
+            chain.call("torch.matmul", x, y)
+        return
+    if name == "linear":
+        weight, bias = chain.input([columns, inner], x.data.dtype), chain.input([columns], x.data.dtype)
+        chain.call("F.linear", x, weight, *([bias] if chain.chance(0.6) else []))
+        return
+    y = chain.input([inner, columns], x.data.dtype)
+    if name == "addmm":
+        bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
+        chain.call("torch.addmm", bias, x, y, **({"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}))
+    elif name == "einsum":
+        chain.call("torch.einsum", "...i,ij->...j", x, y) if chain.chance(0.6) else chain.call(
+            "torch.einsum", "...ij->...ji", x
+        )
+    elif name == "operator":
+        chain.call("operator.matmul", x, y) if chain.chance(0.6) else chain.call(
+            "torch.matmul", x, chain.call("Tensor.mT", x)
+        )
+    elif name == "tensordot":
+        chain.call("torch.tensordot", x, y, 1)
+    elif name == "chain_matmul":
+        chain.call("torch.matmul", x, y)
+    else:
+        chain.call(f"torch.{name}", x, y)
+
+
+@family(8)
+def _norm(chain: Chain) -> None:
+    name = chain.word(
+        "layer_norm batch_norm group_norm rms_norm instance_norm normalize local_response_norm batch_norm"
+    )
+    x = chain.real(2, 4)
+    width, kind = x.shape[-1], x.data.dtype
+    if name in ("layer_norm", "rms_norm"):
+        weight = [chain.input([width], kind)] if chain.chance(0.6) else []
+        chain.call(f"F.{name}", x, [width], *weight)
+    elif name == "normalize":
+        chain.call("F.normalize", x, dim=chain.dim(x))
+    elif name == "group_norm":
+        channels = x.shape[1]
+        chain.call("F.group_norm", x, chain.one(*[g for g in (1, 2, 3, 4) if channels % g == 0]))
+    elif name == "batch_norm":
+        channels, training = x.shape[1], chain.chance(0.6)
+        mean = chain.input([channels], kind, grad=False, plain=True)
+        var = chain.input([channels], kind, {"uniform": [0.5, 2]}, grad=False, plain=True)
+        affine = [chain.input([channels], kind), chain.input([channels], kind)] if chain.chance(0.5) else []
+        chain.call("F.batch_norm", x, mean, var, *affine, training=training, momentum=0.1)
+    elif name == "instance_norm":
+        chain.call("F.instance_norm", x)
+    else:
+        chain.call("F.local_response_norm", x, 2)
+
+
+@family(7)
+def _softmax(chain: Chain) -> None:
+    x = chain.real(1)
+    name = chain.word("torch.softmax torch.log_softmax F.softmin F.softmax F.log_softmax")
+    more: dict[str, Any] = {"dtype": chain.one(torch.float32, torch.float64)} if chain.chance(0.2) else {}
+    chain.call(name, x, dim=chain.dim(x), **more)
+
+
+@family(3)
+def _attention(chain: Chain) -> None:
+    q = chain.real(4, 4, fresh=0.3) if chain.chance(0.5) else chain.input([1, 2, chain.integer(2, 6), 4])
+    k = chain.like(q, same=True)
+    if not q.floating:
+        raise RefusedStepError("no float")
+    chain.call("F.scaled_dot_product_attention", q, k, chain.like(q, same=True), is_causal=chain.chance(0.4))
+
+
+def _image(chain: Chain, rank: int) -> Value:
+    """A batch of images with ``rank`` dimensions, or of rows with 1."""
+    found = chain.pick(lambda t: t.is_floating_point() and t.ndim == rank + 2 and min(t.shape) > 0, 0.3)
+    if found is not None:
+        return found
+    kind = chain.dtype if chain.dtype.is_floating_point else torch.float32
+    batch = chain.n if chain.dynamic and chain.chance(0.6) else chain.integer(1, 2)
+    return chain.input([batch, chain.integer(1, 4), *(chain.integer(4, 9) for _ in range(rank))], kind)
+
+
+@family(7)
+def _convolution(chain: Chain) -> None:
+    rank = chain.one(1, 2, 2)
+    x = _image(chain, rank)
+    channels, kind = x.shape[1], x.data.dtype
+    groups = channels if chain.chance(0.25) else 1
+    filters = groups * chain.integer(1, 3)
+    window = [chain.integer(1, 3)] * rank
+    if chain.chance(0.2):
+        weight = chain.input([channels, filters // groups, *window], kind)
+        chain.call(f"F.conv_transpose{rank}d", x, weight, stride=chain.one(1, 2), groups=groups)
+        return
+    weight = chain.input([filters, channels // groups, *window], kind)
+    bias = [chain.input([filters], kind)] if chain.chance(0.5) else []
+    more: dict[str, Any] = {"padding": chain.one(0, 1), "stride": chain.one(1, 2), "groups": groups}
+    chain.call(f"F.conv{rank}d", x, weight, *bias, **more)
+
+
+@family(7)
+def _pool(chain: Chain) -> None:
+    rank = chain.one(1, 2, 2)
+    x = _image(chain, rank)
+    name = chain.word("max_pool avg_pool adaptive_avg_pool adaptive_max_pool lp_pool unfold max_indices pixel_shuffle")
+    if name == "max_pool":
+        chain.call(f"F.max_pool{rank}d", x, 2, padding=chain.one(0, 1), ceil_mode=chain.chance(0.3))
+    elif name == "avg_pool":
+        more = {"count_include_pad": False} if chain.chance(0.3) else {}
+        chain.call(
+            f"F.avg_pool{rank}d",
+            x,
+            chain.one(2, 3),
+            stride=chain.one(1, 2),
+            padding=chain.one(0, 1),
+            ceil_mode=chain.chance(0.3),
+            **more,
+        )
+    elif name.startswith("adaptive"):
+        chain.call(f"F.{name}{rank}d", x, chain.integer(1, 4))
+    elif name == "lp_pool":
+        chain.call(f"F.lp_pool{rank}d", x, 2, 2)
+    elif name == "max_indices":
+        chain.call(f"F.max_pool{rank}d", x, 2, return_indices=True, out=2)
+    elif rank != 2:
+        raise RefusedStepError("no image")
+    elif name == "unfold":
+        chain.call("F.unfold", x, 2, padding=chain.one(0, 1), stride=chain.one(1, 2))
+    else:
+        block = chain.call("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else chain.call("F.channel_shuffle", x, 1)
+        chain.call("F.relu", block)
+
+
+@family(5)
+def _interpolate(chain: Chain) -> None:
+    rank = chain.one(1, 2, 2)
+    x = _image(chain, rank)
+    mode = chain.one("nearest", "linear" if rank == 1 else "bilinear", "area", "nearest-exact", "bicubic")
+    if mode == "nearest-exact":
+        mode = "nearest"
+    to: dict[str, Any] = (
+        {"scale_factor": chain.one(2, 0.5, 1.5)}
+        if chain.chance(0.5)
+        else {"size": [chain.integer(2, 9) for _ in range(rank)]}
+    )
+    more = {"align_corners": chain.chance(0.5)} if "linear" in mode or mode == "bicubic" else {}
+    if chain.chance(0.2) and rank == 2:
+        theta = chain.input([x.shape[0], *x.shape[-2:], 2], x.data.dtype, {"uniform": [-1, 1]})
+        chain.call(
+            "F.grid_sample", x, theta, align_corners=chain.chance(0.5), padding_mode=chain.one("zeros", "border")
+        )
+        return
+    chain.call("F.interpolate", x, mode=mode, **to, **more)
+
+
+@family(6)
+def _loss(chain: Chain) -> None:
+    x = chain.real(1, 3)
+    name = chain.word(
+        "mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits cross_entropy "
+        "nll_loss cosine_similarity poisson_nll_loss soft_margin_loss pairwise_distance cdist "
+        "gaussian_nll_loss hinge_embedding_loss margin_ranking_loss"
+    )
+    reduction = {"reduction": chain.one("mean", "sum", "none")}
+    if name in ("cross_entropy", "nll_loss"):
+        if x.ndim != 2:
+            raise RefusedStepError("no classes")
+        more = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
+        chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **more)
+    elif name in ("cosine_similarity", "pairwise_distance"):
+        chain.call(f"F.{name}", x, chain.like(x, same=True))
+    elif name == "cdist":
+        chain.call("torch.cdist", x, chain.like(x, same=True))
+    elif name == "gaussian_nll_loss":
+        spread = chain.input(x.shape, x.data.dtype, {"uniform": [0.5, 2]}, grad=False)
+        chain.call("F.gaussian_nll_loss", x, chain.like(x, same=True), spread, **reduction)
+    elif name == "margin_ranking_loss":
+        chain.call("F.margin_ranking_loss", x, chain.like(x, same=True), chain.like(x, same=True), **reduction)
+    else:
+        chain.call(f"F.{name}", x, chain.like(x, same=True), **reduction)
+
+
+@family(5)
+def _fourier(chain: Chain) -> None:
+    x = chain.pick(lambda t: t.dtype in (torch.float32, torch.float64, torch.complex64) and t.ndim > 0, 0.1)
+    x = x or chain.input(chain.shape(), torch.float32)
+    name = chain.word("fft rfft ifft fft2 fftshift irfft ifftshift hfft rfft2")
+    made = chain.call(
+        f"torch.fft.{name}", x, **({"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {})
+    )
+    if made.data.is_complex() and chain.chance(0.7):
+        chain.call(chain.one("torch.abs", "torch.view_as_real", "Tensor.real", "Tensor.imag"), made)
+
+
+@family(6)
+def _algebra(chain: Chain) -> None:
+    kind = chain.dtype if chain.dtype in (torch.float32, torch.float64) else torch.float32
+    square = chain.pick(
+        lambda t: t.dtype == kind and t.ndim in (2, 3) and t.shape[-1] == t.shape[-2] and 0 < t.shape[-1] < 9, 0.2
+    )
+    size = chain.integer(1, 5)
+    a = square or chain.input([*([2] if chain.chance(0.3) else []), size, size], kind)
+    size = a.shape[-1]
+    eye = chain.call("torch.eye", size, dtype=kind)
+    name = chain.word(
+        "inv det solve cholesky qr svdvals eigvalsh slogdet matrix_exp pinv matrix_power eigh svd lu_factor "
+        "solve_triangular cross matrix_norm multi_dot vander"
+    )
+    if name in ("cross", "vander"):
+        row = chain.input([4, 3], kind)
+        chain.call("torch.linalg.cross", row, chain.like(row, same=True)) if name == "cross" else chain.call(
+            "torch.linalg.vander", row
+        )
+        chain.call("torch.mul", eye, 2)
+        return
+    if name in ("cholesky", "eigvalsh", "eigh"):
+        gram = chain.call("torch.matmul", a, chain.call("Tensor.mT", a))
+        a = chain.call("torch.add", gram, eye)
+    else:
+        a = chain.call("torch.add", a, chain.call("torch.mul", eye, chain.one(5, 8)))
+    name = f"torch.linalg.{name}" if name != "matrix_exp" else "torch.matrix_exp"
+    if name.endswith(("solve", "solve_triangular")):
+        b = chain.input([*a.shape[:-1], chain.integer(1, 3)], kind)
+        more: dict[str, Any] = {"upper": chain.chance(0.5)} if "triangular" in name else {}
+        chain.call(name, a, b, **more)
+    elif name.endswith(("qr", ".eigh", "slogdet", "lu_factor")):
+        chain.call(name, a, out=2)
+    elif name.endswith(".svd"):
+        chain.call(name, a, out=3)
+    elif name.endswith("matrix_power"):
+        chain.call(name, a, chain.one(0, 2, -1))
+    elif name.endswith("multi_dot"):
+        chain.call("torch.matmul", a, a)
+    else:
+        chain.call(name, a)
+
+
+BODIES = (
+    ([{"torch.softmax": {"*": ["$_"], "dim": -1}}], lambda t: torch.softmax(t, dim=-1)),
+    ([{"torch.cumsum": ["$_", 0]}], lambda t: torch.cumsum(t, 0)),
+    (["torch.sin", "torch.sum"], lambda t: torch.sin(t).sum()),
+    ([{"torch.flip": ["$_", [0]]}, {"torch.mul": ["$_", 2]}], lambda t: torch.flip(t, [0]) * 2),
+    ([{"torch.amax": ["$_", 0]}], lambda t: torch.amax(t, 0)),
+)
+
+
+@family(5)
+def _vmap(chain: Chain) -> None:
+    x = chain.real(2, 3)
+    body, function = chain.one(*BODIES)
+    mapped = chain.call("torch.vmap", Function(["row"], body, function))
+    chain.call("operator.call", mapped, x)
+
+
+@family(3)
+def _condition(chain: Chain) -> None:
+    x = chain.real(1, 3)
+    total = chain.call("torch.sum", x)
+    truth = chain.call("operator.gt", total, 0)
+    first, second = Function(["t"], ["torch.sin"], torch.sin), Function(["t"], ["torch.cos"], torch.cos)
+    chain.call("torch.cond", truth, first, second, [x])
+
+
+@family(4)
+def _autocast(chain: Chain) -> None:
+    """Products under autocast, and a cast back."""
+    context: Any = {"torch.autocast": {"device_type": "$device", "dtype": "torch.bfloat16"}}
+    with chain.block([context], torch.autocast("cpu", torch.bfloat16)):
+        x = chain.real(2, 2)
+        y = chain.input([x.shape[-1], chain.integer(1, 6)], x.data.dtype)
+        made = chain.call(chain.one("torch.matmul", "torch.mm"), x, y)
+        if chain.chance(0.6):
+            made = chain.call(chain.one("F.relu", "torch.tanh", "torch.exp", "torch.softmax"), made, *([]))
+    chain.call("Tensor.float", made)

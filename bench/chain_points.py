@@ -1,0 +1,376 @@
+"""Families of pointwise operators: arithmetic, comparisons, casts, creation, complex and random numbers, in place."""
+
+from __future__ import annotations
+
+import torch
+from chain_draw import Chain, family
+from chain_values import Literal, RefusedStepError, Value
+
+SMOOTH = (
+    "torch.sin", "torch.cos", "torch.tanh", "torch.sigmoid", "torch.atan", "torch.erf", "torch.asinh", "torch.neg",
+    "torch.square", "torch.exp2", "torch.expm1", "torch.sinc", "torch.special.i0e", "torch.special.erfcx",
+    "torch.special.entr", "torch.deg2rad", "torch.rad2deg", "torch.positive", "torch.special.expit", "torch.exp",
+    "torch.special.ndtr", "torch.erfc", "torch.special.bessel_j0", "torch.special.i1e", "Tensor.clone",
+)  # fmt: skip
+STEPPED = (
+    "torch.floor",
+    "torch.ceil",
+    "torch.round",
+    "torch.trunc",
+    "torch.sign",
+    "torch.frac",
+    "torch.abs",
+    "torch.signbit",
+)
+ACTIVATIONS = (
+    "F.gelu", "F.silu", "F.softplus", "F.elu", "F.mish", "F.logsigmoid", "F.hardswish", "F.softsign", "F.leaky_relu",
+    "F.relu", "F.relu6", "F.selu", "F.celu", "F.hardtanh", "F.hardsigmoid", "F.tanhshrink", "F.softshrink", "F.hardshrink",
+)  # fmt: skip
+GUARDED = (
+    ("torch.log", 0.1, 9.0), ("torch.sqrt", 0.01, 9.0), ("torch.rsqrt", 0.1, 9.0), ("torch.reciprocal", 0.2, 9.0),
+    ("torch.log1p", -0.5, 9.0), ("torch.log2", 0.1, 9.0), ("torch.log10", 0.1, 9.0), ("torch.asin", -0.9, 0.9),
+    ("torch.acos", -0.9, 0.9), ("torch.atanh", -0.9, 0.9), ("torch.acosh", 1.1, 9.0), ("torch.lgamma", 0.5, 9.0),
+    ("torch.digamma", 0.5, 9.0), ("torch.logit", 0.1, 0.9), ("torch.erfinv", -0.9, 0.9), ("torch.tan", -1.2, 1.2),
+    ("torch.sinh", -4.0, 4.0), ("torch.cosh", -4.0, 4.0), ("torch.special.ndtri", 0.1, 0.9), ("torch.special.log_ndtr", -4.0, 4.0),
+)  # fmt: skip
+
+
+@family(14)
+def _unary(chain: Chain) -> None:
+    name = chain.one(*SMOOTH, *STEPPED)
+    chain.call(name, chain.real())
+
+
+@family(6)
+def _activation(chain: Chain) -> None:
+    x = chain.real()
+    if chain.chance(0.2):
+        return _activation_with_parameters(chain, x)
+    chain.call(chain.one(*ACTIVATIONS), x)
+
+
+def _activation_with_parameters(chain: Chain, x: Value) -> None:
+    name = chain.word("F.prelu F.threshold F.glu F.gelu F.leaky_relu F.softplus F.rrelu")
+    if name == "F.prelu":
+        chain.call(name, x, Literal([chain.one(0.25, 0.5)], x.data.dtype))
+    elif name == "F.threshold":
+        chain.call(name, x, 0.25, -1.5)
+    elif name == "F.glu":
+        chain.call(name, x, chain.dim(x))
+    elif name == "F.gelu":
+        chain.call(name, x, approximate="tanh")
+    elif name == "F.softplus":
+        chain.call(name, x, 2, 3)
+    else:
+        chain.call(name, x, *([0.3] if name == "F.leaky_relu" else []))
+
+
+@family(8)
+def _guarded(chain: Chain) -> None:
+    name, low, high = chain.one(*GUARDED)
+    x = chain.real()
+    bounded = chain.call("torch.clamp", x, low, high)
+    chain.call(name, bounded)
+
+
+@family(16)
+def _binary(chain: Chain) -> None:
+    x = chain.tensor()
+    y = chain.like(x)
+    x, y = (y, x) if chain.chance(0.3) else (x, y)
+    name = chain.word(
+        "torch.add torch.sub torch.mul torch.maximum torch.minimum operator.add operator.mul operator.sub "
+        "torch.atan2 torch.hypot torch.fmax torch.fmin torch.copysign torch.rsub torch.logaddexp torch.ldexp "
+        "torch.heaviside torch.nextafter torch.xlogy torch.float_power torch.fmod torch.remainder "
+        "torch.true_divide operator.truediv torch.dist torch.polar"
+    )
+    if name in ("torch.add", "torch.sub", "torch.rsub") and chain.chance(0.3):
+        chain.call(name, x, y, alpha=chain.one(2, -1, 3))
+        return
+    chain.call(name, x, y)
+
+
+@family(8)
+def _scalar(chain: Chain) -> None:
+    x = chain.tensor()
+    number = chain.number() if x.floating and chain.chance(0.8) else chain.integer(-3, 3)
+    name = chain.word(
+        "operator.add operator.mul operator.sub torch.mul torch.add operator.truediv torch.pow "
+        "torch.remainder torch.fmod torch.clamp_min torch.clamp_max operator.floordiv operator.mod"
+    )
+    if name == "torch.pow":
+        number = chain.one(2, 3, 0, 1)
+    if chain.chance(0.15) and name.startswith("operator"):
+        chain.call(name, number, x)
+        return
+    chain.call(name, x, number)
+
+
+@family(6)
+def _ternary(chain: Chain) -> None:
+    x = chain.tensor()
+    y, z = chain.like(x), chain.like(x)
+    name = chain.word("torch.addcmul torch.addcdiv torch.lerp torch.clamp torch.where torch.addcmul")
+    if name == "torch.addcdiv":
+        y = chain.call("torch.clamp", chain.like(x), 0.5, 4)
+        chain.call(name, x, z, y, value=chain.number())
+    elif name == "torch.addcmul":
+        chain.call(name, x, y, z, value=chain.number() if x.floating else chain.integer(-2, 3))
+    elif name == "torch.where":
+        chain.call(name, chain.mask(x), y, z)
+    elif name == "torch.clamp":
+        chain.call(name, x, torch_min(chain, x), chain.number() + 4)
+    else:
+        chain.call(name, x, y, z if chain.chance(0.4) else chain.one(0.25, 0.5, 2.0))
+
+
+def torch_min(chain: Chain, x: Value) -> float | int:
+    """A lower bound for ``clamp``."""
+    return chain.one(-1.5, -0.25, 0.5) if x.floating else chain.integer(-4, 1)
+
+
+@family(9)
+def _integer(chain: Chain) -> None:
+    x = chain.whole()
+    name = chain.word(
+        "torch.floor_divide torch.remainder torch.fmod operator.mod operator.floordiv torch.gcd torch.lcm "
+        "torch.mul torch.sub torch.square torch.neg torch.abs torch.sign torch.div torch.bitwise_not "
+        "torch.clamp torch.pow torch.floor_divide"
+    )
+    if name in ("torch.square", "torch.neg", "torch.abs", "torch.sign", "torch.bitwise_not"):
+        chain.call(name, x)
+    elif name == "torch.clamp":
+        chain.call(name, x, chain.integer(-5, 0), chain.integer(1, 6))
+    elif name == "torch.pow":
+        chain.call(name, x, chain.integer(0, 3))
+    elif name == "torch.div":
+        chain.call(name, x, chain.one(2, 3, -3), rounding_mode=chain.one("floor", "trunc"))
+    elif name in ("torch.gcd", "torch.lcm", "torch.mul", "torch.sub"):
+        chain.call(name, x, chain.like(x))
+    else:
+        chain.call(name, x, chain.one(2, 3, -2, -3, 5, 7))
+
+
+@family(6)
+def _bitwise(chain: Chain) -> None:
+    x = chain.whole() if chain.chance(0.7) else chain.mask(chain.tensor(1, 3))
+    name = chain.word("torch.bitwise_and torch.bitwise_or torch.bitwise_xor operator.and_ operator.xor shift")
+    if name == "shift":
+        shift = chain.one("torch.bitwise_left_shift", "torch.bitwise_right_shift", "operator.lshift", "operator.rshift")
+        chain.call(shift, x, chain.integer(0, 4))
+        return
+    chain.call(
+        name, x, chain.like(x) if chain.chance(0.6) else 1 if x.data.dtype == torch.bool else chain.integer(1, 9)
+    )
+
+
+@family(7)
+def _comparison(chain: Chain) -> None:
+    x = chain.tensor()
+    name = chain.word(
+        "torch.gt torch.lt torch.ge torch.le torch.eq torch.ne operator.gt operator.eq torch.isclose "
+        "torch.isfinite torch.isnan torch.logical_not torch.logical_and torch.logical_xor torch.isposinf "
+        "torch.signbit"
+    )
+    if name in ("torch.isfinite", "torch.isnan", "torch.logical_not", "torch.isposinf", "torch.signbit"):
+        chain.call(name, x)
+    else:
+        other = chain.like(x) if chain.chance(0.6) or "logical" in name or "close" in name else chain.integer(-1, 2)
+        chain.call(name, x, other)
+
+
+@family(8)
+def _where(chain: Chain) -> None:
+    x = chain.tensor(1)
+    mask = chain.mask(x)
+    choice = chain.integer(0, 4)
+    if choice == 0:
+        chain.call("torch.where", mask, x, chain.like(x))
+    elif choice == 1:
+        chain.call("torch.where", mask, x, chain.number() if x.floating else chain.integer(-3, 3))
+    elif choice == 2:
+        chain.call("torch.masked_fill", x, mask, chain.integer(-2, 2))
+    elif choice == 3:
+        chain.call("torch.nan_to_num", x) if x.floating else chain.call("torch.where", mask, chain.integer(-3, 3), x)
+    else:
+        chain.call("operator.mul", x, mask)
+
+
+@family(10)
+def _cast(chain: Chain) -> None:
+    x = chain.tensor()
+    kinds = (
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.int64,
+        torch.int32,
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+    )
+    kind = chain.one(*kinds)
+    if kind == torch.uint8:
+        x = chain.call("torch.abs", x) if x.data.dtype != torch.bool else x
+    if chain.chance(0.35):  # there and back
+        low = chain.one(torch.float16, torch.bfloat16, torch.float32, torch.int32)
+        lowered = chain.call("Tensor.to", x, low)
+        if chain.chance(0.5) and lowered.floating:
+            lowered = chain.call(chain.one("torch.mul", "torch.add"), lowered, chain.number())
+        chain.call("Tensor.to", lowered, x.data.dtype)
+        return
+    if chain.chance(0.2):
+        chain.call(
+            chain.word("Tensor.half Tensor.float Tensor.double Tensor.long Tensor.bfloat16 Tensor.int Tensor.bool"), x
+        )
+        return
+    chain.call(chain.one("Tensor.to", "Tensor.type"), x, kind) if chain.chance(0.8) else chain.call(
+        "Tensor.type_as", x, chain.tensor()
+    )
+
+
+@family(5)
+def _cast_reduce(chain: Chain) -> None:
+    x = chain.real(1)
+    low = chain.one(torch.float16, torch.bfloat16, torch.float64, torch.float32)
+    lowered = chain.call("Tensor.to", x, low)
+    name = chain.word("torch.sum torch.mean torch.amax torch.softmax torch.cumsum torch.prod")
+    over = chain.dim(x)
+    if name in ("torch.sum", "torch.mean", "torch.softmax", "torch.cumsum", "torch.prod") and chain.chance(0.5):
+        chain.call(name, lowered, over, dtype=chain.one(torch.float32, torch.float64))
+        return
+    reduced = chain.call(name, lowered, over)
+    chain.call("Tensor.to", reduced, x.data.dtype)
+
+
+@family(8)
+def _creation(chain: Chain) -> None:
+    x = chain.tensor(1)
+    sizes = chain.sizes(x)
+    name = chain.word(
+        "torch.zeros_like torch.ones_like torch.full_like Tensor.new_zeros Tensor.new_ones Tensor.new_full "
+        "torch.arange torch.linspace torch.eye torch.empty_like torch.full torch.scalar_tensor"
+    )
+    if name == "torch.empty_like":
+        made = chain.call(name, x)
+        chain.do("Tensor.fill_", made, chain.integer(-2, 3))
+    elif name.endswith("_like"):
+        made = chain.call(name, x, *([chain.integer(-2, 3)] if "full" in name else []))
+    elif name.startswith("Tensor.new"):
+        made = chain.call(
+            name, x, sizes[-chain.integer(1, len(sizes)) :], *([chain.integer(-2, 3)] if "full" in name else [])
+        )
+    elif name == "torch.arange":
+        made = chain.call(name, sizes[-1], dtype=x.data.dtype if x.data.dtype != torch.bool else torch.int64)
+    elif name == "torch.linspace":
+        made = chain.call(name, -1, 1, sizes[-1])
+    elif name == "torch.eye":
+        made = chain.call(name, sizes[-1], dtype=x.data.dtype)
+    elif name == "torch.full":
+        made = chain.call(name, sizes, chain.number())
+    else:
+        made = chain.call(name, chain.number())
+    if chain.chance(0.8):
+        chain.call(chain.word("torch.add torch.mul operator.mul operator.sub torch.maximum"), x, made)
+
+
+@family(5)
+def _complex(chain: Chain) -> None:
+    z = chain.pick(lambda t: t.is_complex(), 0.3) or chain.input(
+        chain.shape(), torch.complex64, plain=chain.chance(0.7)
+    )
+    name = chain.word(
+        "torch.view_as_real torch.abs torch.angle torch.conj Tensor.real Tensor.imag torch.mul torch.add "
+        "torch.exp torch.sum torch.conj_physical torch.sin torch.resolve_conj torch.complex torch.sgn "
+        "Tensor.adjoint Tensor.mH torch.square"
+    )
+    if name in ("torch.mul", "torch.add"):
+        chain.call(name, z, chain.like(z))
+    elif name == "torch.complex":
+        x = chain.real(fresh=0.4)
+        chain.call(name, x, chain.like(x))
+    elif name == "torch.conj" and chain.chance(0.5):
+        lazy = chain.call(name, z)
+        chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
+    else:
+        chain.call(name, z)
+
+
+@family(5)
+def _random(chain: Chain) -> None:
+    x = chain.real()
+    name = chain.word(
+        "F.dropout torch.rand_like torch.bernoulli torch.randn_like F.alpha_dropout Tensor.normal_ "
+        "torch.randint_like F.dropout Tensor.uniform_ F.dropout1d Tensor.bernoulli_"
+    )
+    if "dropout" in name:
+        chain.call(name, x, p=chain.one(0.5, 0.2, 0.0), training=chain.chance(0.9))
+    elif name == "torch.bernoulli":
+        chain.call(name, chain.call("torch.sigmoid", x))
+    elif name.startswith("Tensor."):
+        copy = chain.call("torch.clone", x)
+        chain.do(name, copy)
+        chain.call("torch.add", copy, x)
+    elif name == "torch.randint_like":
+        chain.call("torch.add", chain.call(name, x, 0, 10), x)
+    else:
+        chain.call("torch.mul", chain.call(name, x), x)
+
+
+IN_PLACE = ("Tensor.add_", "Tensor.mul_", "Tensor.sub_", "operator.iadd", "operator.imul", "operator.isub", "Tensor.copy_",
+            "Tensor.clamp_", "Tensor.fill_", "Tensor.neg_", "Tensor.abs_", "Tensor.zero_", "Tensor.relu_", "Tensor.sigmoid_",
+            "Tensor.div_", "Tensor.addcmul_", "Tensor.masked_fill_", "Tensor.floor_", "Tensor.tanh_", "Tensor.lerp_", "Tensor.pow_",
+            "Tensor.remainder_", "Tensor.where", "Tensor.square_", "Tensor.exp2_", "Tensor.cos_", "Tensor.clamp_min_")  # fmt: skip
+
+
+def write_in_place(chain: Chain, x: Value) -> Value:
+    """Change ``x`` by an operator that works in place."""
+    name = chain.one(*IN_PLACE)
+    number = chain.number() if x.floating else chain.integer(-3, 3)
+    if name == "Tensor.clamp_":
+        return chain.do(name, x, -1, 2)
+    if name in ("Tensor.fill_", "Tensor.clamp_min_"):
+        return chain.do(name, x, number)
+    if name in ("Tensor.div_", "Tensor.remainder_"):
+        return chain.do(name, x, 2 if x.floating else 3)
+    if name == "Tensor.pow_":
+        return chain.do(name, x, 2)
+    if name == "Tensor.addcmul_":
+        return chain.do(name, x, chain.like(x), chain.like(x), value=number)
+    if name == "Tensor.masked_fill_":
+        return chain.do(name, x, chain.mask(x), number)
+    if name == "Tensor.lerp_":
+        return chain.do(name, x, chain.like(x), 0.25)
+    if name == "Tensor.where":
+        raise RefusedStepError("not in place")
+    if name in (
+        "Tensor.add_",
+        "Tensor.mul_",
+        "Tensor.sub_",
+        "operator.iadd",
+        "operator.imul",
+        "operator.isub",
+        "Tensor.copy_",
+    ):
+        return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
+    return chain.do(name, x)
+
+
+@family(10)
+def _in_place(chain: Chain) -> None:
+    x = chain.pick(lambda t: True, 0.0) or chain.tensor()
+    if (x.data.requires_grad and x.data.is_leaf) or (chain.backward and chain.chance(0.3)):
+        x = chain.call("torch.clone", x)
+    write_in_place(chain, x)
+
+
+@family(5)
+def _input_mutation(chain: Chain) -> None:
+    inputs = [value for value in chain.values if value.name in chain.inputs and not value.data.requires_grad]
+    if not inputs:
+        raise RefusedStepError("no input may be changed")
+    x = chain.one(*inputs)
+    write_in_place(chain, x)
+    if chain.chance(0.4):
+        chain.call(chain.one("operator.mul", "torch.add"), x, 2)
