@@ -11,6 +11,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import chain_contexts  # noqa: F401
 import chain_indexing  # noqa: F401  registers its families
 import chain_layers  # noqa: F401
 import chain_points  # noqa: F401
@@ -28,7 +29,7 @@ from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf
 
-VERSION = 1
+VERSION = 2
 """Of the generator. A case is the same for the same version, seed and number, on the same torch."""
 
 Case = dict[str, Any]
@@ -75,7 +76,7 @@ def _write(chain: Chain, name: str, mode: str, autocast: torch.dtype | None) -> 
     if not inputs or not results:
         return None
     case: Case = {"name": name, "tags": chain.tags}
-    sizes = "${" in str([spec if isinstance(spec, list) else spec["shape"] for spec in inputs.values()])
+    sizes = "${" in str([spec if isinstance(spec, list) else spec.get("shape", ()) for spec in inputs.values()])
     if chain.dynamic and sizes:
         case["params"] = {"n": [chain.n]}
     case["inputs"] = inputs
@@ -83,7 +84,7 @@ def _write(chain: Chain, name: str, mode: str, autocast: torch.dtype | None) -> 
     case["return"] = {f"k{place}": result for place, result in enumerate(results)} if chain.chance(0.1) else results
     if chain.dtype != torch.float32:
         case["dtypes"] = [str(chain.dtype).removeprefix("torch.")]
-    if mode == "backward" and "requires_grad" in str(inputs):
+    if mode == "backward" and ("requires_grad" in str(inputs) or "nn." in str(chain.steps)):
         case["grad"] = {"cotangent": "sum"} if chain.chance(0.1) else "backward"
     elif mode == "off":
         case["grad"] = "off"

@@ -305,6 +305,49 @@ class Chain:
         self._into.append(self._write(operator_name, (target, *args), kwargs))
         return target
 
+    def write_out(self, operator_name: str, args: Sequence[Any], target: Value) -> None:
+        """Add a step that writes its result into ``target`` by ``out=``, and run it. Raises RefusedStepError."""
+        self._run(operator_name, args, {"out": target})
+        self._check(target.data)
+        self._into.append(self._write(operator_name, args, {"out": target}))
+
+    def module(self, name: str, settings: list[Any], *args: Value, out: int = 1) -> Any:
+        """Add a step that makes a module of ``torch.nn`` and calls it, and run it. Raises RefusedStepError."""
+        try:
+            module = getattr(torch.nn, name)(*settings).to(self.dtype).eval()
+        except Exception as error:
+            raise RefusedStepError(f"{name}: {error}") from error
+        own = f"m{self._next()}"
+        try:
+            result = module(*[arg.data for arg in args])
+        except Exception as error:
+            raise RefusedStepError(f"{name}: {error}") from error
+        parts = list(result) if out > 1 else [result]
+        results = [Value(f"v{self._next()}", part) for part in parts]
+        self.used |= {arg.name for arg in args}
+        names = [value.name if isinstance(value.data, torch.Tensor) else "_" for value in results]
+        step = {f"nn.{name}": settings, "id": own, "call": [text_of(arg) for arg in args]}
+        self._into.append({**step, "out": names[0] if out == 1 else names})
+        tensors = [value for value in results if isinstance(value.data, torch.Tensor)]
+        for value in tensors:
+            self._check(value.data)
+        self.values += tensors
+        return results
+
+    def split_graph(self) -> None:
+        """Add a break of the graph."""
+        self._into.append({"torch._dynamo.graph_break": []})
+
+    def view_input(self, base: Value, name: str, arguments: list[Any]) -> Value:
+        """Add an input that is a view of the input ``base``."""
+        data = self._run(name, [base, *arguments], {})
+        value = Value(f"x{self._next()}", data)
+        layout = [{name: ["$_", *text_of(arguments)]} if arguments else name]
+        self.inputs[value.name] = {"view_of": base.name, "layout": layout}
+        self.values.append(value)
+        self.used.add(base.name)
+        return value
+
     @contextlib.contextmanager
     def block(self, contexts: list[Any], entered: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
         """Steps that are drawn meanwhile stand in a ``with`` block."""

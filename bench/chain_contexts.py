@@ -1,0 +1,207 @@
+"""Families of what surrounds operators: modules, state, blocks, breaks, functions of functions, aliased inputs, ``out=``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from chain_draw import Chain, family
+from chain_points import write_in_place
+from chain_values import Function, Index, RefusedStepError
+
+
+@family(7)
+def _module(chain: Chain) -> None:
+    """A module with parameters of its own."""
+    if not chain.dtype.is_floating_point:
+        raise RefusedStepError("parameters have the dtype of the case")
+    name = chain.word("Linear Linear LayerNorm BatchNorm1d GRU LSTM Embedding PReLU Bilinear Conv1d GroupNorm RMSNorm")
+    if name == "Embedding":
+        chain.module(name, [7, chain.integer(1, 5)], chain.index([chain.integer(1, 5)], 7))
+        return
+    x = chain.pick(lambda t: t.dtype == chain.dtype and 2 <= t.ndim <= 3, 0.2) or chain.input(chain.shape(2, 3))
+    width = x.shape[-1]
+    if name == "Linear":
+        chain.module(name, [width, chain.integer(1, 7)], x)
+    elif name in ("LayerNorm", "RMSNorm"):
+        chain.module(name, [width], x)
+    elif name in ("GRU", "LSTM"):
+        chain.module(name, [width, chain.integer(1, 5)], x, out=2)
+    elif name == "PReLU":
+        chain.module(name, [], x)
+    elif name == "Bilinear":
+        chain.module(name, [width, width, 3], x, chain.like(x, same=True))
+    elif name == "Conv1d":
+        chain.module(name, [x.shape[-2], chain.integer(1, 4), chain.integer(1, 2)], x)
+    elif name == "GroupNorm":
+        chain.module(name, [1, x.shape[1]], x)
+    else:
+        chain.module(name, [x.shape[1]], x)
+
+
+@family(5)
+def _aliased_inputs(chain: Chain) -> None:
+    """An input that is a view of another one, and a write into one of them."""
+    bases = [v for v in chain.values if v.name in chain.inputs and not v.data.requires_grad and v.ndim]
+    base = chain.one(*bases) if bases else chain.input(chain.shape(), grad=False, plain=True)
+    if base.name not in chain.inputs or base.data.ndim == 0:
+        raise RefusedStepError("no base")
+    name, arguments = chain.one(
+        ("Tensor.t", []),
+        ("torch.select", [0, 0]),
+        ("operator.getitem", [Index([slice(1, None)])]),
+        ("torch.narrow", [-1, 0, 1]),
+        ("Tensor.view_as", [base]),
+        ("operator.getitem", [Index([Ellipsis, slice(None, None, 2)])]),
+    )
+    if name == "Tensor.view_as":
+        name, arguments = "torch.flatten", []
+    view = chain.view_input(base, name, arguments)
+    if chain.chance(0.75):
+        write_in_place(chain, chain.one(base, view))
+    first, second = chain.one((base, view), (view, base))
+    chain.call(chain.word("torch.mul torch.add operator.mul"), first, 2)
+    if chain.chance(0.7):
+        chain.call(chain.word("torch.neg torch.clone torch.sum"), second)
+
+
+@family(6)
+def _metadata_in_place(chain: Chain) -> None:
+    """An operator that changes shape or strides in place."""
+    x = chain.tensor(1)
+    if x.name in chain.inputs or chain.chance(0.3):
+        x = chain.call(chain.word("torch.clone torch.neg torch.abs"), x)
+    name = chain.word(
+        "t_ transpose_ squeeze_ unsqueeze_ swapaxes_ fill_diagonal_ cumsum_ triu_ tril_ index_fill_ sub_ resize_as_"
+    )
+    if name in ("transpose_", "swapaxes_"):
+        chain.do(f"Tensor.{name}", x, chain.dim(x), chain.dim(x))
+    elif name == "unsqueeze_":
+        chain.do(f"Tensor.{name}", x, chain.integer(-x.ndim - 1, x.ndim))
+    elif name in ("cumsum_", "squeeze_"):
+        chain.do(f"Tensor.{name}", x, chain.dim(x))
+    elif name == "fill_diagonal_":
+        chain.do(f"Tensor.{name}", x, chain.integer(-2, 3))
+    elif name == "index_fill_":
+        chain.do(f"Tensor.{name}", x, chain.dim(x), chain.index([2], min(x.shape)), chain.integer(-2, 3))
+    elif name == "sub_":
+        chain.do(f"Tensor.{name}", x, chain.like(x), alpha=chain.one(2, -1))
+    elif name == "resize_as_":
+        raise RefusedStepError("what it adds is undefined")
+    else:
+        chain.do(f"Tensor.{name}", x)
+    if chain.chance(0.5):
+        chain.call(chain.word("torch.mul torch.add torch.sub"), x, 2)
+
+
+@family(5)
+def _out_argument(chain: Chain) -> None:
+    """An operator that writes its result into a tensor that is given."""
+    if chain.backward:
+        raise RefusedStepError("out= takes no gradient")
+    x = chain.real(1)
+    y = chain.like(x, same=True)
+    target = chain.call(chain.word("torch.zeros_like torch.empty_like torch.ones_like"), x)
+    name = chain.word("torch.add torch.mul torch.maximum torch.exp torch.sin torch.cumsum torch.clamp torch.sub")
+    more: list[Any] = [y] if name in ("torch.add", "torch.mul", "torch.maximum", "torch.sub") else []
+    more = [0] if name == "torch.cumsum" else [-1, 1] if name == "torch.clamp" else more
+    chain.write_out(name, [x, *more], target)
+    if chain.chance(0.5):
+        chain.call("torch.add", target, 1)
+
+
+@family(5)
+def _no_grad(chain: Chain) -> None:
+    """A part of the chain without gradients."""
+    context = chain.word("torch.no_grad torch.enable_grad")
+    with chain.block([context], torch.no_grad() if context == "torch.no_grad" else torch.enable_grad()):
+        x = chain.real(1)
+        part = chain.call(chain.word("torch.sin torch.exp torch.neg torch.clone torch.sigmoid"), x)
+        if chain.chance(0.5):
+            chain.do(chain.word("Tensor.add_ Tensor.mul_"), part, 2)
+    chain.call(chain.word("torch.mul torch.add"), part, chain.like(part))
+
+
+@family(3)
+def _break(chain: Chain) -> None:
+    """A break of the graph between two steps."""
+    x = chain.tensor(1)
+    part = chain.call(chain.word("torch.neg torch.clone operator.neg torch.abs"), x)
+    chain.split_graph()
+    chain.call(chain.word("torch.mul torch.add"), part, 2)
+
+
+@family(5)
+def _function_gradient(chain: Chain) -> None:
+    """A gradient or a product with a Jacobian inside the chain."""
+    x = chain.real(1, 2)
+    name = chain.word(
+        "torch.func.grad torch.func.jacrev torch.func.jacfwd torch.func.hessian torch.func.grad_and_value torch.func.vmap"
+    )
+    squares = Function(
+        ["t"], ["torch.sin", {"torch.mul": ["$_", "$t"]}, "torch.sum"], lambda t: (torch.sin(t) * t).sum()
+    )
+    rows = Function(["t"], ["torch.tanh", {"torch.cumsum": ["$_", 0]}], lambda t: torch.cumsum(torch.tanh(t), 0))
+    if name in ("torch.func.grad", "torch.func.hessian", "torch.func.grad_and_value"):
+        if name.endswith("hessian") and x.data.numel() > 12:
+            raise RefusedStepError("too large")
+        function = chain.call(name, squares)
+        chain.call("operator.call", function, x, out=2 if name.endswith("value") else 1)
+    else:
+        if x.data.numel() > 40 and "jac" in name:
+            raise RefusedStepError("too large")
+        chain.call("operator.call", chain.call(name, rows), x)
+
+
+@family(6)
+def _combination(chain: Chain) -> None:
+    x = chain.real(1, 2)
+    name = chain.word("block_diag cartesian_prod combinations meshgrid renorm cov corrcoef cdist outer vdot addr ger "
+                      "atleast_3d ravel count trapz gradient fold take_rows")  # fmt: skip
+    if name in ("block_diag", "cdist", "vdot", "outer", "ger"):
+        chain.call(f"torch.{name}", x, chain.like(x, same=True))
+    elif name == "cartesian_prod":
+        chain.call("torch.cartesian_prod", x, chain.like(x, same=True))
+    elif name == "combinations":
+        chain.call("torch.combinations", x)
+    elif name == "meshgrid":
+        parts = chain.call("torch.meshgrid", x, chain.like(x, same=True), indexing=chain.word("ij xy"), out=2)
+        chain.call("torch.mul", *parts)
+    elif name == "renorm":
+        chain.call("torch.renorm", x, 2, 0, 1.5)
+    elif name == "addr":
+        y = chain.input([chain.integer(1, 5)], x.data.dtype)
+        bias = chain.input([x.shape[0], y.shape[0]], x.data.dtype)
+        chain.call("torch.addr", bias, x, y)
+    elif name == "fold":
+        columns = chain.input([1, 4, 9], x.data.dtype)
+        chain.call("F.fold", columns, [4, 4], 2)
+    elif name == "gradient":
+        chain.call("torch.gradient", x, dim=chain.dim(x), out=1) if x.ndim == 9 else chain.call("torch.trapz", x)
+    elif name in ("count", "take_rows"):
+        chain.call("torch.index_select", x, 0, chain.index([3], x.shape[0]))
+    else:
+        chain.call(f"torch.{name}", x)
+
+
+@family(5)
+def _memory_format(chain: Chain) -> None:
+    x = chain.pick(lambda t: t.ndim == 4, 0.3) or chain.input(
+        [chain.integer(1, 2), chain.integer(2, 4), 4, chain.integer(3, 5)]
+    )
+    made = chain.call(chain.word("Tensor.contiguous Tensor.to torch.clone"), x, memory_format=torch.channels_last)
+    name = chain.word(
+        "torch.mul torch.sum torch.zeros_like torch.empty_like Tensor.view torch.relu torch.cat torch.flatten"
+    )
+    if name == "torch.mul":
+        chain.call(name, made, chain.like(made))
+    elif name == "torch.sum":
+        chain.call(name, made, 1)
+    elif name == "torch.empty_like":
+        chain.do("Tensor.fill_", chain.call(name, made), 2)
+    elif name == "Tensor.view":
+        chain.call("Tensor.reshape", made, [made.shape[0], -1])
+    elif name == "torch.cat":
+        chain.call(name, [made, x], 1)
+    else:
+        chain.call(name, made)
