@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,3 +158,11 @@ def values_of(argument: Any) -> Iterator[Value]:
             yield from values_of(item)
     elif isinstance(argument, Index):
         yield from values_of(argument.parts)
+
+
+def run(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call an operator. Raises RefusedStepError for whatever it raises."""
+    try:
+        return find(name)(*data_of(args), **{key: data_of(value) for key, value in kwargs.items()})
+    except Exception as error:
+        raise RefusedStepError(f"{name}: {type(error).__name__}: {error}") from error
