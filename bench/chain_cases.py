@@ -29,7 +29,7 @@ from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf
 
-VERSION = 2
+VERSION = 3
 """Of the generator. A case is the same for the same version, seed and number, on the same torch."""
 
 Case = dict[str, Any]
@@ -135,7 +135,7 @@ def fault_of(case: Case, folder: Path) -> str:
         return f"invalid: {error}"
     finally:
         source.close()
-    return _fault_of_runs(*runs)
+    return _fault_of_runs(variant.grad.mode == "backward", *runs)
 
 
 def _run(source: Source, settings: Settings) -> Observation:
@@ -143,8 +143,8 @@ def _run(source: Source, settings: Settings) -> Observation:
     return observe(loaded, loaded.model, settings)
 
 
-def _fault_of_runs(first: Observation, again: Observation, other: Observation) -> str:
-    """Say what is wrong with two runs of one seed and one of another."""
+def _fault_of_runs(backward: bool, first: Observation, again: Observation, other: Observation) -> str:
+    """Say what is wrong with two runs of one seed and one of another; with ``backward`` there must be a gradient."""
     for run in (first, again, other):
         if run.error is not None:
             return f"raises {run.error.summary}"
@@ -158,7 +158,7 @@ def _fault_of_runs(first: Observation, again: Observation, other: Observation) -
         pairs = zip(one.outputs.leaves, three.outputs.leaves, strict=False)
         if one is first.calls[0] and all(_bits(a) == _bits(b) for a, b in pairs):
             return "constant"
-    if first.calls[0].gradients and all(gradient is None for gradient in first.calls[0].gradients.values()):
+    if backward and not any(first.calls[0].gradients.values()):
         return "no gradient"
     return ""
 

@@ -75,10 +75,20 @@ class Chain(Inputs):
 
     def do(self, operator_name: str, target: Value, *args: Any, **kwargs: Any) -> Value:
         """Add a step that writes into ``target``, and run it. Raises RefusedStepError."""
+        if self._overlaps(target) and self.chance(0.8):
+            raise RefusedStepError("what a write through overlapping memory leaves is undefined")
         run(operator_name, (target, *args), kwargs)
         self._check(target.data)
         self._into.append(self._write(operator_name, (target, *args), kwargs))
         return target
+
+    def _overlaps(self, target: Value) -> bool:
+        """Whether a value that shares the target's storage holds an element twice."""
+        storage = target.data.untyped_storage().data_ptr()
+        tensors = [value.data for value in self.values if isinstance(value.data, torch.Tensor)]
+        return any(
+            t.untyped_storage().data_ptr() == storage and torch._debug_has_internal_overlap(t) == 1 for t in tensors
+        )
 
     def write_out(self, operator_name: str, args: Sequence[Any], target: Value) -> None:
         """Add a step that writes its result into ``target`` by ``out=``, and run it. Raises RefusedStepError."""
