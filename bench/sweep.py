@@ -17,7 +17,8 @@ from runner.cases.model import Case
 from runner.record.events import RED, VariantFinished, finished_of
 from runner.record.journal import read_journal
 from runner.session.collect import load
-from runner.verdict.signature import main_signature
+from runner.verdict.signature import assess
+from runner.worker.oracles import rank_of
 
 IDS = 3  # of a group that are printed
 
@@ -27,8 +28,8 @@ class Group:
     """The red variants of one signature, with how long each one's chain is."""
 
     verdict: str
+    severity: str
     signature: str
-    stage: str
     members: list[tuple[int, VariantFinished]] = field(default_factory=list)
 
     def row(self) -> str:
@@ -36,7 +37,8 @@ class Group:
         ids = [event.id for _, event in sorted(self.members, key=lambda member: (member[0], member[1].id))]
         more = f" and {len(ids) - IDS} more" if len(ids) > IDS else ""
         text = self.signature.replace("|", "\\|").replace("`", "'")
-        return f"| {len(ids)} | {self.verdict} | {self.stage} | `{text}` | {', '.join(map(_short, ids[:IDS]))}{more} |"
+        listed = ", ".join(map(_short, ids[:IDS]))
+        return f"| {len(ids)} | {self.verdict} | {self.severity} | `{text}` | {listed}{more} |"
 
 
 def _short(identifier: str) -> str:
@@ -45,17 +47,17 @@ def _short(identifier: str) -> str:
 
 
 def group_variants(events: Iterable[VariantFinished], lengths: dict[str, int]) -> list[Group]:
-    """Group red variants by verdict and signature, the largest group first. ``lengths`` are the chains' by case."""
+    """Group red variants by verdict and signature, the worst and largest group first. ``lengths`` are the chains' by label."""
     groups: dict[tuple[str, str], Group] = {}
     for event in events:
         if event.verdict not in RED:
             continue
-        signature = main_signature(event.findings)
-        text = str(signature) if signature else event.reason
-        stage = (signature.stage if signature else event.stage) or ""
-        group = groups.setdefault((event.verdict, text), Group(event.verdict, text, stage))
+        known = event if event.signature else assess(event)
+        group = groups.setdefault(
+            (event.verdict, known.signature), Group(event.verdict, known.severity or "", known.signature)
+        )
         group.members.append((lengths.get(event.label, 0), event))
-    return sorted(groups.values(), key=lambda group: -len(group.members))
+    return sorted(groups.values(), key=lambda group: (rank_of(group.severity), -len(group.members)))
 
 
 def lengths_of(events: Iterable[VariantFinished]) -> dict[str, int]:
@@ -83,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         finished.update(finished_of(events))
     verdicts = collections.Counter(event.verdict for event in finished.values())
     print(f"{len(finished)} variants:", ", ".join(f"{count} {word}" for word, count in verdicts.most_common()))
-    print("\n| count | verdict | stage | signature | smallest first |\n| ---: | --- | --- | --- | --- |")
+    print("\n| count | verdict | severity | signature | smallest first |\n| ---: | --- | --- | --- | --- |")
     for group in group_variants(finished.values(), lengths_of(finished.values())):
         print(group.row())
     return 0

@@ -54,13 +54,12 @@ def test_groups_are_by_signature_with_the_shortest_chain_first(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 variants: 2 FAIL, 1 PASS, 1 ERROR"
     rows = lines[4:]
-    assert rows[0].startswith(
-        "| 2 | FAIL | inductor | `value at inductor` | a.spec.yaml::short[float32,cpu], a.spec.yaml::long"
-    )
-    assert rows[1].startswith(
-        "| 1 | ERROR | aot | `compile-error at aot: RuntimeError: size N \\| '…'` | a.spec.yaml::other"
-    )
-    assert len(rows) == 2
+    short, long = "a.spec.yaml::short[float32,cpu]", "a.spec.yaml::long[float32,cpu]"
+    raising = "compile-error at aot: RuntimeError: size N \\| '…'"
+    assert rows == [
+        f"| 2 | FAIL | wrong-result | `value at inductor` | {short}, {long} |",
+        f"| 1 | ERROR | exception | `{raising}` | a.spec.yaml::other[float32,cpu] |",
+    ]
 
 
 def test_of_a_variant_in_two_logs_the_last_one_counts(
