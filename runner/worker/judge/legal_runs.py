@@ -79,7 +79,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     def _remember_rounding(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Remember floating results of arithmetic, and what is taken or copied from them."""
         sources = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        if sources and (not is_exact(func, sources, result) or any(source in self._rounded for source in sources)):
+        if sources and (not is_exact(func) or any(source in self._rounded for source in sources)):
             for leaf in tree_flatten(result)[0]:
                 if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
                     self._rounded[leaf] = True
