@@ -220,6 +220,7 @@ FREEDOMS: Mapping[Any, Freedom] = {
 
 EXACT = frozenset(
     [
+        "_to_copy",
         "abs",
         "amax",
         "amin",
