@@ -307,17 +307,21 @@ def turn_singular_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     return _into(own, (left, values, right)), True
 
 
+def symmetric_matrix(call: Call) -> torch.Tensor:
+    """Return the whole matrix of a call that reads one triangle of it."""
+    matrix, lower = call.arguments["A"], call.arguments["UPLO"].upper() == "L"
+    half = matrix.tril(-1) if lower else matrix.triu(1)
+    return half + half.mH + torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
+
+
 def turn_symmetric_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Decompose with rows and columns in another order, and turn vectors around."""
     matrix = call.arguments["A"]
     if not call.arguments["compute_v"] or not matrix.numel():
         return call.run(), False
-    lower = call.arguments["UPLO"].upper() == "L"
-    half = matrix.tril(-1) if lower else matrix.triu(1)
-    whole = half + half.mH + torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
     order = draw.order(matrix.size(-1), matrix.device)
     own = call.run()
-    values, vectors = call.run(A=whole.index_select(-2, order).index_select(-1, order))
+    values, vectors = call.run(A=symmetric_matrix(call).index_select(-2, order).index_select(-1, order))
     vectors = vectors.index_select(-2, order.argsort()) * draw.signs(values).unsqueeze(-2)
     return _into(own, (values, vectors)), True
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from runner.worker.judge.choices import Call, dimension, targets
+from runner.worker.judge.choices import Call, dimension, symmetric_matrix, targets
 from runner.worker.judge.compare import compare_values
 from runner.worker.judge.tolerance import tolerance_for
 
@@ -124,10 +124,7 @@ def _vectors(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     else:
         if place == 0:
             return "these are not its eigenvalues" if _differ(results[0], compiled) else ""
-        lower = call.arguments["UPLO"].upper() == "L"
-        half = matrix.tril(-1) if lower else matrix.triu(1)
-        square = half + half.mH + torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
-        vectors, stretched = compiled, results[0]
+        square, vectors, stretched = symmetric_matrix(call), compiled, results[0]
     if not _orthonormal(vectors):
         return "its vectors are not orthonormal"
     count = stretched.size(-1)

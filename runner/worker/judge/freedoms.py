@@ -1,7 +1,8 @@
 """Operators whose result torch leaves open: each with the sentence of torch's documentation, and another legal choice.
 
-An operator without such a sentence is not here, since its result is defined. ``torch.max`` is an example: its
-documentation says that the index of the first maximum is returned. To add an operator, add its row to the table.
+An operator without such a sentence is defined. ``torch.max`` is an example: its documentation says that the index of the
+first maximum is returned. It is here for computed elements alone, where a rounding decides which is the largest.
+To add an operator, add its row to the table.
 """
 
 from __future__ import annotations
@@ -42,16 +43,6 @@ class Freedom:
     """It depends on which element is larger, or whether two are equal: where those were computed, a rounding decides."""
 
 
-SORT = Freedom(
-    "torch.sort",
-    "If ``False``, the relative order of values which compare equal is not guaranteed.",
-    sort_otherwise,
-    compares=True,
-)
-EMPTY = Freedom("torch.empty", "Returns a tensor filled with uninitialized data.", leave_otherwise)
-RESIZE = Freedom(
-    "Tensor.resize_", "Existing elements are preserved but any new memory is uninitialized.", grow_otherwise
-)
 OVERLAP = (
     "Tensor.expand",
     "More than one element of an expanded tensor may refer to a single memory location. As a result, in-place operations"
@@ -73,7 +64,15 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
         Freedom("torch.unique_consecutive", ROUNDED, take_own, compares=True),
         "unique_consecutive.default unique_dim_consecutive.default",
     ),
-    (SORT, "sort.default sort.stable argsort.stable"),
+    (
+        Freedom(
+            "torch.sort",
+            "If ``False``, the relative order of values which compare equal is not guaranteed.",
+            sort_otherwise,
+            compares=True,
+        ),
+        "sort.default sort.stable argsort.stable",
+    ),
     (
         Freedom(
             "torch.topk",
@@ -156,11 +155,16 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
         "put.default put_.default",
     ),
     (
-        EMPTY,
+        Freedom("torch.empty", "Returns a tensor filled with uninitialized data.", leave_otherwise),
         "empty.memory_format empty_strided.default empty_like.default new_empty.default new_empty_strided.default"
         " empty_permuted.default",
     ),
-    (RESIZE, "resize_.default"),
+    (
+        Freedom(
+            "Tensor.resize_", "Existing elements are preserved but any new memory is uninitialized.", grow_otherwise
+        ),
+        "resize_.default",
+    ),
     (
         Freedom(
             "Tensor.to",
@@ -218,88 +222,17 @@ FREEDOMS: Mapping[Any, Freedom] = {
 }
 """Each overload that leaves something open, with what it leaves open."""
 
-EXACT = frozenset(
-    [
-        "_to_copy",
-        "abs",
-        "amax",
-        "amin",
-        "argsort",
-        "as_strided_scatter",
-        "cat",
-        "clamp",
-        "clamp_",
-        "clamp_max",
-        "clamp_min",
-        "clone",
-        "constant_pad_nd",
-        "copy",
-        "copy_",
-        "cummax",
-        "cummin",
-        "diagonal_scatter",
-        "fill",
-        "fill_",
-        "flip",
-        "gather",
-        "index",
-        "index_copy",
-        "index_copy_",
-        "index_fill",
-        "index_fill_",
-        "index_put",
-        "index_put_",
-        "index_select",
-        "kthvalue",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "masked_fill",
-        "masked_fill_",
-        "masked_scatter",
-        "masked_scatter_",
-        "masked_select",
-        "max",
-        "maximum",
-        "median",
-        "min",
-        "minimum",
-        "mode",
-        "nan_to_num",
-        "nanmedian",
-        "neg",
-        "neg_",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "ones_like",
-        "zeros_like",
-        "full_like",
-        "put",
-        "put_",
-        "relu",
-        "relu_",
-        "repeat",
-        "roll",
-        "rot90",
-        "scatter",
-        "scatter_",
-        "select_scatter",
-        "sign",
-        "slice_scatter",
-        "sort",
-        "stack",
-        "take",
-        "threshold",
-        "topk",
-        "tril",
-        "tril_",
-        "triu",
-        "triu_",
-        "unfold_copy",
-        "where",
-        "zero_",
-    ]
-)
+EXACT = frozenset({
+    "_to_copy", "abs", "amax", "amin", "argsort", "as_strided_scatter", "cat", "clamp", "clamp_", "clamp_max",
+    "clamp_min", "clone", "constant_pad_nd", "copy", "copy_", "cummax", "cummin", "diagonal_scatter", "fill",
+    "fill_", "flip", "full_like", "gather", "index", "index_copy", "index_copy_", "index_fill", "index_fill_",
+    "index_put", "index_put_", "index_select", "kthvalue", "lift_fresh", "lift_fresh_copy", "masked_fill",
+    "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "max", "maximum", "median", "min",
+    "minimum", "mode", "nan_to_num", "nanmedian", "neg", "neg_", "new_full", "new_ones", "new_zeros", "ones_like",
+    "put", "put_", "relu", "relu_", "repeat", "roll", "rot90", "scatter", "scatter_", "select_scatter", "sign",
+    "slice_scatter", "sort", "stack", "take", "threshold", "topk", "tril", "tril_", "triu", "triu_", "unfold_copy",
+    "where", "zero_", "zeros_like",
+})  # fmt: skip
 """Operators without arithmetic: floating results of exact arguments are exact. A cast to less rounds as it is defined."""
 
 

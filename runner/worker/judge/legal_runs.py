@@ -56,47 +56,42 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     ) -> Any:
         """Call ``func``, or make its choice."""
         kwargs = kwargs or {}
+        given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        rounded = any(tensor in self._rounded for tensor in given)
         overlapping = [tensor for tensor in _written(func, args, kwargs) if self._overlaps(tensor)]
         memory = [tensor.untyped_storage().clone() for tensor in overlapping]
         freedom = FREEDOMS.get(func)
         result = (
             func(*args, **kwargs)
             if freedom is None
-            else self._choose(freedom, Call.bind(func, args, kwargs, self._is_rounded(args, kwargs)), not overlapping)
+            else self._choose(freedom, Call.bind(func, args, kwargs, rounded), not overlapping)
         )
         if self._draw.number % 2:  # every other time the write is lost
             for tensor, before in zip(overlapping, memory, strict=True):
                 tensor.untyped_storage().copy_(before)
         if overlapping:
             self.free[OVERLAP[0]] = OVERLAP[1]
-        self._remember_views(result, args)
-        self._remember_rounding(func, args, kwargs, result)
+        results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+        self._remember_views(results, args)
+        if rounded or (given and not is_exact(func)):  # arithmetic, or what is taken or copied from its results
+            for tensor in results:
+                if tensor.is_floating_point():
+                    self._rounded[tensor] = True
         return result
-
-    def _is_rounded(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        return any(leaf in self._rounded for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor))
-
-    def _remember_rounding(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Remember floating results of arithmetic, and what is taken or copied from them."""
-        sources = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        if sources and (not is_exact(func) or any(source in self._rounded for source in sources)):
-            for leaf in tree_flatten(result)[0]:
-                if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
-                    self._rounded[leaf] = True
 
     def _overlaps(self, tensor: torch.Tensor) -> bool:
         return tensor in self._parts or overlaps_itself(tensor)
 
-    def _remember_views(self, result: Any, args: tuple[Any, ...]) -> None:
+    def _remember_views(self, results: Sequence[torch.Tensor], args: tuple[Any, ...]) -> None:
         """Remember results that are views of an argument that overlaps itself, or of a part of one."""
         keys = {storage_key(source) for source in args if isinstance(source, torch.Tensor) and self._overlaps(source)}
-        for view in tree_flatten(result)[0] if keys else ():
-            if isinstance(view, torch.Tensor) and storage_key(view) in keys - {None}:
+        for view in results if keys else ():
+            if storage_key(view) in keys - {None}:
                 self._parts[view] = True
 
     def _choose(self, freedom: Freedom, call: Call, certain: bool) -> Any:
-        arguments = tree_map(_copy, dict(call.arguments))
         if self._draw.number == 0:
+            arguments = tree_map(_copy, dict(call.arguments))
             result = call.run()
             tensors = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
             self._uses.append(
@@ -111,7 +106,9 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             return result
         if self._count < len(self._uses):
             use = self._uses[self._count]
-            use.certain &= use.call.func == call.func and _agree(use.call.arguments, arguments)
+            use.certain &= use.call.func == call.func and _agree(
+                use.call.arguments, tree_map(_copy, dict(call.arguments))
+            )
         self._count += 1
         blurred = freedom.compares and call.rounded and self._draw.number > 2
         result, free = (

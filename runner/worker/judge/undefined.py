@@ -9,7 +9,7 @@ import torch
 
 from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.choices import Call
-from runner.worker.judge.definitions import DEFINITIONS
+from runner.worker.judge.definitions import DEFINITIONS, Definition
 from runner.worker.judge.freedoms import Freedom
 
 
@@ -57,17 +57,20 @@ class Undefined:
 
     def breach(self, call: int, path: str, compiled: torch.Tensor) -> str:
         """Return how the compiled output breaks the definition of the operator that it is the result of, or nothing."""
-        result = self.results.get((call, path))
-        definition = DEFINITIONS.get(result.use.freedom.name) if result is not None else None
-        if result is None or definition is None or not result.use.certain:
+        definition = self._definition(call, path)
+        if definition is None:
             return ""
-        own = result.use.results[result.place]
-        if (own.shape, own.dtype) != (compiled.shape, compiled.dtype):
+        use, place = self.results[call, path].use, self.results[call, path].place
+        if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
             return ""
-        reason = definition(result.use.call, result.use.results, result.place, compiled)
-        return f"breaks the definition of {result.use.freedom.name}: {reason}" if reason else ""
+        reason = definition(use.call, use.results, place, compiled)
+        return f"breaks the definition of {use.freedom.name}: {reason}" if reason else ""
 
     def is_checked(self, call: int, path: str) -> bool:
         """Return whether an output is held against a definition."""
+        return self._definition(call, path) is not None
+
+    def _definition(self, call: int, path: str) -> Definition | None:
         result = self.results.get((call, path))
-        return result is not None and result.use.certain and result.use.freedom.name in DEFINITIONS
+        certain = result is not None and result.use.certain
+        return DEFINITIONS.get(result.use.freedom.name) if result is not None and certain else None
