@@ -17,6 +17,11 @@ from chain_values import RefusedStepError, Value, run, text_of, values_of
 Step = dict[str, Any]
 
 Family = Callable[["Chain"], None]
+CREATIONS = (
+    "torch.arange", "torch.eye", "torch.full", "torch.linspace", "torch.scalar_tensor", "torch.tril_indices",
+)  # fmt: skip
+"""Operators that make a tensor of numbers alone: on the CPU, unless they name the device of the case."""
+
 FAMILIES: dict[str, tuple[int, Family]] = {}
 
 
@@ -59,6 +64,8 @@ class Chain(Inputs):
         Raises:
             RefusedStepError: it raised, or its result is none that is wanted.
         """
+        if operator_name in CREATIONS:
+            kwargs["device"] = torch.device("cpu")
         result = run(operator_name, args, kwargs)
         step = self._write(operator_name, args, kwargs)
         parts = list(result) if out > 1 else [result]

@@ -134,6 +134,8 @@ def data_of(argument: Any) -> Any:
 
 def text_of(argument: Any) -> Any:
     """An argument as the format writes it."""
+    if isinstance(argument, torch.device):
+        return "$device"
     if isinstance(argument, Value):
         return f"${argument.name}"
     if isinstance(argument, (Size, Index)):

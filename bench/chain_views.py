@@ -276,7 +276,7 @@ def _triangle(chain: Chain) -> None:
     elif name == "diag_embed":
         chain.call("torch.diag_embed", x, *([1] if chain.chance(0.3) else []))
     elif name == "tril_indices":
-        made = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4), device="cpu")
+        made = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4))
         chain.call("torch.add", made, chain.integer(1, 3))
     elif name == "diagonal_scatter":
         part = chain.call("torch.diagonal", x)

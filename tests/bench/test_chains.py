@@ -31,8 +31,12 @@ def test_a_case_is_the_same_for_the_same_seed_and_number_alone(cases: ModuleType
     assert [cases.draw_case(4, number) for number in range(12)] != first
 
 
-def test_every_family_is_drawn(cases: ModuleType) -> None:
-    drawn = [case for number in range(250) if (case := cases.draw_case(1, number)) is not None]
+@pytest.fixture(scope="module")
+def drawn(cases: ModuleType) -> list[dict[str, Any]]:
+    return [case for number in range(250) if (case := cases.draw_case(1, number)) is not None]
+
+
+def test_every_family_is_drawn(cases: ModuleType, drawn: list[dict[str, Any]]) -> None:
     tags = {tag for case in drawn for tag in case["tags"]}
     assert len(cases.FAMILIES) >= 36
     assert tags == set(cases.FAMILIES)
@@ -44,6 +48,18 @@ def test_every_family_is_drawn(cases: ModuleType) -> None:
     )
     assert any(case.get("dynamic") for case in drawn)
     assert any("layout" in str(case["inputs"]) for case in drawn)
+
+
+def test_whatever_makes_a_tensor_of_numbers_alone_names_the_device_of_the_case(drawn: list[dict[str, Any]]) -> None:
+    from torch.utils._device import _device_constructors
+
+    makers = {f"torch.{function.__name__}" for function in _device_constructors()}
+    steps = [step for case in drawn for step in case["chain"]]
+    steps += [inner for step in steps if "with" in step for inner in step["chain"]]
+    creations = [(name, arguments) for step in steps for name, arguments in step.items() if name in makers]
+    assert {name for name, _ in creations} >= {"torch.arange", "torch.eye", "torch.linspace", "torch.tril_indices"}
+    assert [name for name, arguments in creations if arguments["device"] != "$device"] == []
+    assert "cpu" not in str(steps)
 
 
 def test_what_is_written_is_valid_and_is_found_through_the_suite(chains: ModuleType, tmp_path: Path) -> None:
