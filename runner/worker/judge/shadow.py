@@ -32,6 +32,9 @@ WITHOUT_SHADOW = frozenset(
 )
 """Operators that compute no value. What they leave has a shadow when it is first read."""
 
+FROM_HALF = frozenset({aten._softmax, aten._log_softmax})
+"""Operators whose last argument says that float32 is computed from halves, on CUDA. Shadows are no halves."""
+
 DRAWS = frozenset({
     "_sample_dirichlet", "_standard_gamma", "bernoulli", "bernoulli_", "binomial", "cauchy_", "exponential_", "geometric_",
     "log_normal_", "multinomial", "normal", "normal_", "normal_functional", "poisson", "rand", "rand_like", "randint",
@@ -132,6 +135,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if func.overloadpacket in WITHOUT_SHADOW or (_is_view(func) and all(map(_has_storage, tensors))):
             return func(*args, **kwargs)
         shadows, options = tree_map(self._widened, (args, kwargs))
+        if func.overloadpacket in FROM_HALF:
+            shadows = (*shadows[:2], False)
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
         states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []

@@ -167,6 +167,15 @@ def test_a_comparison_of_computed_values_is_known_up_to_a_rounding() -> None:
         assert oracles(run(text, "planted:negated", **NO_GRADIENT)) == ["value"]
 
 
+def test_the_sign_of_a_sum_that_cancels_is_known_up_to_a_rounding() -> None:
+    """Eager gives zero, and a backend that rounds otherwise gives less than that: it takes the other branch."""
+    body = "v = ((x + y) - x).sum() - 4\nreturn torch.where(v >= 0, x, -x), v"
+    record = run(source(body, NEAR, "x, y"), "planted:added_otherwise", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+    far = source("v = ((x + y) - x).sum() - 3\nreturn v >= 0", NEAR, "x, y")
+    assert oracles(run(far, "planted:negated", **NO_GRADIENT)) == ["value"]
+
+
 def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
     body = "y = x.expand(5)\ny[i] = 3\nreturn y, y + 0, z * 2"
     text = source(body, "torch.ones(1), torch.tensor([1, 2]), torch.ones(4)", "x, i, z")

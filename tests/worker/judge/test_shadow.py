@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 import torch
 
@@ -89,6 +91,23 @@ def test_no_rounding_of_the_program_enters(dtype):
         z = y.to(torch.complex64 if dtype.is_complex else torch.float32) * 3
     assert torch.allclose(shadow.of(z), x.to(wide_dtype(dtype)), rtol=1e-15)
     assert not torch.equal(z, x.to(z.dtype)) or dtype.is_complex
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_float32_from_halves_is_computed_from_their_shadows(name):
+    """Only CUDA's kernels take halves and give float32 so: the operator is called as if by one."""
+    func = getattr(torch.ops.aten, name).default
+    own, x = func._op, torch.randn(3, 5).half()
+
+    def kernel(x, dim, from_half):
+        assert from_half == (x.dtype == torch.float16), "conversion is supported for Half type only"
+        return own(x.float() if from_half else x, dim, False)
+
+    shadow = Shadow("cpu")
+    with mock.patch.object(func, "_op", kernel), shadow:
+        y = shadow.__torch_dispatch__(func, (), (x, 1, True))
+    assert y.dtype == torch.float32
+    assert torch.equal(shadow.of(y), own(x.double(), 1, False))
 
 
 def test_writes_reach_all_that_shares_the_memory():
