@@ -1,0 +1,77 @@
+"""``docs/sweep.md``: every defect has a smallest case, which fails as the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.session.collect import load
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TEXT = (REPOSITORY / "docs" / "sweep.md").read_text(encoding="utf-8")
+ROW = re.compile(
+    r"^\| \[(\d+)\]\(#defect-\d+\) \| ([\w-]+) \| (\w+) \| `(.+)` \| (\d+) \| (\w+) \| .+ \|$", re.MULTILINE
+)
+ROWS = {number: rest for number, *rest in ROW.findall(TEXT)}
+SECTIONS = dict(re.findall(r"^### Defect (\d+)\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL))
+LISTS = dict(re.findall(r"^\| (\d+) \| (\d{3}_\d{5}.*) \|$", TEXT, re.MULTILINE))
+
+
+def test_every_row_has_a_section_and_every_section_a_row() -> None:
+    assert [*ROWS] == [*SECTIONS] == [str(number) for number in range(1, len(ROWS) + 1)]
+    assert len(ROWS) == TEXT.count("](#defect-")
+
+
+@pytest.mark.parametrize("number", SECTIONS)
+def test_a_row_counts_the_cases_of_its_section(number: str) -> None:
+    assert len(re.findall(r"`chain_\d{3}_\d{5}`", SECTIONS[number])) == int(ROWS[number][3])
+
+
+def test_a_case_is_listed_once_and_below_a_defect() -> None:
+    assert {*LISTS} <= {*ROWS}
+    listed = [name for names in LISTS.values() for name in names.split(", ")]
+    assert sorted({*listed}) == sorted(listed)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a file of each smallest case."""
+    path = tmp_path_factory.mktemp("sweep")
+    for number, text in SECTIONS.items():
+        [block] = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        (path / f"defect_{number}.spec.yaml").write_text(block, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("number", SECTIONS)
+def test_a_section_holds_one_valid_case(number: str, folder: Path) -> None:
+    loaded = load([str(folder / f"defect_{number}.spec.yaml")])
+    assert [diagnostic.render() for diagnostic in loaded.diagnostics] == []
+    assert len(loaded.variants) == 1
+
+
+@pytest.mark.slow
+def test_every_smallest_case_fails_as_its_row_says(folder: Path) -> None:
+    command = [sys.executable, "-m", "runner", "run", ".", "--backend", "inductor", "--no-known", "--no-confirm"]
+    command += ["-j", "2", "--events", "events.jsonl"]
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=1800
+    )
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    finished = [event for event in events if event["event"] == "variant-finished"]
+    seen = {re.findall(r"defect_(\d+)", event["id"])[0]: _row(event) for event in finished}
+    said = {number: [severity, signature, verdict] for number, (severity, _, signature, _, verdict) in ROWS.items()}
+    assert seen == said, done.stdout + done.stderr
+
+
+def _row(event: dict[str, Any]) -> list[str]:
+    """Return what the page's table says of a variant."""
+    return [event["severity"], event["signature"], event["verdict"]]
