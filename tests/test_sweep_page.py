@@ -41,6 +41,18 @@ def test_a_case_is_listed_once_and_below_a_defect() -> None:
     assert sorted({*listed}) == sorted(listed)
 
 
+def test_the_smallest_cases_of_the_gpu_are_valid_and_named_in_its_table(tmp_path: Path) -> None:
+    part = TEXT.partition("## What the GPU shows\n")[2]
+    [block] = re.findall(r"^```yaml\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+    (tmp_path / "gpu.spec.yaml").write_text(block, encoding="utf-8")
+    loaded = load([str(tmp_path / "gpu.spec.yaml")])
+    assert [diagnostic.render() for diagnostic in loaded.diagnostics] == []
+    names = {variant.case.name for variant in loaded.variants}
+    assert names == set(
+        re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ((?:`\w+`(?:, )?)+):", part, re.MULTILINE)))
+    ) - {"assert_functional_graph"}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a file of each smallest case."""
