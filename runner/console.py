@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from runner import exit_codes
@@ -14,6 +15,17 @@ from runner.text import visible
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 _PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
+
+
+class _State:
+    """What stands on the terminal and must go before a remark is printed there."""
+
+    clear: Callable[[], None] | None = None
+
+
+def before_messages(clear: Callable[[], None] | None) -> None:
+    """Let ``clear`` be called before each ``message``: it takes live lines away. None ends that."""
+    _State.clear = clear
 
 
 def painted(text: str, colour: str) -> str:
@@ -41,6 +53,9 @@ def flush() -> None:
 
 def message(text: str = "", end: str = "\n") -> None:
     """Print a remark for people to standard error, by the same rule. A remark that cannot be printed is lost."""
+    if _State.clear is not None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            _State.clear()
     with contextlib.suppress(RuntimeError):  # a signal's remark may meet one that is being printed
         _write(sys.stderr, visible(text) + end, now=True)
 

@@ -101,7 +101,7 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
         reports = Reports.open(
             folder, {key: text for key, text in stamp.items() if text}, junit=arguments.junit,
             dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
-            verbose=arguments.verbose, quiet=arguments.quiet, again=past is not None,
+            verbose=arguments.verbose, quiet=arguments.quiet, earlier=history.seconds_by_key, again=past is not None,
         )  # fmt: skip
 
         pages = None
@@ -112,7 +112,11 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
 
         def tick(running: list[tuple[str, float, str]]) -> None:
             reports.tick(running)
-            interrupts.check()
+            try:
+                interrupts.check()
+            except KeyboardInterrupt:
+                reports.reporter.clear()  # the processes take a moment to end, and a third signal leaves no time
+                raise
 
         def tell(event: Event) -> None:
             received.append(event)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from runner import console
 from runner.exit_codes import UsageError
-from runner.record.events import Event, Notice, RunFinished
+from runner.record.events import Event, Key, Notice, RunFinished
 from runner.record.journal import Journal
 from runner.report.junit import Dialect, JUnitFile
 from runner.report.terminal import Reporter
@@ -192,6 +192,7 @@ class Reports:
         slow: float,
         verbose: bool = False,
         quiet: bool = False,
+        earlier: Callable[[], Mapping[Key, float]] = dict,
         again: bool = False,
     ) -> Reports:
         """Open the reports of a run.
@@ -205,6 +206,7 @@ class Reports:
             slow: seconds after which the terminal calls a variant slow.
             verbose: whether the terminal says of each variant what was compared.
             quiet: whether it prints failures and the summary alone.
+            earlier: returns the seconds that variants took before, for an estimate on the terminal.
             again: whether the run goes on where it ended, so that its logs are continued.
         """
         # A log is of one run; but never a device: --events /dev/stdout must stay one.
@@ -213,7 +215,7 @@ class Reports:
                 os.truncate(events, 0)
         logs = [folder / "events.jsonl", *([Path(events)] if events else [])]
         junits = [folder / "junit.xml", *([Path(junit)] if junit else [])]
-        reports = cls(Reporter(slow=slow, verbose=verbose, quiet=quiet), chosen)
+        reports = cls(Reporter(slow=slow, verbose=verbose, quiet=quiet, earlier=earlier), chosen)
         tell = reports._problems.append
         reports.files[:0] = [LogFile(path, tell, stamp) for path in logs]  # first: they outlive a kill
         reports.files[len(logs) : len(logs)] = [JUnitFile(path, dialect, tell) for path in junits]

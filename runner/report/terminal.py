@@ -1,6 +1,6 @@
-"""The report on the terminal: a line a result, what is running now, then the table, the failures by signature, a summary.
+"""The report on the terminal: a line a result, then the table, the failures by signature, a summary.
 
-The plain path is the first-class one: that is what CI logs are made of. A live status appears only where a person
+The plain path is the first-class one: that is what CI logs are made of. Live lines (``status.py``) appear only where a person
 watches.
 """
 
@@ -10,15 +10,18 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
 
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import (
     GREEN,
     RED,
     Event,
+    Key,
     Notice,
     RunFinished,
     RunResumed,
@@ -27,15 +30,13 @@ from runner.record.events import (
     VariantPlanned,
 )
 from runner.report.compared import compared_lines
+from runner.report.estimate import Estimate
 from runner.report.failure import headline, render_failure
 from runner.report.groups import Group, groups_of, render_groups
 from runner.report.next_steps import next_lines
+from runner.report.status import Progress, Status
 from runner.report.table import NOT_RUN, render_table, several_environments
 from runner.text import duration, in_line, indent, one_line, plural, seconds, visible
-
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.text import Text
 
 WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not run"}
 """How the summary counts a verdict; the others are their own lower-case word."""
@@ -44,7 +45,6 @@ _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAI
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 _OWN = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """Our own colours, which alone a terminal is to obey."""
-_STATUS_ROWS = 8  # running variants in the status line
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
 _BLOCKS = 500  # groups of failures, each with its first member in full
 _MEMBERS = 10  # further members of a group
@@ -59,22 +59,38 @@ def colour_of(verdict: str) -> str:
 
 
 def modes(stream: TextIO, environ: Mapping[str, str]) -> tuple[bool, bool]:
-    """Return (colour, live status) for this stream. NO_COLOR or TERM=dumb is plain; FORCE_COLOR colours a pipe too."""
+    """Return (colour, live lines) for this stream.
+
+    NO_COLOR takes colours away, TERM=dumb and CI live lines too. FORCE_COLOR colours a pipe.
+    """
     try:
         tty = stream.isatty()
     except (AttributeError, ValueError):  # not a real file, or closed
         tty = False
+    able = tty and environ.get("TERM") != "dumb"
+    live = able and not environ.get("CI")
     if environ.get("NO_COLOR"):
-        return False, False
-    live = tty and environ.get("TERM") != "dumb"
-    return live or environ.get("FORCE_COLOR", "") not in ("", "0"), live
+        return False, live
+    return able or environ.get("FORCE_COLOR", "") not in ("", "0"), live
+
+
+def shows_links(environ: Mapping[str, str]) -> bool:
+    """Return whether a terminal takes links (OSC 8). Those named here print them, or parts of them.
+
+    FORCE_HYPERLINK decides it either way, as for cargo and npm.
+    """
+    if wish := environ.get("FORCE_HYPERLINK"):
+        return wish != "0"
+    return not environ.get("TERM", "").startswith(("dumb", "linux", "eterm", "screen"))
 
 
 class Reporter:
     """Prints events as they come. ``reports`` are files that other reports write, named at the end.
 
     At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise. With ``verbose``
-    each result says what was compared; with ``quiet`` only failures and the summary are printed.
+    each result says what was compared, and each member of a group is named. With ``quiet`` failures, warnings and the summary
+    are printed, and nothing is live. ``earlier`` returns the seconds that variants took before, for an estimate; it is called
+    only where somebody sees one.
     """
 
     def __init__(
@@ -88,8 +104,10 @@ class Reporter:
         verbose: bool = False,
         quiet: bool = False,
         slow: float = _SLOW,
+        earlier: Callable[[], Mapping[Key, float]] = dict,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._slow = slow
+        self._slow, self._earlier, self._clock = slow, earlier, clock
         self._whole, self._verbose, self._quiet = whole, verbose, quiet
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
@@ -103,7 +121,10 @@ class Reporter:
         self._red = 0
         self._warnings = 0
         self._several = False
-        self._status: Live | None = None
+        self._links = self._live and self._colour and shows_links(self._environ)
+        self._status = Status(self._stream, self._environ, self._colour, width, clock)
+        self._estimate: Estimate | None = None
+        self._begun = clock()
         self._next_remark: dict[str, float] = {}  # running variant to when to speak of it again
         self._closed = False
         self._broken = False
@@ -114,11 +135,14 @@ class Reporter:
 
     def handle(self, event: Event) -> None:
         """Print the line of this event, if it has one. Never raises because of the stream."""
+        if self._estimate is not None:
+            self._estimate.take(event)
         if isinstance(event, RunStarted):
             self._started = event
             self._events.append(event)
             self._several = several_environments(self._events)
-            self._line(self._paint(in_line(self._banner(event)), "dim"))
+            if not self._quiet:
+                self._line(self._paint(in_line(self._banner(event)), "dim"))
         elif isinstance(event, RunResumed):
             self._line(self._paint(in_line(f"run {event.run} goes on: {event.finished} verdicts stand already"), "dim"))
         elif isinstance(event, VariantPlanned):
@@ -134,12 +158,14 @@ class Reporter:
                 self._line(self._result(event))
             for line in indent(compared_lines(event), 17) if self._verbose else ():
                 self._line(self._paint(line, "dim"))
-        elif isinstance(event, Notice):
+            if len(self._finished) >= self._planned:
+                self.clear()  # nothing runs any more, and the end may take a moment
+        elif isinstance(event, Notice) and not (self._quiet and event.severity == "info"):
             self._warnings += event.severity != "info"
             colour = "red" if event.severity == "error" else "yellow"
             self._line(f"{self._paint(in_line(event.severity) + ':', colour)} {one_line(event.message, 2000)}")
         elif isinstance(event, RunFinished):
-            self._stop_status()
+            self.clear()
             self._end(event)
 
     def replay(self, event: Event) -> None:
@@ -163,8 +189,8 @@ class Reporter:
         return line if event.verdict == "PASS" else f"{line} - {self._paint(headline(event, 100), 'dim')}"
 
     def tick(self, running: list[tuple[str, float, str]]) -> None:
-        """Show what runs now: (id, seconds so far, a remark such as the torch version)."""
-        if self._closed or self._broken:
+        """Show what runs now: (id, seconds so far, a remark such as the phase)."""
+        if self._closed or self._broken or self._quiet:
             return
         if self._live:
             try:
@@ -172,17 +198,37 @@ class Reporter:
             except (OSError, ValueError) as error:
                 self._give_up(error)
             return
-        now_running = {f"{id_} {remark}".rstrip(): time for id_, time, remark in running}
+        now_running = {f"{id_} {remark}".rstrip(): so_far for id_, so_far, remark in running}
         self._next_remark = {title: self._next_remark.get(title, self._slow) for title in now_running}
-        for title, time in now_running.items():
-            if time >= self._next_remark[title]:
+        for title, so_far in now_running.items():
+            if so_far >= self._next_remark[title]:
                 self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._next_remark[title]:.0f}s] {in_line(title)}")
-                self._next_remark[title] = (time // self._slow + 1) * self._slow
+                self._next_remark[title] = (so_far // self._slow + 1) * self._slow
+
+    def _show(self, running: list[tuple[str, float, str]]) -> None:
+        longest = self._status.note(running)
+        if not self._status.due():
+            return
+        if self._estimate is None:
+            self._estimate = Estimate(self._earlier())
+            for event in self._events:
+                self._estimate.take(event)
+        left = self._estimate.seconds_left((id_, so_far) for id_, so_far, _ in longest)
+        count = len(self._finished)
+        progress = Progress(count, max(self._planned, count), self._red, self._clock() - self._begun, left)
+        self._status.draw(progress, longest)
+
+    def clear(self) -> None:
+        """Take the live lines away; the next ``tick`` brings them back."""
+        try:
+            self._status.clear()
+        except (OSError, ValueError) as error:
+            self._give_up(error)
 
     def close(self) -> None:
-        """Take the status line away. Safe to call twice, and without a RunFinished."""
+        """Take the live lines away for good. Safe to call twice, and without a RunFinished."""
         self._closed = True
-        self._stop_status()
+        self.clear()
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -211,9 +257,9 @@ class Reporter:
             self._line("\n" + render_groups(blocks, width))
         self._line("\n" + self._summary(event))
         if self.reports:
-            self._line("reports: " + in_line(", ".join(self.reports)))
+            self._write("reports: " + ", ".join(map(self._linked, self.reports)))
         if self._started and self._started.folder:
-            self._line("run folder: " + in_line(self._started.folder))
+            self._write("run folder: " + self._linked(self._started.folder))
         for line in next_lines(groups, width):
             self._line(line)
 
@@ -254,21 +300,35 @@ class Reporter:
     def _paint(self, text: str, colour: str) -> str:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self._colour else text
 
+    def _linked(self, path: str) -> str:
+        """Return a path as it is printed, and as a link where the terminal takes one."""
+        text = in_line(path)
+        if not self._links:
+            return text
+        from rich.style import Style
+
+        try:
+            address = Path(path).absolute().as_uri()
+        except (OSError, ValueError):  # the current folder is gone, or a lone surrogate
+            return text
+        return Style(link=address).render(text)
+
     def _line(self, text: str) -> None:
-        """Print one or more lines. A reader that went away (``| head``) or a full disk must not end the run."""
+        """Print one or more lines, in which our own colours alone are obeyed."""
+        self._write("".join(part if _OWN.fullmatch(part) else visible(part) for part in _OWN.split(text)))
+
+    def _write(self, text: str) -> None:
+        """Print what is safe to print. A reader that went away (``| head``) or a full disk must not end the run."""
         if self._broken or self._muted:
             return
         try:
             encoding = self._stream.encoding or "utf-8"
-            text = "".join(part if _OWN.fullmatch(part) else visible(part) for part in _OWN.split(text))
             text = text.encode(encoding, "backslashreplace").decode(encoding)
-            if self._status is None:
+            if self._status.visible:
+                self._status.print(text)
+            else:
                 self._stream.write(text + "\n")
                 self._stream.flush()
-            else:
-                from rich.text import Text
-
-                self._status.console.print(Text.from_ansi(text), soft_wrap=True, highlight=False)
         except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self._give_up(error)
 
@@ -276,52 +336,3 @@ class Reporter:
         self._broken = True
         if not isinstance(error, BrokenPipeError):
             self.problem = getattr(error, "strerror", None) or str(error)
-
-    def _show(self, running: list[tuple[str, float, str]]) -> None:
-        if self._status is None:
-            from rich.console import Console
-            from rich.live import Live
-
-            # No refresh thread: the engine ticks, and a thread would make forked workers less safe.
-            # What the person asked for is known already; rich would ask the environment again.
-            console = Console(
-                file=self._stream,
-                force_terminal=True,
-                width=self._width,
-                markup=False,
-                highlight=False,
-                color_system="standard" if self._colour else None,
-                no_color=not self._colour,
-                _environ=self._environ,
-            )
-            self._status = Live(
-                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-            )
-            self._status.start()
-        self._status.update(self._now(running), refresh=True)
-
-    def _now(self, running: list[tuple[str, float, str]]) -> Text:
-        """Return the status: a bar, the count, and the variants that have run longest."""
-        from rich.text import Text
-
-        count, total = len(self._finished), max(self._planned, len(self._finished), 1)
-        filled = 24 * count // total
-        red = self._red
-        lines = [("━" * filled, "red" if red else "green"), ("━" * (24 - filled), "dim"), (f" ({count}/{total})", "")]
-        if red:
-            lines.append((f" {red} red", "red"))
-        longest = sorted(running, key=lambda entry: -entry[1])
-        for id_, time, remark in longest[:_STATUS_ROWS]:
-            lines.append((f"\n  [{duration(time):>7}] {in_line(f'{id_} {remark}'.rstrip())}", ""))
-        if len(longest) > _STATUS_ROWS:
-            lines.append((f"\n  and {len(longest) - _STATUS_ROWS} more", "dim"))
-        # One line a variant: a wrapped status flickers.
-        return Text.assemble(*lines, no_wrap=True, overflow="ellipsis")
-
-    def _stop_status(self) -> None:
-        status, self._status = self._status, None
-        if status is not None:
-            try:
-                status.stop()
-            except (OSError, ValueError) as error:
-                self._give_up(error)

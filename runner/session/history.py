@@ -42,9 +42,19 @@ def key_of(planned: Planned) -> Key:
     return planned.variant.id, planned.environment.torch
 
 
+def slot_seconds(event: VariantFinished) -> float:
+    """Return how long a variant's processes had a slot, all together."""
+    return float(event.spent.get("busy") or event.seconds)
+
+
 def read(base: Path | None = None) -> dict[Key, Last]:
     """What every variant did last. Never raises: without readable files nothing is known."""
     return _read(base or Path(FOLDER))[0]
+
+
+def seconds_by_key() -> dict[Key, float]:
+    """Return the seconds of a slot that each variant took when it last ran here."""
+    return {key: last.seconds for key, last in read().items()}
 
 
 def update(base: Path | None = None) -> None:
@@ -74,7 +84,7 @@ def seconds_of(events: Iterable[Event]) -> dict[str, float]:
     found: dict[str, float] = {}
     for event in events:
         if isinstance(event, VariantFinished) and not event.cached:
-            found[event.id] = found.get(event.id, 0.0) + _seconds(event)
+            found[event.id] = found.get(event.id, 0.0) + slot_seconds(event)
     return found
 
 
@@ -139,9 +149,5 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, int]]:
 
 def _add(history: dict[Key, Last], event: VariantFinished) -> None:
     before = history.get(event.key)
-    seconds = before.seconds if event.cached and before is not None else _seconds(event)
+    seconds = before.seconds if event.cached and before is not None else slot_seconds(event)
     history[event.key] = Last(event.verdict, seconds)
-
-
-def _seconds(event: VariantFinished) -> float:
-    return float(event.spent.get("busy") or event.seconds)

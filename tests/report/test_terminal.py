@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 import string
+from pathlib import Path
 
 import pytest
 
@@ -154,7 +155,8 @@ def test_modes() -> None:
     assert modes(pipe, {}) == (False, False)
     assert modes(pipe, {"FORCE_COLOR": "1"}) == (True, False)
     assert modes(pipe, {"FORCE_COLOR": "0"}) == (False, False)
-    assert modes(tty, {"NO_COLOR": "1"}) == (False, False)
+    assert modes(tty, {"NO_COLOR": "1"}) == (False, True)
+    assert modes(tty, {"CI": "true"}) == (True, False)
     assert modes(tty, {"NO_COLOR": ""}) == (True, True)
     assert modes(tty, {"TERM": "dumb"}) == (False, False)
     assert modes(tty, {"TERM": "dumb", "FORCE_COLOR": "1"}) == (True, False)
@@ -168,26 +170,6 @@ def test_colour_changes_nothing_but_the_colour() -> None:
     assert [line.rstrip() for line in bare.splitlines()] == [line.rstrip() for line in plain.splitlines()]
 
 
-def test_live_status_shows_what_runs_and_goes_away() -> None:
-    stream = Terminal()
-    reporter = Reporter(stream, environ={"TERM": "xterm"}, width=80)
-    for event in (started(), planned("a"), planned("b")):
-        reporter.handle(event)
-    reporter.tick([("short", 1.0, ""), ("long", 75.0, "torch 2.6.0")])
-    shown = stream.getvalue()
-    assert "(0/2)" in shown and shown.index("[  75.0s] long torch 2.6.0") < shown.index("[  1.00s] short")
-    reporter.handle(failure(name="a"))
-    assert f"   FAIL\x1b[0m [  1.23s] {FILE}::a[float32,cpu]@inductor (1/2)" in stream.getvalue()
-    reporter.tick([(f"x{n}", 1.0, "") for n in range(20)])
-    assert "and 12 more" in stream.getvalue() and "1 red" in stream.getvalue()
-    reporter.handle(RunFinished(1, 3.0))
-    end = len(stream.getvalue())
-    reporter.close()
-    reporter.tick([("late", 1.0, "")])
-    assert len(stream.getvalue()) == end
-    assert "\nrun folder: runs/2026-01-02-abc\nnext: runner diagnose " in stream.getvalue()
-
-
 def test_a_log_says_now_and_then_that_something_still_runs() -> None:
     stream = io.StringIO()
     reporter = Reporter(stream, environ={})
@@ -196,6 +178,45 @@ def test_a_log_says_now_and_then_that_something_still_runs() -> None:
     assert [line.split("[")[1] for line in stream.getvalue().splitlines()] == [
         "> 60s] slow_case", "> 120s] slow_case", "> 180s] slow_case",
     ]  # fmt: skip
+
+
+def test_quiet_prints_what_went_wrong_and_the_summary() -> None:
+    notices = [Notice("by the way", "info"), Notice("disk full")]
+    text = printed(
+        [started(), planned("a"), planned("b"), *notices, finished(name="a"), failure(name="b"), RunFinished(1, 1.0)],
+        quiet=True,
+    )
+    assert text.splitlines()[0] == "warning: disk full"
+    assert text.splitlines()[1].startswith(f"   FAIL [  1.23s] {FILE}::b[")
+    assert "by the way" not in text and "PASS" not in text and "\ncase " not in text
+    assert f"\nFAIL {FILE}::b[" in text and "1 passed, 1 failed, 1 warning in 1.00s" in text
+
+
+def test_quiet_says_nothing_while_it_runs() -> None:
+    for stream in (Terminal(), io.StringIO()):
+        reporter = Reporter(stream, environ={}, quiet=True)
+        reporter.tick([("slow_case", 100.0, "")])
+        assert stream.getvalue() == ""
+
+
+LINK = re.compile(r"\x1b\]8;id=[0-9]+;([^\x1b]*)\x1b\\([^\x1b]*)\x1b\]8;;\x1b\\")
+
+
+def test_files_are_links_where_a_terminal_takes_them() -> None:
+    events = [started(folder="runs/a b\x1b[2J"), finished(), RunFinished(0, 1.0)]
+    text = printed(events, Terminal(), {"TERM": "xterm"}, reports=["/x/junit.xml", "log"])
+    links = LINK.findall(text)
+    here = Path.cwd().as_uri()
+    assert links == [
+        ("file:///x/junit.xml", "/x/junit.xml"), (f"{here}/log", "log"), (f"{here}/runs/a%20b%1B%5B2J", "runs/a b\\x1b[2J"),
+    ]  # fmt: skip
+    assert "\x1b]" not in LINK.sub("", text)
+    for stream, environ in (
+        (io.StringIO(), {}), (io.StringIO(), {"FORCE_COLOR": "1"}), (Terminal(), {"TERM": "linux"}), (Terminal(), {"FORCE_HYPERLINK": "0"}),
+        (Terminal(), {"NO_COLOR": "1"}),
+    ):  # fmt: skip
+        assert "\x1b]8" not in printed(events, stream, environ, reports=["log"])
+    assert "\x1b]8" in printed(events, Terminal(), {"TERM": "linux", "FORCE_HYPERLINK": "1"})
 
 
 def test_notices_are_shown_and_counted() -> None:

@@ -1,0 +1,209 @@
+"""The live lines at the end of a terminal: how far a run is, how long it still takes, and what runs now.
+
+They are drawn by rich, and taken away before anything else is printed. Names in them are anybody's text: control characters
+are shown, and what has no width of its own is left out, so that a line never is longer than it was measured.
+"""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from runner import console
+from runner.text import duration, in_line
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+_ROWS = 8  # running variants that are shown, at most
+_BAR = 24  # columns of the bar, at most
+_SHORTEST_BAR = 6
+_WIDE = 60  # columns from which on there is room for phases and the time so far
+_PHASE = 20  # characters of a phase, which a worker names
+_PERIOD = 0.1  # seconds between two drawings
+_NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
+"""Categories of characters that join others or have no width: terminals disagree on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is. ``left`` is an estimate in seconds, None where there is none."""
+
+    count: int
+    total: int
+    red: int
+    seconds: float
+    left: float | None
+
+
+class Status:
+    """Live lines on one terminal.
+
+    Args:
+        stream: the terminal.
+        environ: the environment, which rich asks for the terminal's size and kind.
+        colour: whether colours are wanted.
+        width: columns; as wide as the terminal is at that moment if None.
+        clock: seconds of a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        environ: Mapping[str, str],
+        colour: bool,
+        width: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Draw nothing yet."""
+        self._stream, self._environ, self._colour, self._width, self._clock = stream, environ, colour, width, clock
+        self._live: Live | None = None
+        self._drawing = False
+        self._drawn = float("-inf")
+        self._onsets: dict[str, float] = {}  # of each variant that runs: when its first process began
+
+    @property
+    def visible(self) -> bool:
+        """Return whether the lines stand on the terminal now."""
+        return self._live is not None
+
+    def note(self, running: Sequence[tuple[str, float, str]]) -> list[tuple[str, float, str]]:
+        """Return what runs, the longest first, with the seconds since the first process of each variant began."""
+        now = self._clock()
+        onsets: dict[str, float] = {}
+        phases: dict[str, str] = {}
+        for id_, seconds, phase in running:  # a variant may have several processes at one time
+            known = self._onsets.get(id_, now)
+            onsets[id_] = min(onsets.get(id_, known), known, now - seconds)
+            phases.setdefault(id_, phase)
+        self._onsets = onsets
+        return sorted(((id_, now - onset, phases[id_]) for id_, onset in onsets.items()), key=lambda entry: -entry[1])
+
+    def due(self) -> bool:
+        """Return whether it is time to draw again. What runs changes several times a second, and nobody reads that fast."""
+        return not self.visible or self._clock() >= self._drawn + _PERIOD
+
+    def draw(self, progress: Progress, longest: Sequence[tuple[str, float, str]]) -> None:
+        """Draw the lines, in place of those that stand there. Raises OSError and ValueError as the stream does."""
+        self._drawing = True
+        try:
+            if self._live is None:
+                self._start()
+            assert self._live is not None
+            self._live.update(self._lines(self._live.console, progress, longest), refresh=True)
+        finally:
+            self._drawing = False
+        self._drawn = self._clock()
+
+    def print(self, text: str) -> None:
+        """Print whole lines above the live ones. Raises OSError and ValueError as the stream does."""
+        from rich.text import Text
+
+        assert self._live is not None
+        self._drawing = True
+        try:
+            self._live.console.print(Text.from_ansi(text), soft_wrap=True, highlight=False)
+        finally:
+            self._drawing = False
+
+    def clear(self) -> None:
+        """Take the lines away; the next ``draw`` brings them back. Raises OSError and ValueError as the stream does."""
+        if self._drawing:  # a signal's handler came between; what is being written cannot be taken back
+            return
+        live, self._live = self._live, None
+        console.before_messages(None)
+        if live is not None:
+            live.stop()
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        # No refresh thread: the engine ticks, and a thread would make forked workers less safe.
+        # What the person asked for is known already; rich would ask the environment again.
+        terminal = Console(
+            file=self._stream,
+            force_terminal=True,
+            width=self._width,
+            markup=False,
+            highlight=False,
+            color_system="standard" if self._colour else None,
+            no_color=not self._colour,
+            _environ=self._environ,
+        )
+        live = Live(console=terminal, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+        live.start()
+        terminal.show_cursor(True)  # rich hides it; a killed process could not bring it back
+        self._live = live
+        console.before_messages(self.clear)
+
+    def _lines(
+        self, terminal: Console, progress: Progress, longest: Sequence[tuple[str, float, str]]
+    ) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        width = terminal.width - 1  # a full last column makes some terminals begin a new line
+        rows = max(1, min(_ROWS, terminal.height // 3))
+        dots = "..." if terminal.options.ascii_only else "\u2026"
+        lines: list[RenderableType] = [self._head(progress, bool(longest), width)]
+        for id_, seconds, phase in longest[:rows]:
+            remark = f"  {_plain(phase)[:_PHASE]}" if phase and width >= _WIDE else ""
+            line = f"{_clock_text(seconds):>8}  "
+            title = shortened(_plain(id_), width - len(line) - len(remark), dots)
+            lines.append(Text.assemble(line, title, (remark, "dim"), no_wrap=True, overflow="crop"))
+        if len(longest) > rows:
+            lines.append(Text(f"          and {len(longest) - rows} more", "dim", no_wrap=True, overflow="crop"))
+        return Group(*lines)
+
+    def _head(self, progress: Progress, running: bool, width: int) -> RenderableType:
+        """Return a bar, where there is room for one, and in words how far the run is."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        total = max(progress.total, progress.count, 1)
+        words = [(f"{progress.count}/{total}", "")]
+        if progress.red:
+            words.append((f"{progress.red} red", "red"))
+        if width >= _WIDE:
+            words.append((_clock_text(progress.seconds), ""))
+        if progress.left is not None:
+            words.append((f"about {_clock_text(progress.left)} left", ""))
+        elif not progress.count and not running:
+            words.append(("workers start", ""))
+        text = Text(", ", no_wrap=True, overflow="crop").join(Text(word, style) for word, style in words)
+        bar = min(_BAR, width - text.cell_len - 1)
+        if bar < _SHORTEST_BAR:
+            return text
+        colour = "red" if progress.red else "green"
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_row(ProgressBar(total, progress.count, width=bar, complete_style=colour, finished_style=colour), text)
+        return grid
+
+
+def shortened(text: str, room: int, dots: str) -> str:
+    """Return the end of ``text`` in at most ``room`` columns: of an id it says more than the beginning."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= room:
+        return text
+    room -= len(dots)
+    start = len(text)
+    while start and (room := room - cell_len(text[start - 1])) >= 0:
+        start -= 1
+    return dots + text[start:]
+
+
+def _plain(text: str) -> str:
+    """Return a name on one line, without characters that have no width of their own."""
+    return in_line("".join(c for c in text if unicodedata.category(c) not in _NO_WIDTH))
+
+
+def _clock_text(seconds: float) -> str:
+    """Return whole seconds: tenths would only flicker."""
+    return f"{seconds:.0f}s" if seconds < 99.5 else duration(seconds)
