@@ -159,6 +159,7 @@ class VariantFinished(_Variant):
     place: str | None = None  # file:line:column that an INVALID verdict is about, where known
     cached: str | None = None  # the run whose result this is; nothing ran
     attempts: int = 1  # how often it ran, with --retries or --stress
+    tally: Mapping[str, int] = field(default_factory=dict)  # verdict to how many attempts of --stress had it
     host: str | None = None  # the cluster's node that ran it
     spent: Mapping[str, float] = field(
         default_factory=dict

@@ -32,6 +32,7 @@ from runner.record.events import (
 from runner.report.compared import compared_lines
 from runner.report.estimate import Estimate
 from runner.report.failure import headline, render_failure
+from runner.report.flake_rates import rate_lines
 from runner.report.groups import Group, groups_of, render_groups
 from runner.report.next_steps import next_lines
 from runner.report.status import Progress, Status
@@ -256,6 +257,8 @@ class Reporter:
         if len(blocks) > 1:
             self._line("\n" + render_groups(blocks, width))
         self._line("\n" + self._summary(event))
+        for line in rate_lines(self._finished, self._several):
+            self._line(line)
         if self.reports:
             self._write("reports: " + ", ".join(map(self._linked, self.reports)))
         if self._started and self._started.folder:

@@ -58,7 +58,7 @@ def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
         events.append(attempt.event(verdict))
-    return VariantResult(assess(retries.combined(events)), tuple(harness_errors))
+    return VariantResult(assess(retries.combined(events, context.settings.stress)), tuple(harness_errors))
 
 
 @dataclass(slots=True)

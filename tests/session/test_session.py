@@ -268,6 +268,7 @@ def test_a_red_variant_is_retried_until_it_does_otherwise(one: list[Variant]) ->
     code, _, events = run(one, script, retries=5)
     (event,) = verdicts(events)
     assert (code, event.verdict, event.attempts) == (1, "FLAKY", 3)
+    assert event.tally == {}, "a retry is made because of the verdict before it, so their counts are no rate"
     assert event.reason.startswith("3 runs disagree: 2 FAIL, 1 PASS; run 1: value at call 0")
     assert sum(isinstance(e, VariantStarted) for e in events) == 1
 
@@ -285,8 +286,9 @@ def test_stress_runs_all_and_finds_the_odd_one(one: list[Variant]) -> None:
     (event,) = verdicts(run(one, script, stress=5)[2])
     assert (event.verdict, event.attempts, event.oracles) == ("FLAKY", 5, ("value",))
     assert event.reason.startswith("5 runs disagree: 4 PASS, 1 FAIL; run 4: value")
+    assert event.tally == {"PASS": 4, "FAIL": 1}
     (event,) = verdicts(run(one, passes, stress=5)[2])
-    assert (event.verdict, event.attempts) == ("PASS", 5)
+    assert (event.verdict, event.attempts, event.tally) == ("PASS", 5, {"PASS": 5})
 
 
 def test_what_time_went_into(one: list[Variant]) -> None:
