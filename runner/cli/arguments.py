@@ -199,10 +199,11 @@ def add_html(parser: argparse._ActionsContainer) -> None:
 
 
 def add_verbose(parser: argparse._ActionsContainer) -> None:
-    """Add how much the terminal says of each result."""
-    parser.add_argument("-v", "--verbose", action="store_true",
-                        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes; and name every failure of a signature")  # fmt: skip
-    parser.add_argument("-q", "--quiet", action="store_true", help="print failures and the summary alone")
+    """Add how much the terminal says, as ``arguments.detail``: ``verbose``, ``quiet`` or neither. The later of both counts."""
+    parser.add_argument("-v", "--verbose", dest="detail", action="store_const", const="verbose", default="",
+                        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes; name every failure of a signature, and runs that were removed")  # fmt: skip
+    parser.add_argument("-q", "--quiet", dest="detail", action="store_const", const="quiet", default="",
+                        help="print failures, warnings and the summary alone, and no live lines")  # fmt: skip
 
 
 def add_result_codes(parser: argparse.ArgumentParser) -> None:

@@ -23,9 +23,9 @@ from runner.text import one_line
 
 _FOREIGN = """\
 A log that you did not write on this machine (its signature says so) holds somebody else's command line. It is shown \
-and you are asked, or pass --yes. It runs in the current folder, and without options that run code, name files or \
-open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, --events, --html, --report, --limit, \
---durations, --engine, --address. What is left out is named.
+and you are asked, or pass --yes. It runs in the current folder, and without options that run code, name files, \
+remove runs or open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, --events, --html, --report, --limit, \
+--durations, --engine, --address, --keep. What is left out is named.
 """
 
 

@@ -47,7 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(events[-1], RunFinished):
         events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
     reports = Reports(
-        Reporter(whole=not sys.stdout.isatty(), verbose=arguments.verbose, quiet=arguments.quiet), reporters
+        Reporter(
+            whole=not sys.stdout.isatty(), verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet"
+        ),
+        reporters,
     )
     if arguments.html_folder:
         from runner.report.site.declared import read_declared

@@ -7,7 +7,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner import exit_codes, interrupts
+from runner import console, exit_codes, interrupts
+from runner.cases.limits import show_size
 from runner.cli.arguments import (
     EXAMPLES,
     add_environment,
@@ -27,12 +28,15 @@ from runner.exit_codes import UsageError
 from runner.ledger.review import stale_notices
 from runner.record import lock
 from runner.record.events import Event, Key, Notice, RunFinished
+from runner.record.keep import USUAL, VARIABLE, Keep, from_environment, parse
 from runner.record.store import make_latest, new_folder, settled, started_of
 from runner.report.handlers import Reports, choose
 from runner.session import history
 from runner.session.collect import Loaded
+from runner.session.prune import Pruned, prune
 from runner.session.run import plan
 from runner.session.run import run as run_plan
+from runner.text import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_reporters(reports)
     add_verbose(reports)
     add_settings(reports, "slow")
+    reports.add_argument(
+        "--keep", metavar="RULE", type=_rule,
+        help=f"of the runs kept here; older ones are removed at the end: '{USUAL}' (default), '50 runs', '2 GiB' or all; "
+        f"{VARIABLE} in the environment changes the default",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
@@ -85,14 +94,28 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
     Raises:
         UsageError: among others when the files say something else than they did for ``past``.
     """
+    with contextlib.ExitStack() as holder:
+        return _run_variants(arguments, loaded, only, past, holder)
+
+
+def _run_variants(
+    arguments: argparse.Namespace,
+    loaded: Loaded,
+    only: frozenset[Key] | None,
+    past: Past | None,
+    holder: contextlib.ExitStack,
+) -> int:
+    """Do it. ``holder`` gets the lock of a new run's folder, which lasts until all is written."""
     settings, reporters = settings_of(arguments), choose(arguments.report)
+    keep = arguments.keep or from_environment()
     events = past.events if past else []
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
         raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
                          "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
     folder, warning = (past.folder, "") if past else new_folder()
-    holder = contextlib.ExitStack() if past else lock.lock(folder)  # resume holds it already
+    if not past:  # resume holds it already
+        holder.enter_context(lock.lock(folder))
     received: list[Event] = [*events]
     end = RunFinished(exit_codes.INTERNAL, 0.0)  # unless the run says otherwise
     complete = False
@@ -101,7 +124,7 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
         reports = Reports.open(
             folder, {key: text for key, text in stamp.items() if text}, junit=arguments.junit,
             dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
-            verbose=arguments.verbose, quiet=arguments.quiet, earlier=history.seconds_by_key, again=past is not None,
+            verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet", earlier=history.seconds_by_key, again=past is not None,
         )  # fmt: skip
 
         pages = None
@@ -142,7 +165,6 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
                 reports.handle(end)
             failed = reports.close()
             history.update()
-            holder.close()
             interrupts.noted()  # too late: the run has ended, and its log says how
     if arguments.diagnose and not end.interrupted:
         from runner.cli.diagnose import diagnose_run
@@ -150,5 +172,25 @@ def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[
         diagnose_run(settings, planned.planned, received, folder, draw=pages is not None)
         if pages is not None:
             pages.write()  # once more, with the causes
+    pruned = prune(keep, folder)
+    if arguments.detail == "verbose" and (pruned.names or not pruned.enough):
+        console.message(f"runner: {_pruned_words(keep, pruned)}")
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
     return exit_codes.INTERNAL if broken else end.exit_code
+
+
+def _rule(text: str) -> Keep:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _pruned_words(keep: Keep, pruned: Pruned) -> str:
+    """Say which runs were removed, and why more than the rule allows stay."""
+    count, names = len(pruned.names), pruned.names
+    removed = f"removed {plural(count, 'old run')} ({show_size(pruned.size)})" if names else "removed no old run"
+    if names:
+        removed += f": {names[0]}" + (f" to {names[-1]}" if count > 1 else "")
+    stays = "" if pruned.enough else "; more stay: unfinished, in use, or the last red ones of a suite"
+    return f"{removed}; kept are {keep} (--keep){stays}"

@@ -1,7 +1,7 @@
 """What each variant did the last time, over all runs kept here: for ``--lf``, ``--ff``, ``--order smart`` and shards by duration.
 
-The journals are the truth. ``.runner/history.json`` only saves reading them again; a run that is missing in it, because its runner
-was killed or two ran at once, is read from its journal.
+The journals are the truth. ``.runner/history.json`` saves reading them again, and remembers the verdicts of runs that were removed; a
+run that is missing in it, because its runner was killed or two ran at once, is read from its journal.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
-from runner.record.events import GREEN, RED, Event, Key, VariantFinished
+from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished
 from runner.record.journal import read_journal
 from runner.record.store import FOLDER
 from runner.session.plan import Planned
 
-_VERSION = 1
+_VERSION = 2
 _VERDICTS = frozenset((*GREEN, *RED, "NOT-RUN"))
 
 
@@ -35,6 +35,15 @@ class Last:
     def red(self) -> bool:
         """Whether it failed."""
         return self.verdict in RED
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What must be known of a run before it is removed: the bytes of its journal, whether it came to its end, its red suites."""
+
+    size: int
+    ended: bool
+    red: frozenset[str]
 
 
 def key_of(planned: Planned) -> Key:
@@ -52,6 +61,11 @@ def read(base: Path | None = None) -> dict[Key, Last]:
     return _read(base or Path(FOLDER))[0]
 
 
+def runs(base: Path | None = None) -> dict[str, RunSummary]:
+    """Return a summary of each run that has a readable journal, by the name of its folder. Raises nothing."""
+    return _read(base or Path(FOLDER))[1]
+
+
 def seconds_by_key() -> dict[Key, float]:
     """Return the seconds of a slot that each variant took when it last ran here."""
     return {key: last.seconds for key, last in read().items()}
@@ -62,10 +76,10 @@ def update(base: Path | None = None) -> None:
     base = base or Path(FOLDER)
     if not (base / "runs").is_dir():
         return
-    history, runs = _read(base)
+    history, summaries = _read(base)
     data = {
         "version": _VERSION,
-        "runs": runs,
+        "runs": {name: [each.size, each.ended, sorted(each.red)] for name, each in summaries.items()},
         "last": [[id_, torch, last.verdict, last.seconds] for (id_, torch), last in history.items()],
     }
     beside = base / f"history.{os.getpid()}.tmp"
@@ -108,26 +122,37 @@ def ordered(planned: Sequence[Planned], history: Mapping[Key, Last], how: str) -
     return sorted(planned, key=rank)  # stable: what ranks alike keeps the plan's order
 
 
-def _read(base: Path) -> tuple[dict[Key, Last], dict[str, int]]:
+def _read(base: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
     """The history, and each run that is in it with the bytes of its journal: one that goes on is read again."""
     history: dict[Key, Last] = {}
-    done: dict[str, int] = {}
+    known: dict[str, RunSummary] = {}
     # None yet, torn, another version's, or whatever stands there instead.
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        history, done = _stored(base / "history.json")
-    read_now: dict[str, int] = {}
+        history, known = _stored(base / "history.json")
+    summaries: dict[str, RunSummary] = {}
     for journal in sorted(base.glob("runs/*/events.jsonl")):
+        name = journal.parent.name
         with contextlib.suppress(OSError):
             size = journal.stat().st_size  # before it is read: what is appended meanwhile is for the next time
-            if done.get(journal.parent.name) != size:
-                for event in read_journal(journal)[0]:
+            if name not in known or known[name].size != size:
+                events = read_journal(journal)[0]
+                for event in events:
                     if isinstance(event, VariantFinished):
                         _add(history, event)
-            read_now[journal.parent.name] = size
-    return history, read_now
+                known[name] = _summary(size, events)
+            summaries[name] = known[name]
+    return history, summaries
 
 
-def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, int]]:
+def _summary(size: int, events: Sequence[Event]) -> RunSummary:
+    marks = [event for event in events if isinstance(event, RunStarted | RunResumed | RunFinished)]
+    ended = bool(marks) and isinstance(marks[-1], RunFinished) and not marks[-1].interrupted
+    files = {name: file for mark in marks if isinstance(mark, RunStarted) for name, file in mark.suites.items()}
+    red = (event for event in events if isinstance(event, VariantFinished) and event.verdict in RED)
+    return RunSummary(size, ended, frozenset(files.get(suite, suite) for event in red for suite in event.suites))
+
+
+def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
     """What ``update`` has written. Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError."""
     if not path.is_file() or path.stat().st_size > Limits().log_bytes:  # a pipe would hold up the command
         raise ValueError(f"{path} is no file, or too large")
@@ -144,7 +169,13 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, int]]:
         ):
             raise ValueError(f"{path} holds something else than verdicts")
         history[id_, torch] = Last(verdict, float(seconds))
-    return history, dict(data["runs"])
+    summaries = {
+        name: RunSummary(size, ended, frozenset(red)) for name, (size, ended, red) in dict(data["runs"]).items()
+    }
+    for each in summaries.values():
+        if type(each.size) is not int or type(each.ended) is not bool or not all(type(s) is str for s in each.red):
+            raise ValueError(f"{path} holds something else than runs")
+    return history, summaries
 
 
 def _add(history: dict[Key, Last], event: VariantFinished) -> None:

@@ -60,8 +60,8 @@ def test_a_run_that_goes_on_is_read_again(chosen: list, tmp_path: Path) -> None:
 
 
 TORN = [
-    "", "{", "[]", "\0", "[" * 100_000, '{"version": 99}', '{"version": 1, "last": 3, "runs": {}}', '{"version": 1, "last": [], "runs": 3}',
-    *('{"version": 1, "runs": {}, "last": [' + entry + "]}" for entry in (
+    "", "{", "[]", "\0", "[" * 100_000, '{"version": 99}', '{"version": 2, "last": 3, "runs": {}}', '{"version": 2, "last": [], "runs": 3}',
+    *('{"version": 2, "runs": {}, "last": [' + entry + "]}" for entry in (
         "3", "[]", '["a", "2", "PASS"]', '["a", "2", "PASS", "x"]', '["a", "2", "PASS", NaN]', '["a", "2", "\\u001b[2J", 1]', '["a", [], "PASS", 1]',
         '["a", "2", [], 1]', '["a", "2", "PASS", 1' + "0" * 400 + "]",
     )),
