@@ -56,6 +56,7 @@ These commands give 0 and 1 another meaning:
 | --- | --- | --- |
 | `bench` | something was timed | never |
 | `diff` | nothing is broken | something is broken |
+| `history` | there are verdicts | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
 
@@ -76,6 +77,7 @@ MORE = {
     "run": "[how a verdict is reached](judging.md), [how variants run](engine.md), [continuous integration](ci.md).",
     "merge": "[Shards](engine.md#shards).",
     "diff": "[An upgrade](upgrade.md).",
+    "history": "[Old runs](engine.md#old-runs).",
     "resume": "[What is kept](engine.md#what-is-kept).",
     "validate": "[The YAML format](format.md).",
     "diagnose": "[The cause of a failure](diagnosing.md).",

@@ -23,6 +23,7 @@ GROUPS = {
         "merge": "join the runs of all shards into one",
         "report": "make reports again from a run's event log",
         "diff": "what an upgrade broke: two runs, versions or backends",
+        "history": "a case's verdicts over the runs kept here",
     },
     "write": {
         "list": "list variants, their tags, or their backends",

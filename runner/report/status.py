@@ -172,10 +172,10 @@ class Status:
             words.append((f"{progress.red} red", "red"))
         if width >= _WIDE:
             words.append((_clock_text(progress.seconds), ""))
-        if progress.left is not None:
-            words.append((f"about {_clock_text(progress.left)} left", ""))
-        elif not progress.count and not running:
+        if not progress.count and not running:
             words.append(("workers start", ""))
+        elif progress.left is not None:
+            words.append((f"about {_clock_text(progress.left)} left", ""))
         text = Text(", ", no_wrap=True, overflow="crop").join(Text(word, style) for word, style in words)
         bar = min(_BAR, width - text.cell_len - 1)
         if bar < _SHORTEST_BAR:

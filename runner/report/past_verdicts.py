@@ -1,0 +1,75 @@
+"""What ``runner history`` prints: the verdicts of a case, the newest first, and how often it is red."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from runner.record.events import VariantFinished
+from runner.report.next_steps import target_words
+from runner.session.past_verdicts import PastVerdict
+from runner.text import duration, in_line, one_line, plural
+from runner.verdict.flake_rate import flake_rate
+
+Paint = Callable[[str, str], str]
+"""(text, verdict) to the text with colour."""
+
+_HEADS = ("run", "torch", "backend", "verdict", "time", "stage", "signature")
+_NARROWEST = 20
+"""Columns of the signature, at least."""
+
+
+def render(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None = None) -> str:
+    """Return a table for each set of axes, and below it a line for each backend and torch. Signatures are cut at ``width``."""
+    groups: dict[str, list[PastVerdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(verdict.event.label, []).append(verdict)
+    blocks = [
+        "\n".join([in_line(label), *_table(members, width, paint), "", *_summaries(members)])
+        for label, members in groups.items()
+    ]
+    commands = [words for each in verdicts if not each.event.tally and (words := target_words(each.event))]
+    if commands and len(commands) == len(verdicts):
+        blocks.append(f"flake rate: runner run {' '.join(commands[0])} --stress 20 measures one")
+    return "\n\n".join(blocks)
+
+
+def _table(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None) -> list[str]:
+    from rich.cells import cell_len
+
+    rows = [(in_line(each.run), *map(in_line, _cells(each.event))) for each in verdicts]
+    widths = [max(cell_len(row[column]) for row in (_HEADS, *rows)) for column in range(len(_HEADS) - 1)]
+    room = max(_NARROWEST, width - sum(widths) - 2 * len(widths))
+    lines = []
+    for verdict, row in ((None, _HEADS), *zip(verdicts, rows, strict=True)):
+        cells = [cell + " " * (space - cell_len(cell)) for cell, space in zip(row, widths, strict=False)]
+        if verdict is not None and paint is not None:
+            cells[3] = paint(cells[3], verdict.event.verdict)
+        lines.append("  ".join([*cells, one_line(row[-1], room)]).rstrip())
+    return lines
+
+
+def _cells(event: VariantFinished) -> tuple[str, ...]:
+    rate = flake_rate([event.tally])
+    word = f"{event.verdict} ({rate.red} of {rate.count} red)" if rate else event.verdict
+    time = "cached" if event.cached else duration(event.seconds)
+    signature = f"{event.signature_id} {event.signature}".strip()
+    return event.torch, event.backend, word, time, event.stage or "-", signature or one_line(event.reason) or "-"
+
+
+def _summaries(verdicts: Iterable[PastVerdict]) -> list[str]:
+    """Return what became of each backend under each torch: how many verdicts of which kind, and the rate of red attempts."""
+    groups: dict[tuple[str, str], list[PastVerdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.event.backend, verdict.event.torch), []).append(verdict)
+    lines = []
+    for (backend, torch), members in groups.items():
+        counts = Counter(member.event.verdict for member in members)
+        words = ", ".join(f"{count} {in_line(verdict)}" for verdict, count in counts.most_common())
+        lines.append(f"{in_line(backend)}, torch {in_line(torch)}: {plural(len(members), 'run')}: {words}")
+        stress = [member for member in members if member.event.tally]
+        # Attempts of other cases or another torch are no attempts of the same thing.
+        alike = [member.event.tally for member in stress if member.plan == stress[0].plan]
+        if rate := flake_rate(alike):
+            lines.append(f"  flake rate by --stress: {rate} (Wilson), {plural(len(alike), 'run')} of one plan")
+    return lines
