@@ -50,6 +50,7 @@ def test_the_poison_works(folder: Path, tmp_path: Path) -> None:
         (["show", "one.spec.yaml::one"], r"class Model"),
         (["repro", "one.spec.yaml::one"], r"class Model"),
         (["report"], r"1 passed"),
+        (["history", "one"], r"1 run: 1 PASS"),
         (["report", "latest", "--junit", "-"], r"<testsuites"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -171,6 +171,28 @@ def test_a_remark_is_printed_where_the_lines_stood(monkeypatch: pytest.MonkeyPat
     assert watched.lines == [banner, "runner: ending", "later"]
 
 
+class Disturbed(Terminal):
+    """A terminal on which a remark appears in the middle of each write, as that of a signal's handler."""
+
+    def write(self, text: str) -> int:
+        console.message("remark")
+        return super().write(text)
+
+
+def test_a_remark_in_the_middle_of_a_line_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    stream = Disturbed()
+    reporter = Reporter(stream, environ={"TERM": "xterm"}, width=80)
+    for event in (started(), planned("a"), planned("b")):
+        reporter.handle(event)
+    reporter.tick([("a", 1.0, "")])
+    reporter.handle(finished(name="a"))
+    reporter.tick([("b", 1.0, "")])
+    reporter.close()
+    screen = Screen().feed(stream.getvalue())
+    assert [line[:7] for line in screen.lines if len(line) > 9] == ["runner ", "   PASS"] and screen.cursor
+
+
 def test_it_is_not_drawn_more_often_than_anybody_reads() -> None:
     watched = Watched()
     watched.tick(("a", 1.0, ""))

@@ -109,6 +109,17 @@ def test_seconds_of_a_cached_result_are_those_of_its_run(chosen: list, tmp_path:
     assert last.seconds == 7.0
 
 
+def test_seconds_are_those_of_a_slot(chosen: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    monkeypatch.chdir(tmp_path)
+    events = played(chosen[:1], [TORCH], lambda v, t: "PASS")
+    kept(
+        tmp_path / ".runner",
+        "1",
+        [replace(e, spent={"busy": 7.0}) if isinstance(e, VariantFinished) else e for e in events],
+    )
+    assert [*history.seconds_by_key().values()] == [7.0]
+
+
 def test_orders(chosen: list) -> None:  # type: ignore[type-arg]
     planned = plan([*chosen, *chosen[:0]], [environment()])
     key = [history.key_of(one) for one in planned]

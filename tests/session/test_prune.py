@@ -188,6 +188,15 @@ def listing(base: Path) -> list[str]:
     return sorted(os.path.join(parent, name) for parent, folders, files in os.walk(base) for name in (*folders, *files))
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_another_users_run_stays(base: Path, run: Make) -> None:
+    os.chown(run(0), 12345, 12345)
+    run(1)
+    run(2)
+    prune(ONE, base=base)
+    assert numbers(base) == [0, 2]
+
+
 @pytest.mark.parametrize("part", ["", "runs"])
 def test_nothing_is_removed_behind_a_link(base: Path, run: Make, tmp_path: Path, part: str) -> None:
     run(0)
