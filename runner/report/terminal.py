@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from runner.diagnostics import shown_file
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import (
     GREEN,
@@ -31,7 +32,7 @@ from runner.record.events import (
 )
 from runner.report.compared import compared_lines
 from runner.report.estimate import Estimate
-from runner.report.failure import headline, render_failure
+from runner.report.failure import headline, render_failure, span
 from runner.report.flake_rates import rate_lines
 from runner.report.groups import Group, groups_of, render_groups
 from runner.report.next_steps import next_lines
@@ -83,6 +84,11 @@ def shows_links(environ: Mapping[str, str]) -> bool:
     if wish := environ.get("FORCE_HYPERLINK"):
         return wish != "0"
     return not environ.get("TERM", "").startswith(("dumb", "linux", "eterm", "screen"))
+
+
+def _safe(text: str) -> str:
+    """Return lines in which our own colours alone are obeyed."""
+    return "".join(part if _OWN.fullmatch(part) else visible(part) for part in _OWN.split(text))
 
 
 class Reporter:
@@ -249,7 +255,7 @@ class Reporter:
         groups = groups_of(red)
         blocks = groups if self._whole else groups[:_BLOCKS]
         for group in blocks:
-            self._line("\n" + self._block(group, hint))
+            self._write(self._with_link(_safe("\n" + self._block(group, hint)), group.members[0]))
         if len(groups) > len(blocks):
             results = sum(len(group.members) for group in groups[len(blocks) :])
             remark = f"and {results:,} more, which the reports hold"
@@ -303,9 +309,9 @@ class Reporter:
     def _paint(self, text: str, colour: str) -> str:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self._colour else text
 
-    def _linked(self, path: str) -> str:
-        """Return a path as it is printed, and as a link where the terminal takes one."""
-        text = in_line(path)
+    def _linked(self, path: str, shown: str = "") -> str:
+        """Return a path as it is printed, or as ``shown``, and as a link where the terminal takes one."""
+        text = in_line(shown or path)
         if not self._links:
             return text
         from rich.style import Style
@@ -316,9 +322,16 @@ class Reporter:
             return text
         return Style(link=address).render(text)
 
+    def _with_link(self, text: str, event: VariantFinished) -> str:
+        """Return a printed failure with a link at the place that it is about."""
+        file = span(event).file
+        return text.replace(
+            f"\n --> {in_line(shown_file(file))}:", f"\n --> {self._linked(file, shown_file(file))}:", 1
+        )
+
     def _line(self, text: str) -> None:
         """Print one or more lines, in which our own colours alone are obeyed."""
-        self._write("".join(part if _OWN.fullmatch(part) else visible(part) for part in _OWN.split(text)))
+        self._write(_safe(text))
 
     def _write(self, text: str) -> None:
         """Print what is safe to print. A reader that went away (``| head``) or a full disk must not end the run."""

@@ -219,6 +219,20 @@ def test_files_are_links_where_a_terminal_takes_them() -> None:
     assert "\x1b]8" in printed(events, Terminal(), {"TERM": "linux", "FORCE_HYPERLINK": "1"})
 
 
+def test_the_place_of_a_failure_is_a_link() -> None:
+    events = [started(folder=""), failure(), RunFinished(1, 0.0)]
+    text = printed(events, Terminal(), {"TERM": "xterm"})
+    assert LINK.findall(text) == [((Path.cwd() / FILE).as_uri(), FILE)]
+    assert f"\n --> {FILE}:5:9\n" in LINK.sub(r"\2", text)
+    place = f"{NASTY}:5:9"
+    text = printed(
+        [failure(place=place, findings=(value_finding(place=place),)), RunFinished(1, 0.0)],
+        Terminal(),
+        {"TERM": "xterm"},
+    )
+    assert "\x1b]" not in LINK.sub("", text)
+
+
 def test_notices_are_shown_and_counted() -> None:
     text = printed(
         [Notice("disk full"), Notice("by the way", "info"), Notice("gone", "error"), finished(), RunFinished(0, 1.0)]
