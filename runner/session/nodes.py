@@ -26,6 +26,9 @@ from runner.record.latest import latest_backends, latest_suites
 _COMPARED = 5000
 """Ids that a misspelt one is compared with: each takes 20 microseconds."""
 
+_NAMED = 8
+"""Cases that an error names."""
+
 _NEARBY = 100
 """Suite files in which a backend of an id is looked for."""
 
@@ -303,9 +306,13 @@ def demand_all(
         if not variants:
             raise PathError(f"{node.path}: no case here, so none matches {name!r}")
         ids = [_own(v) for v in variants if v.case.name == node.case] or [_own(v) for v in variants]
+        there = [v.case for v in variants if not node.files.isdisjoint(sources(v))] or [v.case for v in variants]
+        cases = {case.name: case for case in there}
         near = nearest(name, dict.fromkeys(v.case.name for v in variants)) or nearest(name, ids[:_COMPARED])
         among = " that can be read" if errors else ""
-        raise InputError([*errors, Diagnostic(variants[0].case.span, f"no case{among} matches {name!r}", near)])
+        meant = next((case for known, case in cases.items() if repr(known) in near), there[0])
+        hint = near or f"cases there: {', '.join([*cases][:_NAMED])}{', ...' if len(cases) > _NAMED else ''}"
+        raise InputError([*errors, Diagnostic(meant.span, f"no case{among} matches {name!r}", hint)])
 
 
 def _absence(

@@ -91,6 +91,17 @@ def test_a_folder_and_a_case_select_that_case(tmp_path: Path, monkeypatch: pytes
         load([f"{path}::onec"])
 
 
+def test_an_error_names_the_cases_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fold(tmp_path, monkeypatch)
+    with pytest.raises(InputError) as caught:
+        load(["two.spec.yaml::missing"])
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.hint, Path(diagnostic.span.file).name) == ("cases there: twoa, twob", "two.spec.yaml")
+    with pytest.raises(InputError) as caught:
+        load(["one.spec.yaml::onebb"])
+    assert (caught.value.diagnostics[0].hint, caught.value.diagnostics[0].span.line) == ("did you mean 'oneb'?", 3)
+
+
 def test_a_folder_as_a_whole_and_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fold(tmp_path, monkeypatch)
     assert len(names(".", "::onea")) == 6  # the folder as a whole leaves nothing out
@@ -141,8 +152,8 @@ def test_a_name_that_is_missing_beside_a_broken_file(tmp_path: Path, monkeypatch
     [
         ("abc", "did you mean 'ab'?"),
         ("a[n=3,float32,cpu]@eager", "did you mean 'a[n=2,float32,cpu]@eager'?"),
-        ("zzz", ""),
-        ("", ""),
+        ("zzz", "cases there: a, ab"),
+        ("", "cases there: a, ab"),
         ("a[n=1", None),
         ("a[n=1,float32,cpu]@", None),
     ],

@@ -103,6 +103,10 @@ _PROBLEMS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_KEY = re.compile(r"[\w.]+$")
+_KEY_WITH_INDEX = re.compile(r"[\w.]+(?:\[[^\]\s]*\])+[\w.]*")
+
+
 def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, start: _Mark) -> tuple[int, int, str, str]:
     """Return where a parser's error is best shown (zero-based line, column), the message and the hint.
 
@@ -134,6 +138,10 @@ def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, star
         if re.search(pattern, f"{context}: {problem}", re.DOTALL):
             if "escape" in message and lines[line][column - 1 : column] == "\\":
                 column -= 1  # the C parser says where the backslash is, the Python one what follows it
+            bracket = lines[line][column : column + 1] == "[" and _KEY.search(lines[line][:column])
+            if "mapping" in message and bracket:
+                key = _KEY_WITH_INDEX.match(lines[line], bracket.start())
+                return line, bracket.start(), message, f'quote a key that has a bracket: "{key[0]}"' if key else hint
             if "closed" in message and start:
                 if start[0] != line:
                     hint = f"it must be closed or continued before line {line + 1}, column {column + 1}"

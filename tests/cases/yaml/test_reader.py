@@ -231,6 +231,7 @@ REFUSED = {
     "float out of range": ("a: [1e999]\n", "1:5: 1e999 is beyond the range of a 64-bit float; write .inf"),
     "endless integer": (f"a: {'9' * 5000}\n", "1:4: an integer of 5000 digits is too long"),
     "list not closed": ("a: [1, 2\nb: 3\n", "1:4: this list is not closed, or a comma is missing"),
+    "key with a bracket": ("a: {output[1]: {b: 1}}\n", "1:5: this mapping is not closed, or a comma is missing | quote a key that has a bracket: \"output[1]\""),
     "mapping not closed": ("a: {b: 1\nc: 2\n", "1:4: this mapping is not closed, or a comma is missing"),
     "quote not closed": ("a: 1\nb: 'x\n", "2:4: this quote is never closed"),
     "colon in a text": ("a: b: c\n", "1:5: a colon cannot stand here | quote a text that holds"),
