@@ -15,48 +15,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from runner.diagnostics import shown_file, source_line
 from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
-from runner.report.failure import Source, headline, render_failure
+from runner.report.failure import Source
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
-from runner.text import cap, clean, in_line, one_line, seconds
-from runner.worker.oracles import row_of
+from runner.report.testcase import Shown, facts_of, show
+from runner.text import cap, in_line, one_line
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 Dialect = Literal["extended", "strict"]
 
-KINDS = {
-    "FAIL": "failure", "XPASS": "failure", "VACUOUS": "failure", "FLAKY": "failure",
-    "ERROR": "error", "INVALID": "error",
-    "XFAIL": "skipped", "SKIP": "skipped", "NOT-RUN": "skipped",
-}  # fmt: skip
-"""Which child of its testcase a verdict becomes: ``failure`` is a wrong answer, ``error`` none. PASS has no child."""
-
-_TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "invalid", "XFAIL": "xfail",
-          "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
-# Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
-
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 
 _Key = tuple[str, str]  # (variant id, torch)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What a testcase says."""
-
-    kind: str = "skipped"
-    type: str = "not-run"
-    message: str = "not run"
-    body: str = "not run"
-    output: str = ""
-    properties: tuple[tuple[str, str], ...] = ()
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -186,7 +162,7 @@ class _Model:
         for place in sorted(suite.changed):
             case = suite.cases[place]
             result = self._results.get((case.id, case.torch))
-            shown = _show(result, self._source) if result else _Shown(properties=_properties(case))
+            shown = show(result, self._source) if result else Shown(properties=facts_of(case))
             suite.texts[place] = self._testcase(case, shown, suite)
             suite.kinds[place], suite.seconds[place] = shown.kind, shown.seconds
         suite.changed.clear()
@@ -204,7 +180,7 @@ class _Model:
             element.append(_properties_element(facts))
         suite.head, suite.tail = _around(element, "testcase", 1)
 
-    def _testcase(self, case: VariantPlanned | VariantFinished, shown: _Shown, suite: _Suite) -> bytes:
+    def _testcase(self, case: VariantPlanned | VariantFinished, shown: Shown, suite: _Suite) -> bytes:
         attributes = {"classname": suite.classname, "name": self._title(case), "time": f"{shown.seconds:.3f}"}
         element = _element("testcase", attributes)
         if self._dialect == "extended":
@@ -306,67 +282,6 @@ class JUnitFile:
 
 
 # --- words ---------------------------------------------------------------------------------
-
-
-def _show(event: VariantFinished, source: Source) -> _Shown:
-    kind = KINDS.get(event.verdict, "" if event.verdict == "PASS" else "error")
-    message = headline(event) if kind else ""
-    body = render_failure(event, source) if kind in ("failure", "error") else message
-    return _Shown(
-        kind=kind,
-        type=_type(event),
-        message=message,
-        body=cap(body),
-        output=cap(clean(event.output)),
-        properties=_properties(event),
-        seconds=round(seconds(event.seconds), 3),
-    )
-
-
-def _type(event: VariantFinished) -> str:
-    """A word of a closed set, by which people filter."""
-    if event.verdict in _TYPES:
-        return _TYPES[event.verdict]
-    oracles = event.oracles or tuple(finding.oracle for finding in event.findings)
-    for word in ("timeout", "memory"):
-        if word in oracles:
-            return word
-    if event.signal or "signal" in oracles:
-        return "crash"
-    groups = {row_of(word).group for word in oracles}
-    if "behaviour" in groups:
-        return "exception"
-    if event.verdict == "FAIL":
-        return "graphs" if groups == {"capture"} else "mismatch"
-    return "exception" if any(finding.error for finding in event.findings) else "no-result"
-
-
-def _properties(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], ...]:
-    facts: list[tuple[str, Any]] = [
-        ("backend", event.backend), ("torch", event.torch), ("device", event.device), ("dtype", event.dtype),
-    ]  # fmt: skip
-    if isinstance(event, VariantFinished):
-        facts += [
-            ("stage", event.stage),
-            ("oracles", ", ".join(event.oracles)),
-            ("verdict", event.verdict),
-            ("labels", ", ".join(event.labels)),
-            ("graphs", event.graphs),
-            ("cached", event.cached),
-            ("attempts", event.attempts if event.attempts > 1 else None),
-            ("host", event.host),
-            ("severity", event.severity),
-            ("signature", event.signature),
-            ("signature_id", event.signature_id),
-        ]
-    else:
-        facts.append(("verdict", "NOT-RUN"))
-    return tuple((key, _fact(str(value))) for key, value in facts if value not in (None, ""))
-
-
-@functools.lru_cache(maxsize=4096)
-def _fact(value: str) -> str:
-    return one_line(value).replace("]]", "] ]")  # "]]" would end the line's own bracket
 
 
 def _run_properties(run: RunStarted) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ import pytest
 import xmlschema
 
 from runner.record.events import Event, Finding
-from runner.report import junit
+from runner.report import testcase
 from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started
 
@@ -109,7 +109,7 @@ def test_every_verdict(dialect: Dialect) -> None:
         "errors": "2",
     }
     assert root[0].get("skipped") == "4"
-    assert set(VERDICTS) == {"PASS", *junit.KINDS}
+    assert set(VERDICTS) == {"PASS", *testcase.KINDS}
 
 
 @pytest.mark.parametrize(

@@ -242,13 +242,13 @@ def test_a_result_is_rendered_once_however_often_the_file_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    show = junit._show
+    show = junit.show
 
-    def counted(event: VariantFinished, source: junit.Source) -> junit._Shown:
+    def counted(event: VariantFinished, source: junit.Source) -> junit.Shown:
         shown.append(event.id)
         return show(event, source)
 
-    monkeypatch.setattr(junit, "_show", counted)
+    monkeypatch.setattr(junit, "show", counted)
     clock = Clock()
     report = JUnitFile(tmp_path / "junit.xml", clock=clock)
     for event in every_verdict():

@@ -1,0 +1,99 @@
+"""What a testcase of JUnit says of a variant: the kind of its outcome, its words, and its facts."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from runner.record.events import VariantFinished, VariantPlanned
+from runner.report.failure import Source, headline, render_failure
+from runner.text import cap, clean, one_line, seconds
+from runner.worker.oracles import row_of
+
+KINDS = {
+    "FAIL": "failure", "XPASS": "failure", "VACUOUS": "failure", "FLAKY": "failure",
+    "ERROR": "error", "INVALID": "error",
+    "XFAIL": "skipped", "SKIP": "skipped", "NOT-RUN": "skipped",
+}  # fmt: skip
+"""Which child of its testcase a verdict becomes: ``failure`` is a wrong answer, ``error`` none. PASS has no child."""
+
+_TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "invalid", "XFAIL": "xfail",
+          "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
+# Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a testcase says."""
+
+    kind: str = "skipped"
+    type: str = "not-run"
+    message: str = "not run"
+    body: str = "not run"
+    output: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+
+
+def show(event: VariantFinished, source: Source) -> Shown:
+    """Return what the testcase of a result says. ``source`` reads the line that a failure points to."""
+    kind = KINDS.get(event.verdict, "" if event.verdict == "PASS" else "error")
+    message = headline(event) if kind else ""
+    body = render_failure(event, source) if kind in ("failure", "error") else message
+    return Shown(
+        kind=kind,
+        type=_type(event),
+        message=message,
+        body=cap(body),
+        output=cap(clean(event.output)),
+        properties=facts_of(event),
+        seconds=round(seconds(event.seconds), 3),
+    )
+
+
+def _type(event: VariantFinished) -> str:
+    """A word of a closed set, by which people filter."""
+    if event.verdict in _TYPES:
+        return _TYPES[event.verdict]
+    oracles = event.oracles or tuple(finding.oracle for finding in event.findings)
+    for word in ("timeout", "memory"):
+        if word in oracles:
+            return word
+    if event.signal or "signal" in oracles:
+        return "crash"
+    groups = {row_of(word).group for word in oracles}
+    if "behaviour" in groups:
+        return "exception"
+    if event.verdict == "FAIL":
+        return "graphs" if groups == {"capture"} else "mismatch"
+    return "exception" if any(finding.error for finding in event.findings) else "no-result"
+
+
+def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], ...]:
+    """Return the properties of a testcase: name and one line of text."""
+    facts: list[tuple[str, Any]] = [
+        ("backend", event.backend), ("torch", event.torch), ("device", event.device), ("dtype", event.dtype),
+    ]  # fmt: skip
+    if isinstance(event, VariantFinished):
+        facts += [
+            ("stage", event.stage),
+            ("oracles", ", ".join(event.oracles)),
+            ("verdict", event.verdict),
+            ("labels", ", ".join(event.labels)),
+            ("graphs", event.graphs),
+            ("cached", event.cached),
+            ("attempts", event.attempts if event.attempts > 1 else None),
+            ("host", event.host),
+            ("severity", event.severity),
+            ("signature", event.signature),
+            ("signature_id", event.signature_id),
+        ]
+    else:
+        facts.append(("verdict", "NOT-RUN"))
+    return tuple((key, _fact(str(value))) for key, value in facts if value not in (None, ""))
+
+
+@functools.lru_cache(maxsize=4096)
+def _fact(value: str) -> str:
+    return one_line(value).replace("]]", "] ]")  # "]]" would end the line's own bracket
