@@ -63,20 +63,21 @@ def clean(text: str) -> str:
     return visible(strip_ansi(text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def cap(text: str, limit: int = TEXT_LIMIT) -> str:
+def cap(text: str, limit: int = TEXT_LIMIT, where: str = "") -> str:
     """Return ``text`` in at most ``limit`` bytes of UTF-8: its head and its tail, and between them how much is missing.
 
-    The tail gets the larger part, because that is where a dying process says why.
+    The tail gets the larger part, because that is where a dying process says why. ``where`` says who has the whole text.
     """
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
         return text
-    room = limit - len(f"\n[... {len(data)} bytes cut ...]\n")
+    pointer = f"; {where}" if where else ""
+    room = limit - len(f"\n[... {len(data)} bytes cut{pointer} ...]\n".encode())
     if room <= 0:
         return data[:limit].decode("utf-8", "ignore")
     head = room // 4
     tail = room - head
-    mark = f"\n[... {len(data) - room} bytes cut ...]\n"
+    mark = f"\n[... {len(data) - room} bytes cut{pointer} ...]\n"
     # "ignore" drops the halves of a character that either cut may leave.
     return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - tail :].decode("utf-8", "ignore")
 

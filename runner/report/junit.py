@@ -23,12 +23,21 @@ from runner.report.failure import Source
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
 from runner.report.testcase import Shown, facts_of, show
-from runner.text import cap, in_line, one_line
+from runner.text import TEXT_LIMIT, cap, in_line, one_line
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 Dialect = Literal["extended", "strict"]
+
+SIZE = 19_500_000
+"""Bytes of a file. Readers refuse or cut larger ones; 20 MB is the least of what they take."""
+
+_LEVELS = ((TEXT_LIMIT, TEXT_LIMIT), (16 << 10, 16 << 10), (4 << 10, 4 << 10), (1 << 10, 1 << 10), (512, 0), (0, 0))
+"""Bytes of a failure's text and of an output. All go down a level when the file would pass ``SIZE``.
+
+Without room for outputs no property is said twice, and without room for texts a testcase that is not red has none.
+"""
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 
@@ -47,8 +56,6 @@ class _Suite:
     kinds: list[str]
     seconds: list[float]
     changed: set[int]  # places of testcases whose text is out of date
-    head: bytes = b""
-    tail: bytes = b""
 
 
 class _Model:
@@ -67,6 +74,8 @@ class _Model:
         self._suites: list[_Suite] | None = None  # None when the plan has changed since
         self._places: dict[_Key, list[tuple[_Suite, int]]] = {}
         self._several = False
+        self._level = 0
+        self._size = 0  # of all testcases
 
     def add(self, event: Event) -> bool:
         """Take one event in; whether it changes the report."""
@@ -96,8 +105,11 @@ class _Model:
             self._arrange()
         suites = self._suites or []
         for suite in suites:
-            if suite.changed:
-                self._render(suite)
+            for place in sorted(suite.changed):
+                self._render(suite, place)
+                while self._size > SIZE and self._level < len(_LEVELS) - 1:
+                    self._shorten()
+            suite.changed.clear()
         totals = {key: str(sum(s.kinds.count(kind) for s in suites)) for key, kind in _COUNTED[:2]}
         spent = sum(float(f"{sum(suite.seconds):.3f}") for suite in suites)
         root = _element("testsuites", {"name": "runner", "tests": str(sum(len(s.cases) for s in suites)), **totals,
@@ -105,13 +117,15 @@ class _Model:
         head, tail = _around(root, "testsuite" if suites else "", 0)
         pieces = [b'<?xml version="1.0" encoding="UTF-8"?>\n', head]
         for number, suite in enumerate(suites):
-            pieces += [b"\n  " if number else b"", suite.head]
+            start, end = self._around_suite(suite)
+            pieces += [b"\n  " if number else b"", start]
             pieces += [piece for text in suite.texts for piece in (text, b"\n    ")]
-            pieces[-1] = suite.tail
+            pieces[-1] = end
         return [*pieces, tail, b"\n"]
 
     def _arrange(self) -> None:
         """Sort the plan into suites, all of whose testcases are then to be rendered."""
+        self._level = self._size = 0
         run = (self._started,) if self._started else ()
         self._several = several_environments([*run, *self._cases.values()])
         suites = list(self._groups())
@@ -157,15 +171,26 @@ class _Model:
         title = case.id.partition("::")[2] or case.id
         return in_line(title + (f" (torch {case.torch})" if self._several else ""))
 
-    def _render(self, suite: _Suite) -> None:
-        """Bring a suite's texts up to date."""
-        for place in sorted(suite.changed):
-            case = suite.cases[place]
-            result = self._results.get((case.id, case.torch))
-            shown = show(result, self._source) if result else Shown(properties=facts_of(case))
-            suite.texts[place] = self._testcase(case, shown, suite)
-            suite.kinds[place], suite.seconds[place] = shown.kind, shown.seconds
-        suite.changed.clear()
+    def _render(self, suite: _Suite, place: int) -> None:
+        """Bring a testcase's text up to date."""
+        case = suite.cases[place]
+        result = self._results.get((case.id, case.torch))
+        shown = show(result, self._source) if result else Shown(properties=facts_of(case))
+        text = self._testcase(case, shown, suite)
+        self._size += len(text) - len(suite.texts[place])
+        suite.texts[place], suite.kinds[place], suite.seconds[place] = text, shown.kind, shown.seconds
+
+    def _shorten(self) -> None:
+        """Go down a level, and render again what is too long for it."""
+        self._level += 1
+        limit = sum(_LEVELS[self._level])
+        for suite in self._suites or ():
+            for place, text in enumerate(suite.texts):
+                if len(text) > limit:
+                    self._render(suite, place)
+
+    def _around_suite(self, suite: _Suite) -> tuple[bytes, bytes]:
+        """Return what stands before and after the testcases of a suite."""
         run = self._started
         attributes = {
             "name": suite.name,
@@ -176,21 +201,36 @@ class _Model:
             "file": suite.file,
         }
         element = _element("testsuite", {key: value for key, value in attributes.items() if value})
-        if run and (facts := _run_properties(run)):
+        facts = [*_run_properties(run)] if run else []
+        if self._level:
+            texts, outputs = _LEVELS[self._level]
+            facts.append(("cut", f"texts to {texts} bytes, outputs to {outputs}; {self._pointer()}"))
+        if facts:
             element.append(_properties_element(facts))
-        suite.head, suite.tail = _around(element, "testcase", 1)
+        return _around(element, "testcase", 1)
+
+    def _pointer(self) -> str:
+        return one_line(
+            f"whole in the event log of run {self._started.run}" if self._started else "whole in the event log", 120
+        )
 
     def _testcase(self, case: VariantPlanned | VariantFinished, shown: Shown, suite: _Suite) -> bytes:
+        texts, outputs = _LEVELS[self._level]
         attributes = {"classname": suite.classname, "name": self._title(case), "time": f"{shown.seconds:.3f}"}
         element = _element("testcase", attributes)
+        described = texts > 0 or shown.kind in ("failure", "error")
         if self._dialect == "extended":
             element.attrib |= {"file": suite.file, "line": str(case.line)}
-            element.append(_properties_element(shown.properties))
+            if described:
+                element.append(_properties_element(shown.properties))
         if shown.kind:
-            element.append(_element(shown.kind, {"type": shown.type, "message": shown.message}, shown.body))
-        # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
-        facts = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in shown.properties)
-        element.append(_element("system-out", {}, cap(facts + shown.output)))
+            body = cap(shown.body, texts, self._pointer()) if texts else f"{shown.message}\n[... {self._pointer()} ...]"
+            element.append(_element(shown.kind, {"type": shown.type, "message": shown.message}, body))
+        if outputs or (described and self._dialect == "strict"):
+            # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
+            facts = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in shown.properties)
+            output = cap(facts + shown.output, outputs, self._pointer()) if outputs else facts
+            element.append(_element("system-out", {}, output))
         return _written(element, 2)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from runner.record.events import VariantFinished, VariantPlanned
 from runner.report.failure import Source, headline, render_failure
-from runner.text import cap, clean, one_line, seconds
+from runner.text import clean, one_line, seconds
 from runner.worker.oracles import row_of
 
 KINDS = {
@@ -21,6 +22,9 @@ KINDS = {
 _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "invalid", "XFAIL": "xfail",
           "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
 # Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
+
+_MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")
+"""What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a property."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,8 @@ def show(event: VariantFinished, source: Source) -> Shown:
         kind=kind,
         type=_type(event),
         message=message,
-        body=cap(body),
-        output=cap(clean(event.output)),
+        body=body,
+        output=_MARKS.sub("[ [", clean(event.output)),
         properties=facts_of(event),
         seconds=round(seconds(event.seconds), 3),
     )
@@ -96,4 +100,4 @@ def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], 
 
 @functools.lru_cache(maxsize=4096)
 def _fact(value: str) -> str:
-    return one_line(value).replace("]]", "] ]")  # "]]" would end the line's own bracket
+    return one_line(value).replace("]]", "] ]").replace("[[", "[ [")  # "]]" would end the line's own bracket

@@ -8,7 +8,7 @@ import pytest
 import xmlschema
 
 from runner.record.events import Event, Finding
-from runner.report import testcase
+from runner.report import junit, testcase
 from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started
 
@@ -284,3 +284,53 @@ def test_the_same_events_give_the_same_bytes(dialect: Dialect) -> None:
     late = every_verdict()
     late[-11:-1] = reversed(late[-11:-1])  # the order in which results came in does not show
     assert render(late, dialect) == render(every_verdict(), dialect)
+
+
+# --- size ----------------------------------------------------------------------------------
+
+
+def long_failures(count: int, **more: Any) -> list[Event]:
+    results = [failure(name=f"case_{n:05d}", output="<a & 'b'> a line of output\n" * 400, **more) for n in range(count)]
+    return [started(), *(planned(f"case_{n:05d}") for n in range(count)), *results]
+
+
+@pytest.mark.parametrize("dialect", ["strict", "extended"])
+@pytest.mark.parametrize("size", [600_000, 195_000, 120_000])
+def test_a_file_is_bounded_and_says_where_the_whole_text_is(
+    monkeypatch: pytest.MonkeyPatch, dialect: Dialect, size: int
+) -> None:
+    monkeypatch.setattr(junit, "SIZE", size)
+    text = render(long_failures(100), dialect)
+    assert size / 4 < len(text.encode()) <= size + 2000  # what stands around the testcases
+    root = ElementTree.fromstring(text.encode())
+    if dialect == "strict":
+        SCHEMA.validate(text)
+    assert root.get("failures") == root.get("tests") == "100"
+    (cut,) = [entry.attrib["value"] for entry in root.iter("property") if entry.get("name") == "cut"]
+    assert cut.endswith("whole in the event log of run 2026-01-02-abc")
+    for case in root.iter("testcase"):
+        (entry,) = case.iter("failure")
+        assert entry.get("message") == "value: output 1 differs" and (entry.text or "").startswith("value: output 1")
+        assert "the event log of run 2026-01-02-abc ...]" in "".join(case.itertext())
+        facts = {e.attrib["name"] for e in case.iter("property")} or set((case.findtext("system-out") or "").split("|"))
+        assert any(fact.startswith("verdict") for fact in facts)
+
+
+def test_few_long_texts_are_not_cut_for_many_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(junit, "SIZE", 400_000)
+    passes = [finished(name=f"pass_{n}") for n in range(100)]
+    root = parsed([started(), *passes, failure(output="long\n" * 3000), failure(name="b", output="short")])
+    outputs = [case.findtext("system-out") or "" for case in root.iter("testcase")]
+    assert outputs[-2].count("long") == 3000 and "cut" not in {e.get("name") for e in root.iter("property")}
+
+
+def test_a_file_that_grows_while_a_run_goes_on_is_bounded_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(junit, "SIZE", 200_000)
+    model = junit._Model("extended", lambda file, line: "")
+    sizes = []
+    events = long_failures(60)
+    for number, event in enumerate(events):
+        model.add(event)
+        if number % 10 == 0 or number == len(events) - 1:
+            sizes.append(len(b"".join(model.xml())))
+    assert max(sizes) <= 202_000 and sizes[-1] == len(render(events, source=lambda file, line: "").encode())
