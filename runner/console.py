@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from typing import TextIO
@@ -14,6 +15,12 @@ from runner import exit_codes
 from runner.text import visible
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
+_LOGS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+"""Variables of systems that read commands to themselves in what a job prints: GitHub Actions, Azure Pipelines, TeamCity."""
+
+_COMMAND = re.compile(r"(?m)^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))")
+"""The beginning of such a command: ``::error``, ``##[error]``, ``##vso[``, ``##teamcity[``."""
+
 _PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
 
 
@@ -44,6 +51,11 @@ def output(text: str = "", end: str = "\n", colours: bool = False) -> None:
     """
     parts = _PAINTED.split(text) if colours else [text]
     _succeed(_write(sys.stdout, "".join(p if colours and _PAINTED.fullmatch(p) else visible(p) for p in parts) + end))
+
+
+def command(line: str) -> None:
+    """Print a command to GitHub Actions, of ``runner.quote.workflow_command``. Nothing else that is printed becomes one."""
+    _succeed(_write(sys.stdout, visible(line) + "\n", commands=True))
 
 
 def flush() -> None:
@@ -79,10 +91,10 @@ def ready() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _write(stream: TextIO, text: str, now: bool = False) -> str:
+def _write(stream: TextIO, text: str, now: bool = False, commands: bool = False) -> str:
     """Why the text could not be written; empty if it was, or if nobody reads there any more."""
     try:
-        stream.write(text)
+        stream.write(text if commands else without_commands(text, stream))
         if now:
             stream.flush()
     except (OSError, ValueError) as error:  # ValueError: somebody closed it
@@ -90,6 +102,21 @@ def _write(stream: TextIO, text: str, now: bool = False) -> str:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return "" if isinstance(error, BrokenPipeError) else getattr(error, "strerror", None) or str(error)
     return ""
+
+
+def without_commands(text: str, stream: TextIO) -> str:
+    """Return ``text`` so that no system of jobs that reads ``stream`` takes a line of it for a command to itself."""
+    return _COMMAND.sub(r"\1\2 ", text) if _is_log(stream) else text
+
+
+def _is_log(stream: TextIO) -> bool:
+    """Whether a system that takes commands may read what is written; not of a regular file, which keeps each byte."""
+    if not any(os.environ.get(name) for name in _LOGS):
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # closed, or no file
+        return True
 
 
 def _succeed(problem: str) -> None:

@@ -207,3 +207,17 @@ def markdown_fence(text: str) -> str:
 
 def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def workflow_command(name: str, message: str, **properties: object) -> str:
+    """Return a command to GitHub Actions, on one line: ``::error file=a.yaml,line=3,title=FAIL::message``.
+
+    Empty properties are left out. The escapes are those of GitHub's own actions/toolkit.
+    """
+    values = [(key, _command_data(value)) for key, value in properties.items() if value not in (None, "", 0)]
+    words = ",".join(f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in values)
+    return f"::{name}{' ' if words else ''}{words}::{_command_data(message)}"
+
+
+def _command_data(value: object) -> str:
+    return visible(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))

@@ -112,3 +112,45 @@ def test_progress_in_a_terminal_obeys_nobody(capsys: pytest.CaptureFixture[str])
     progress._live = True
     progress.say("case \x1b[2J\nnext\u202e")
     assert capsys.readouterr().err.removeprefix("\r\x1b[K") == "[0:00] case \\x1b[2J\\nnext\\u202e"
+
+
+# --- commands of the system that shows the log -------------------------------------------------
+
+COMMANDS = ["::error file=a::x", "  ::add-mask::x", "a\n\t::stop-commands::x", "\u2003::x", "a ##[error]x", "##vso[task.complete]x",
+            "x ##teamcity[buildStop]", ":::error::x"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+@pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION"])
+def test_nothing_that_is_printed_is_a_command_to_a_system_of_jobs(
+    text: str, variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GitHub looks for ``::`` after blanks at the beginning of a line, and all of them for ``##[`` and the like anywhere."""
+    monkeypatch.setenv(variable, "true")
+    console.output(text)
+    console.message(text)
+    for printed in capsys.readouterr():
+        assert not any(line.lstrip().startswith("::") for line in printed.split("\n"))
+        assert not any(mark in printed for mark in ("##[", "##vso[", "##teamcity["))
+
+
+def test_elsewhere_and_in_files_text_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    console.output(COMMANDS[0])
+    assert capsys.readouterr().out == COMMANDS[0] + "\n"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    with open(tmp_path / "file", "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        console.output(COMMANDS[0])
+    assert (tmp_path / "file").read_text() == COMMANDS[0] + "\n"
+
+
+def test_a_command_of_our_own_is_printed_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    console.command("::error title=a::b\x1b")
+    assert capsys.readouterr().out == "::error title=a::b\\x1b\n"

@@ -177,3 +177,15 @@ def test_a_shell_without_the_dollar_form_sees_one_word_too(word: str) -> None:
     written = quote.shell_word(word)
     shell = subprocess.run(["sh", "-c", f"set -- {written}; echo $#"], capture_output=True, text=True, check=True)
     assert shell.stdout == "1\n" and shell.stderr == ""
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_workflow_command_is_one_line_whose_parts_stay_apart(text: str) -> None:
+    command = quote.workflow_command(
+        "error", f"{text}\n::error::{text}", file=text, line=3, title=f"{text}::,line=9", col=None
+    )
+    assert len(command.splitlines()) == 1 and command.startswith("::error file=")
+    head, _, message = command.removeprefix("::").partition("::")
+    names = [pair.partition("=")[0] for pair in head.removeprefix("error ").split(",")]
+    assert names == ["file", "line", "title"] and "%0A::error::" in message
+    assert quote.workflow_command("notice", "100%") == "::notice::100%25"

@@ -184,6 +184,19 @@ def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None
     parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended", help=dialect)
 
 
+def add_outputs(parser: argparse._ActionsContainer) -> None:
+    """Add what ``runner.cli.outputs.add_reports`` reads, and the reporters of other packages."""
+    parser.add_argument("--ctrf", metavar="FILE", help="JSON of the Common Test Report Format (ctrf.io) here")
+    add_html(parser)
+    add_github(parser, "in a job of GitHub Actions: a summary of the step, and remarks at lines of YAML")
+    add_reporters(parser)
+
+
+def add_github(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add whether GitHub Actions is told of what is wrong."""
+    parser.add_argument("--github", action="store_true", help=text)
+
+
 def add_reporters(parser: argparse._ActionsContainer) -> None:
     """Add which reporters of other packages write what where."""
     parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH",

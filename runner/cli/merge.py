@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner import exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit, add_reporters
+from runner.cli.arguments import add_junit, add_outputs
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal, Weight
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FOLDER", help="write events.jsonl and junit.xml here (default: a new run's folder)"
     )
     add_junit(parser, "JUnit XML here too")
-    add_reporters(parser)
+    add_outputs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(problems[0])
     make_latest(folder)
     reporter = Reporter(reports=[str(path) for path in (*reports, folder / "events.jsonl")])
-    failed = Reports(reporter, reporters).play(events)
+    merged = Reports(reporter, reporters)
+    outputs.add_reports(merged, arguments, lambda: outputs.declared_of(events), None)
+    failed = merged.play(events)
     code = next(event.exit_code for event in reversed(events) if isinstance(event, RunFinished))
     return exit_codes.INTERNAL if failed and code in (exit_codes.OK, exit_codes.FAILED) else code
 

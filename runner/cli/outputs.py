@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner import console
 from runner.exit_codes import INTERNAL, UsageError
 from runner.files import replace_file
 from runner.quote import shell_word
+from runner.record.signing import why_foreign
+from runner.record.store import started_of
 
-OPTIONS = ("junit", "events", "html", "html_folder", "json", "markdown", "plot", "output")
+if TYPE_CHECKING:
+    from runner.record.events import Event
+    from runner.report.handlers import Reports
+    from runner.report.site.declared import Declared
+    from runner.report.site.folder import HtmlFolder
+
+OPTIONS = ("junit", "ctrf", "sarif", "events", "html", "html_folder", "json", "markdown", "plot", "output")
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable by which GitHub Actions names the file of a step's summary."""
+
 EMPTY = "an empty path; did a shell variable have no value?"
 
 
@@ -26,12 +38,14 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
     Raises:
         UsageError: one cannot be written, is named twice, or is an input.
     """
+    if getattr(arguments, "github", False) and arguments.command != "validate" and not os.environ.get(SUMMARY):
+        raise UsageError(f"--github: {SUMMARY} names no file; this option is for a job of GitHub Actions")
     targets: dict[str, str] = {}
     requests = [("report", request.partition("=")[2]) for request in getattr(arguments, "report", ()) if "=" in request]
     for name, path in [*((name, getattr(arguments, name, None)) for name in OPTIONS), *requests]:
         # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
         if not isinstance(path, str) or (
-            path == "-" and name in ("junit", "json", "markdown") and arguments.command != "run"
+            path == "-" and name in ("junit", "json", "markdown", "sarif") and arguments.command != "run"
         ):
             continue
         option = f"--{name.removesuffix('_folder')}"
@@ -58,20 +72,64 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
             raise UsageError(f"{option} {path}: {problem}" if path else f"{option}: {problem}")
 
 
+def add_reports(
+    reports: Reports, arguments: argparse.Namespace, declared: Callable[[], Declared], run_folder: Path | None
+) -> HtmlFolder | None:
+    """Add to a run's reports what ``--ctrf``, ``--html`` and ``--github`` ask for.
+
+    Args:
+        reports: of the run.
+        arguments: of a command with the options of ``add_outputs``.
+        declared: returns what the files of the cases say. It is called when the run has ended.
+        run_folder: the run's own, which may hold diagnoses.
+
+    Returns:
+        The pages, if they are wanted.
+    """
+    from runner.report.end_file import EndFile
+
+    if path := arguments.ctrf:
+        from runner.report.ctrf import render
+
+        reports.add(lambda tell: EndFile("--ctrf", Path(path), lambda events: _replace(path, render(events)), tell))
+    pages = None
+    if folder := arguments.html_folder:
+        from runner.report.site.folder import HtmlFolder
+
+        pages = reports.add(lambda tell: HtmlFolder(Path(folder), declared, tell, run_folder))
+    if arguments.github:
+        from runner.report.github import report_run
+
+        summary = Path(os.environ[SUMMARY])
+        reports.add(lambda tell: EndFile("--github", summary, lambda events: report_run(events, summary), tell))
+    return pages
+
+
+def declared_of(events: list[Event]) -> Declared:
+    """Return what the files that a log names say now; of a log of somebody else only those below the current folder."""
+    from runner.report.site.declared import read_declared
+
+    return read_declared(events, bool(why_foreign(started_of(events))))
+
+
 def write(option: str, path: str, text: str) -> None:
     """Write a file; a regular one in one step.
 
     Raises:
         UsageError: it cannot be written; then it is as it was.
     """
-    data = text.encode("utf-8", "backslashreplace")
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            Path(path).write_bytes(data)
-        else:
-            replace_file(path, [data])
+        _replace(path, text)
     except OSError as error:
         raise UsageError(f"{option} {path} could not be written: {error.strerror}", INTERNAL) from None
+
+
+def _replace(path: str, text: str) -> None:
+    data = text.encode("utf-8", "backslashreplace")
+    if os.path.exists(path) and not os.path.isfile(path):
+        Path(path).write_bytes(data)
+    else:
+        replace_file(path, [data])
 
 
 def show(arguments: argparse.Namespace, text: str, table: str) -> None:

@@ -8,11 +8,10 @@ import sys
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_html, add_junit, add_reporters, add_verbose
+from runner.cli.arguments import add_junit, add_outputs, add_verbose
 from runner.exit_codes import UsageError
 from runner.record.events import RunFinished
-from runner.record.signing import why_foreign
-from runner.record.store import journal_of, read_events, started_of
+from runner.record.store import journal_of, read_events
 from runner.report.handlers import Reports, choose
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
@@ -25,8 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest"
     )
     add_junit(parser, "write JUnit XML; - is standard output")
-    add_html(parser)
-    add_reporters(parser)
+    add_outputs(parser)
     add_verbose(parser)
 
 
@@ -52,12 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         reporters,
     )
-    if arguments.html_folder:
-        from runner.report.site.declared import read_declared
-
-        foreign = bool(why_foreign(started_of(events)))
-        reports.add_html(
-            arguments.html_folder, lambda: read_declared(events, foreign), journal_of(arguments.run).parent
-        )
+    outputs.add_reports(reports, arguments, lambda: outputs.declared_of(events), journal_of(arguments.run).parent)
     failed = reports.play(events)
     return exit_codes.INTERNAL if failed else exit_codes.OK

@@ -6,17 +6,18 @@ import argparse
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner import console, exit_codes, interrupts
 from runner.cases.limits import show_size
+from runner.cli import outputs
 from runner.cli.arguments import (
     EXAMPLES,
     add_environment,
-    add_html,
     add_junit,
+    add_outputs,
     add_paths,
     add_pytest_jobs,
-    add_reporters,
     add_selection,
     add_settings,
     add_verbose,
@@ -37,6 +38,9 @@ from runner.session.prune import Pruned, prune
 from runner.session.run import plan
 from runner.session.run import run as run_plan
 from runner.text import plural
+
+if TYPE_CHECKING:
+    from runner.report.site.declared import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     reports.add_argument(
         "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
     )
-    add_html(reports)
-    add_reporters(reports)
+    add_outputs(reports)
     add_verbose(reports)
     add_settings(reports, "slow")
     reports.add_argument(
@@ -126,12 +129,7 @@ def _run_variants(
             dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
             verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet", earlier=history.seconds_by_key, again=past is not None,
         )  # fmt: skip
-
-        pages = None
-        if arguments.html_folder:
-            from runner.report.site.declared import Declared
-
-            pages = reports.add_html(arguments.html_folder, lambda: Declared.of(loaded.variants), folder)
+        pages = outputs.add_reports(reports, arguments, lambda: _declared(loaded), folder)
 
         def tick(running: list[tuple[str, float, str]]) -> None:
             reports.tick(running)
@@ -194,3 +192,9 @@ def _pruned_words(keep: Keep, pruned: Pruned) -> str:
         removed += f": {names[0]}" + (f" to {names[-1]}" if count > 1 else "")
     stays = "" if pruned.enough else "; more stay: unfinished, in use, or the last red ones of a suite"
     return f"{removed}; kept are {keep} (--keep){stays}"
+
+
+def _declared(loaded: Loaded) -> Declared:
+    from runner.report.site.declared import Declared
+
+    return Declared.of(loaded.variants)

@@ -6,8 +6,9 @@ import argparse
 from collections import Counter
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_environment, add_paths
-from runner.cli.variants import load_variants
+from runner.cli import outputs
+from runner.cli.arguments import add_environment, add_github, add_paths
+from runner.cli.variants import load_variants, tell_github
 from runner.exit_codes import UsageError
 from runner.text import in_line, plural
 
@@ -22,6 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also make every model and its inputs and call it, on the meta device where that can be",
     )
+    parser.add_argument("--sarif", metavar="FILE", help="SARIF 2.1.0 here; - is standard output, and then nothing else")
+    add_github(parser, "in a job of GitHub Actions: also remarks at lines of YAML")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,6 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
         diagnostics += refusals
     for diagnostic in diagnostics:
         console.message(diagnostic.render())
+    if arguments.github:
+        tell_github(diagnostics)
+    if arguments.sarif:
+        from runner.report.sarif import render
+
+        if arguments.sarif == "-":
+            console.output(render(diagnostics), end="")
+            return exit_codes.USAGE if any(d.severity == "error" for d in diagnostics) else exit_codes.OK
+        outputs.write("--sarif", arguments.sarif, render(diagnostics))
     errors = sum(d.severity == "error" for d in diagnostics)
     cases = len({id(v.case) for v in loaded.variants})
     console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "

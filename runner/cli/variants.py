@@ -95,6 +95,8 @@ def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) ->
     """
     loaded = load_variants(arguments)
     code = refuse(loaded.errors) if loaded.errors else exit_codes.OK
+    if loaded.errors and getattr(arguments, "github", False):
+        tell_github(loaded.errors)
     if loaded.errors and not loaded.variants:
         return code
     code = action(select_variants(arguments, loaded))
@@ -111,6 +113,14 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
         console.message(diagnostic.render())
     _tell_count(shown)
     return exit_codes.USAGE
+
+
+def tell_github(diagnostics: Iterable[Diagnostic]) -> None:
+    """Print what is wrong once more, as remarks of GitHub Actions at lines of YAML."""
+    from runner.report.github import diagnostic_remarks
+
+    for line in diagnostic_remarks(diagnostics):
+        console.command(line)
 
 
 def _tell_count(diagnostics: Sequence[Diagnostic]) -> None:

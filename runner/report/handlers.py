@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from runner import console
 from runner.exit_codes import UsageError
@@ -23,10 +23,6 @@ from runner.record.journal import Journal
 from runner.report.junit import Dialect, JUnitFile
 from runner.report.terminal import Reporter
 from runner.text import one_line
-
-if TYPE_CHECKING:
-    from runner.report.site.declared import Declared
-    from runner.report.site.folder import HtmlFolder
 
 GROUP = "runner.reporters"
 """The group of entry points by which a package adds reporters. Each is a function of a ``Path`` that returns a ``Handler``."""
@@ -57,6 +53,8 @@ class FileHandler(Handler, Protocol):
     def problem(self) -> str | None:
         """Return what is wrong with the file, if anything."""
 
+
+Added = TypeVar("Added", bound=FileHandler)
 
 Tell = Callable[[str], None]
 """Takes one line for people about a file."""
@@ -221,19 +219,11 @@ class Reports:
         reports.files[len(logs) : len(logs)] = [JUnitFile(path, dialect, tell) for path in junits]
         return reports
 
-    def add_html(self, folder: str, declared: Callable[[], Declared], run_folder: Path) -> HtmlFolder:
-        """Add the pages of a run, and return them.
-
-        Args:
-            folder: where they are wanted.
-            declared: returns what the files of the cases say. It is called when the run has ended.
-            run_folder: the run's own, which may hold diagnoses.
-        """
-        from runner.report.site.folder import HtmlFolder
-
-        pages = HtmlFolder(Path(folder), declared, self._problems.append, run_folder)
-        self.files.append(pages)
-        return pages
+    def add(self, make: Callable[[Tell], Added]) -> Added:
+        """Add a file, and return it. ``make`` makes it of what takes one line for people about it."""
+        file = make(self._problems.append)
+        self.files.append(file)
+        return file
 
     def play(self, events: Iterable[Event]) -> bool:
         """Hand on all events of a run that has ended, and end. Returns whether a file is not whole."""

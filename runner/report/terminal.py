@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from runner.console import without_commands
 from runner.diagnostics import shown_file
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import (
@@ -343,7 +344,7 @@ class Reporter:
             if self._status.visible:
                 self._status.print(text)
             else:
-                self._stream.write(text + "\n")
+                self._stream.write(without_commands(text, self._stream) + "\n")
                 self._stream.flush()
         except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self._give_up(error)

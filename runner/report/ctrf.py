@@ -1,0 +1,121 @@
+"""A run as JSON of the Common Test Report Format: https://ctrf.io, ``schema/ctrf.schema.json`` of ctrf-io/ctrf."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from runner import __version__
+from runner.diagnostics import shown_file
+from runner.record.events import (
+    RED,
+    Event,
+    RunFinished,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+    finished_of,
+    planned_of,
+)
+from runner.report.failure import headline, render_failure
+from runner.report.table import several_environments
+from runner.report.testcase import KINDS
+from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
+
+SPECIFICATION = "1.0.0"
+TEXTS = 16 << 20
+"""Bytes of the texts of all failures together."""
+
+_STATUS = {"failure": "failed", "error": "failed", "skipped": "skipped", "": "passed"}
+_FACTS = (
+    "backend",
+    "torch",
+    "device",
+    "dtype",
+    "stage",
+    "severity",
+    "signature",
+    "signature_id",
+    "known",
+    "signal",
+    "cached",
+    "host",
+)
+
+
+def render(events: Sequence[Event]) -> str:
+    """Return the report of a run. A variant without a verdict is ``pending``; XFAIL and SKIP are ``skipped``."""
+    variants: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
+    started = next((event for event in events if isinstance(event, RunStarted)), None)
+    ended = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
+    several = several_environments([*((started,) if started else ()), *variants.values()])
+    red = sum(getattr(event, "verdict", "") in RED for event in variants.values())
+    limit = max(512, min(TEXT_LIMIT, TEXTS // (2 * red or 1)))
+    tests = [_test(event, several, limit) for event in variants.values()]
+    counts = Counter(test["status"] for test in tests)
+    start = _milliseconds(started.started) if started else 0
+    summary = {
+        "tests": len(tests),
+        **{status: counts[status] for status in ("passed", "failed", "skipped", "pending", "other")},
+        "flaky": sum(bool(test.get("flaky")) for test in tests),
+        "suites": len({test["suite"][0] for test in tests}),
+        "start": start,
+        "stop": start + round(1000 * seconds(ended.seconds)) if ended else start,
+    }
+    report: dict[str, Any] = {
+        "reportFormat": "CTRF",
+        "specVersion": SPECIFICATION,
+        "generatedBy": f"runner {__version__}",
+        "results": {"tool": {"name": "runner", "version": __version__}, "summary": summary, "tests": tests},
+    }
+    if started:
+        report["results"]["environment"] = {
+            "extra": {
+                "run": in_line(started.run),
+                "torch": [in_line(str(e.get("torch"))) for e in started.environments],
+            }
+        }
+    return json.dumps(report, ensure_ascii=False, indent=1) + "\n"
+
+
+def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) -> dict[str, Any]:
+    title = event.id.partition("::")[2] or event.id
+    test: dict[str, Any] = {
+        "name": in_line(title + (f" (torch {event.torch})" if several else "")),
+        "status": "pending",
+        "duration": 0,
+        "suite": [in_line(event.suite), shown_file(event.file)],
+        "filePath": shown_file(event.file),
+        "line": event.line,
+        "rawStatus": "NOT-RUN",
+    }
+    if isinstance(event, VariantFinished):
+        kind = KINDS.get(event.verdict, "" if event.verdict == "PASS" else "error")
+        test["status"] = "pending" if event.verdict == "NOT-RUN" else _STATUS[kind]
+        test["duration"] = round(1000 * seconds(event.seconds))
+        test["rawStatus"] = in_line(event.verdict)
+        test |= {"message": headline(event)} if kind else {}
+        test |= {"trace": cap(render_failure(event), limit)} if kind in ("failure", "error") else {}
+        test |= (
+            {"stdout": cap(clean(event.output), limit).split("\n")}
+            if kind in ("failure", "error") and event.output
+            else {}
+        )
+        test |= {"flaky": True} if event.verdict == "FLAKY" else {}
+        test |= {"retries": event.attempts - 1} if event.attempts > 1 else {}
+        test |= {"tags": [in_line(label) for label in event.labels]} if event.labels else {}
+    facts = {name: one_line(str(value)) for name in _FACTS if (value := getattr(event, name, None))}
+    return {**test, "extra": {**facts, "oracles": [in_line(word) for word in getattr(event, "oracles", ())]}}
+
+
+def _milliseconds(text: str) -> int:
+    """Return a time in milliseconds since 1970; 0 for what is none."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return 0
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return max(0, round(1000 * moment.timestamp()))

@@ -1,0 +1,42 @@
+"""A file that is written once, when the run has ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from runner.record.events import Event, RunFinished
+
+
+class EndFile:
+    """A report of a whole run: ``write`` takes all its events. What is wrong with the file is told, and raises nothing."""
+
+    def __init__(
+        self, option: str, path: Path, write: Callable[[Sequence[Event]], None], tell: Callable[[str], None]
+    ) -> None:
+        """``option`` asks for the file, and stands in front of what ``tell`` takes."""
+        self.path, self.problem = path, ""
+        self._option, self._write, self._tell = option, write, tell
+        self._events: list[Event] = []
+
+    def handle(self, event: Event) -> None:
+        """Take one event."""
+        self._events.append(event)
+        if isinstance(event, RunFinished):
+            self.close()
+
+    def tick(self, running: Iterable[object]) -> None:
+        """Do nothing: it is written at the end."""
+
+    def close(self) -> None:
+        """Write what there is, once."""
+        events, self._events = self._events, []
+        if not events:
+            return
+        try:
+            self._write(events)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            self.problem = f"{self._option} {self.path} could not be written: {why}"
+            self._tell(self.problem)
