@@ -6,8 +6,9 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -20,6 +21,7 @@ from runner.report.site import folder as site
 from runner.report.site import results as site_results
 from runner.report.site.declared import Declared, read_declared
 from runner.report.site.folder import HtmlFolder, check_folder, write_folder
+from runner.session.collect import Loaded
 from runner.templates import read_file
 from tests.handmade import finding as found
 from tests.handmade import loaded, played, written
@@ -174,6 +176,51 @@ def test_the_ledger_lists_each_entry_once(tmp_path: Path) -> None:
     assert "8 XFAIL" in made.text and "and 3 more" in made.text and "a.spec.yaml:4:9" in made.text
     assert ("href", issue) in made.attributes and "javascript:alert(1)" in made.text
     assert not [value for name, value in made.attributes if name == "href" and "javascript" in str(value)]
+
+
+LEDGER = """
+cases:
+  - name: a
+    inputs: {x: [2]}
+    chain: [F.relu]
+    known:
+      - {torch: "<=2.6", oracle: [value], reason: "met <b>here</b>"}
+      - {torch: ">=2.13", oracle: [value], reason: was broken}
+      - {dtype: [float64], oracle: [value], reason: never}
+      - {torch: ">=99", oracle: [value], reason: later}
+"""
+
+
+def ledger_page(tmp_path: Path, declared: Callable[[list[Event], Loaded], Declared], **options: Any) -> str:
+    """The text of the page of a run in which the case fails under torch 2.6 and passes under 2.13."""
+    files = loaded(written(tmp_path, LEDGER, "ledger.spec.yaml"))
+    events = played(
+        files.variants, ["2.6.0", "2.13.0"], lambda v, torch: found() if torch == "2.6.0" else "XPASS", **options
+    )
+    text: str = Read((site_of(tmp_path, events, declared(events, files)) / "index.html").read_text()).text
+    return text[text.index("Known failures") :]
+
+
+def test_the_ledger_says_what_became_of_entries_that_were_not_met(tmp_path: Path) -> None:
+    for declared in (
+        lambda events, files: Declared.of(files.variants),
+        lambda events, files: read_declared(events, False),
+    ):
+        words = ledger_page(tmp_path, declared)
+        assert "fixed: passes under torch 2.13.0" in words and "stale: its selectors fit no variant" in words
+        assert "Entries that the run did not meet: 1 elsewhere, 1 matched." in words
+        assert words.index("was broken") < words.index("never") and "ledger.spec.yaml:8:9" in words
+        assert "later" not in words
+
+
+def test_a_part_of_a_run_calls_no_entry_stale(tmp_path: Path) -> None:
+    words = ledger_page(tmp_path, lambda events, files: Declared.of(files.variants), full=False)
+    assert "stale" not in words and "fixed: passes under torch 2.13.0" in words and "not-run" in words
+
+
+def test_without_files_the_ledger_is_what_the_log_says(tmp_path: Path) -> None:
+    words = ledger_page(tmp_path, lambda events, files: Declared())
+    assert "fixed" not in words and "stale" not in words
 
 
 def test_times_sum_by_backend(tmp_path: Path) -> None:

@@ -37,12 +37,13 @@ class Declared:
     cases: dict[tuple[str, str], Case] = field(default_factory=dict)
     problem: str = ""
     roots: tuple[str, ...] | None = None  # folders below which files are read; None where any may be
+    every: tuple[Variant, ...] = ()  # under each backend
 
     @classmethod
     def of(cls, variants: Iterable[Variant], problem: str = "", roots: tuple[str, ...] | None = None) -> Declared:
         """Return it for variants at hand."""
-        declared = cls(problem=problem, roots=roots)
-        for variant in variants:
+        declared = cls(problem=problem, roots=roots, every=tuple(variants))
+        for variant in declared.every:
             declared.variants.setdefault((variant.case.file, _tail(variant.label)), variant)
             declared.cases.setdefault((variant.case.file, variant.case.name), variant.case)
         return declared
@@ -51,7 +52,7 @@ class Declared:
         """Return the tags of a variant's case."""
         if not self.cases:
             return ()
-        case = self.cases.get((self._file(event.file, event), _tail(event.case)))
+        case = self.cases.get((self.local(event.file, event), _tail(event.case)))
         return tuple(map(str, case.tags)) if case else ()
 
     def source(self, event: VariantFinished) -> str:
@@ -74,14 +75,15 @@ class Declared:
     def excerpt(self, event: VariantFinished) -> list[tuple[int, str, bool]]:
         """Return the lines of the variant's case: number, text, and whether the failure is there. Empty if they cannot be read."""
         place = span(event)
-        lines = self._lines(self._file(place.file, event))
+        lines = self._lines(self.local(place.file, event))
         return _case_lines(lines, place, event.line if place.file == event.file else place.line) if lines else []
 
-    def _variant(self, event: VariantFinished) -> Variant | None:
-        return self.variants.get((self._file(event.file, event), _tail(event.label)))
-
-    def _file(self, file: str, event: VariantFinished | VariantPlanned) -> str:
+    def local(self, file: str, event: VariantFinished | VariantPlanned) -> str:
+        """Return where a file that a variant's event names lies on this machine; empty if it is not here."""
         return local_file(file, event.case.partition("::")[0] if file == event.file else "", self.roots)
+
+    def _variant(self, event: VariantFinished) -> Variant | None:
+        return self.variants.get((self.local(event.file, event), _tail(event.label)))
 
     def _lines(self, file: str) -> Sequence[str]:
         return _read(file) if file else ()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from markupsafe import Markup
 
-from runner.diagnostics import shown_file
 from runner.quote import command_words, shell_words
 from runner.record.events import (
     GREEN,
@@ -27,10 +25,11 @@ from runner.report.failure import headline
 from runner.report.groups import Group
 from runner.report.html import render
 from runner.report.site.declared import Declared
+from runner.report.site.ledger import ledger_parts, review_ledger
 from runner.report.site.results import GROUPS, Results
 from runner.report.table import cell_text, several_environments
 from runner.templates import template
-from runner.text import duration, in_line, one_line, plural, visible
+from runner.text import duration, in_line, one_line, visible
 from runner.worker.oracles import rank_of
 
 SIZE = 4_500_000
@@ -43,7 +42,6 @@ _NOTICES = 50
 _LONG = 400  # characters of an id; a longer one is cut
 _WORD = 100  # of a backend, an oracle, a stage or a tag
 _WORDS = (*GREEN, *RED, "NOT-RUN")
-_ADDRESS = re.compile(r"https://[\w./?=%~:#&+-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +78,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
     started = next((event for event in events if isinstance(event, RunStarted)), None)
     ended = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
     columns, rows = _table(results, declared)
+    entries = review_ledger(events, declared)
     notices = [event for event in events if isinstance(event, Notice)]
     several = several_environments(events)
     red = sum(len(group.members) for group in results.groups)
@@ -105,7 +104,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         values |= {
             "groups": [_group(group, results) for group in results.groups[:most]],
             "more_groups": max(0, len(results.groups) - most),
-            "ledger": _ledger(results, most),
+            "ledger": ledger_parts(results, entries, declared, most),
         }
         bare = len(render("run.html.j2", **values).encode("utf-8", "backslashreplace"))
         if bare < SIZE // 2:
@@ -238,30 +237,3 @@ def _group(group: Group, results: Results) -> dict[str, Any]:
 
 def _member(event: VariantFinished, results: Results) -> dict[str, str]:
     return {"id": one_line(event.id, _LONG), "torch": in_line(event.torch), "verdict": _word(event.verdict), "page": results.pages.get(event.key, "")}  # fmt: skip
-
-
-def _ledger(results: Results, most: int) -> dict[str, Any]:
-    """The entries of the ledger that the run met: place, reason, verdicts, and cases."""
-    entries: dict[tuple[str, str], list[VariantFinished]] = {}
-    for event in results.finished:
-        if event.known or event.entry:
-            entries.setdefault((event.entry or "", event.known or ""), []).append(event)
-    rows: list[Mapping[str, Any]] = []
-    for (entry, known), met in [*entries.items()][:most]:
-        counts = Counter(event.verdict for event in met)
-        rows.append({
-            "entry": one_line(_place(entry), 300),
-            "known": one_line(known, 300),
-            "address": known if _ADDRESS.fullmatch(known) and len(known) <= 300 else "",
-            "verdicts": ", ".join(f"{count} {in_line(verdict)}" for verdict, count in counts.items()),
-            "red": any(event.verdict in RED for event in met),
-            "members": [_member(event, results) for event in met[:5]],
-            "more": max(0, len(met) - 5),
-        })  # fmt: skip
-    rows.sort(key=lambda row: not row["red"])
-    return {"rows": rows, "more": max(0, len(entries) - most), "total": plural(len(entries), "entry").replace("entrys", "entries")}  # fmt: skip
-
-
-def _place(entry: str) -> str:
-    file, colon, rest = entry.partition(".yaml:")
-    return f"{shown_file(file + '.yaml')}:{rest}" if colon else entry
