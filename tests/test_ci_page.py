@@ -27,7 +27,7 @@ PAGES = (
 def commands(text: str) -> Iterator[str]:
     """Yield the runner's commands of a page's console blocks and workflows, without comments."""
     for block in re.findall(r"^```(?:console|yaml)$(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        for line in re.findall(r"^(?:\$| *- run:) (runner .*)$", block, re.MULTILINE):
+        for line in re.findall(r"^(?:\$| *-(?: run:)?) (runner .*)$", block, re.MULTILINE):
             yield re.split(r"\s+# |\s>\s", line)[0]
 
 
@@ -53,11 +53,17 @@ def test_there_are_commands_of_every_page() -> None:
     assert all(list(commands(page.read_text(encoding="utf-8"))) for page in PAGES)
 
 
-def test_the_workflow_is_yaml_and_merges_as_many_shards_as_it_runs() -> None:
+def test_the_recipes_are_yaml_and_keep_the_junit_file_that_they_write() -> None:
     text = (DOCS / "ci.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    jobs = yaml.safe_load(block)["jobs"]
-    shards = jobs["run"]["strategy"]["matrix"]["shard"]
-    (merge,) = [step["run"] for step in jobs["merge"]["steps"] if "merge" in step.get("run", "")]
-    assert re.findall(r"shard-(\d)\.jsonl", merge) == [str(shard) for shard in shards]
-    assert f"/{len(shards)} " in "".join(step.get("run", "") for step in jobs["run"]["steps"])
+    github, gitlab = map(yaml.safe_load, re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    inputs = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    (used,) = [step["with"] for step in github["jobs"]["run"]["steps"] if "OWNER" in step["uses"]]
+    assert used.keys() <= inputs.keys()
+    assert all(f"| `{name}` |" in text for name in inputs)
+    job = gitlab["torch.compile"]
+    assert (
+        f"--junit {job['artifacts']['reports']['junit']} " in job["script"][-1] and job["artifacts"]["when"] == "always"
+    )
+    (jenkins,) = re.findall(r"^```groovy$(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert jenkins.count("{") == jenkins.count("}") and jenkins.count("'report.xml'") == 1
+    assert "--junit report.xml" in jenkins

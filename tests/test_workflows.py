@@ -1,0 +1,143 @@
+"""``action.yml`` and the workflows: the rules of GitHub, no input within a script, and scripts that do what they say.
+
+Where ACTION_SCHEMA and WORKFLOW_SCHEMA name the schemas of SchemaStore, the files are held against these too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from runner.cli.main import build_parser
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ACTION = REPOSITORY / "action.yml"
+WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
+OFFICIAL = re.compile(r"actions/[\w-]+@v\d+|\./")
+
+
+def read(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return data
+
+
+def steps_of(path: Path) -> Iterator[dict[str, Any]]:
+    data = read(path)
+    jobs = [data["runs"]] if "runs" in data else data["jobs"].values()
+    for job in jobs:
+        yield from job["steps"]
+
+
+@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
+def test_the_published_schema_holds(path: Path) -> None:
+    variable = "ACTION_SCHEMA" if path == ACTION else "WORKFLOW_SCHEMA"
+    if variable not in os.environ:
+        pytest.skip(f"{variable} names no schema")
+    data = read(path)
+    if True in data:  # YAML 1.1 reads the key "on" so
+        data["on"] = data.pop(True)  # type: ignore[call-overload]
+    schema = json.loads(Path(os.environ[variable]).read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator(schema).validate(data)
+
+
+@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
+def test_each_step_is_one_that_github_takes(path: Path) -> None:
+    for step in steps_of(path):
+        assert ("run" in step) is not ("uses" in step), step
+        assert "shell" in step or "run" not in step or path != ACTION, "a composite action has no shell of its own"
+        assert OFFICIAL.fullmatch(step.get("uses", "./")), step
+        assert "${{" not in step.get("run", ""), "an input within a script is run as a part of it"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_read_and_nothing_else_and_its_jobs_end(path: Path) -> None:
+    data = read(path)
+    assert data["permissions"] == {"contents": "read"}
+    for job in data["jobs"].values():
+        assert job["timeout-minutes"] <= 60 and {*filter(None, [job.get("needs")])} <= data["jobs"].keys()
+    declared = read(ACTION)["inputs"]
+    used = [step["with"] for step in steps_of(path) if step.get("uses") == "./"]
+    assert used and all(names.keys() <= declared.keys() for names in used)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_the_runner_takes_each_command(path: Path) -> None:
+    commands = [step["run"] for step in steps_of(path) if step.get("run", "").startswith("runner ")]
+    assert commands
+    for command in commands:
+        build_parser().parse_args(shlex.split(command)[1:])
+
+
+def test_the_workflow_merges_as_many_shards_as_it_runs() -> None:
+    jobs = read(REPOSITORY / ".github" / "workflows" / "torch-compile.yml")["jobs"]
+    shards = jobs["run"]["strategy"]["matrix"]["shard"]
+    (merge,) = [step["run"] for step in jobs["merge"]["steps"] if "runner merge" in step.get("run", "")]
+    assert re.findall(r"shard-(\d)/events.jsonl", merge) == [str(shard) for shard in shards]
+    (used,) = [step["with"] for step in jobs["run"]["steps"] if step["uses"] == "./"]
+    assert used["shard"].endswith(f"/{len(shards)}") and used["artifact"].startswith("shard-")
+
+
+def test_inputs_and_outputs_are_described_and_used() -> None:
+    data, text = read(ACTION), ACTION.read_text(encoding="utf-8")
+    for name, entry in data["inputs"].items():
+        assert entry["description"] and isinstance(entry["default"], str) and f"inputs.{name}" in text
+    identities = {step["id"] for step in steps_of(ACTION) if "id" in step}
+    for entry in data["outputs"].values():
+        assert entry["description"] and re.fullmatch(r"\$\{\{ steps\.(\w+)\.outputs\.[\w-]+ \}\}", entry["value"])
+        assert entry["value"].split(".")[1] in identities
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A folder with a ``runner`` that writes down its words and ends as RUNNER_CODE says."""
+    stub = tmp_path / "bin" / "runner"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$RUNNER_TEMP/words"\nexit "${CODE:-0}"\n')
+    stub.chmod(0o755)
+    return tmp_path
+
+
+def act(job: Path, **variables: str) -> tuple[int, list[str], str]:
+    """Run the script of the action's main step: exit code, words of the runner, outputs."""
+    (step,) = [step for step in steps_of(ACTION) if step.get("id") == "run"]
+    assert {*step["env"]} == {"PATHS", "ARGUMENTS", "SHARD", "SHOWN"}
+    environment = {"PATH": f"{job / 'bin'}:{os.environ['PATH']}", "RUNNER_TEMP": str(job), "GITHUB_OUTPUT": str(job / "outputs"),
+                   "PATHS": "suites/", "ARGUMENTS": "", "SHARD": "", "SHOWN": "true", **variables}  # fmt: skip
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # as GitHub runs "shell: bash"
+    done = subprocess.run(words, cwd=job, env=environment, capture_output=True, text=True)
+    return done.returncode, (job / "words").read_text().splitlines(), (job / "outputs").read_text()
+
+
+def test_the_action_runs_what_it_is_told(job: Path) -> None:
+    code, words, outputs = act(
+        job, PATHS="a b.spec.yaml\n\nsuites/\n", ARGUMENTS="--budget=50m\n-k\nconv and not slow\n"
+    )
+    folder = job / "torch-spec-runner"
+    assert (code, outputs) == (0, f"exit-code=0\nfolder={folder}\n") and folder.is_dir()
+    assert words[:4] == ["run", "--budget=50m", "-k", "conv and not slow"]
+    assert words[-4:] == ["--github", "--", "a b.spec.yaml", "suites/"]
+    arguments = build_parser().parse_args(words)
+    assert arguments.paths == ["a b.spec.yaml", "suites/"] and arguments.junit == f"{folder}/junit.xml"
+
+
+def test_a_red_run_is_a_red_step_with_outputs(job: Path) -> None:
+    code, words, outputs = act(job, CODE="1", SHARD="2/4", SHOWN="false")
+    assert code == 1 and outputs.startswith("exit-code=1\n")
+    assert "--shard=2/4" in words and "--github" not in words
+
+
+def test_no_input_is_run(job: Path) -> None:
+    hostile = "$(touch pwned) `touch pwned`; touch pwned \"' --junit=x"
+    _, words, _ = act(job, PATHS=hostile, ARGUMENTS=hostile, SHARD=hostile)
+    assert not (job / "pwned").exists()
+    assert words.count(hostile) == 2 and f"--shard={hostile}" in words
