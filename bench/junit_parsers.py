@@ -221,7 +221,8 @@ def check_enricomi(folder: Path, run: Path, expected: Expected, python: str) -> 
     found = {name: values for name, *values in parsed["cases"]}
     yield from _same_names(found, expected)
     for name, (result, message, content, file, line, seconds) in found.items():
-        event = expected[name]
+        if (event := expected.get(name)) is None:
+            continue
         kind = KINDS.get(event.verdict, "")
         if result != (kind or "success") or (file, line) != ("verdicts.spec.yaml", event.line):
             yield f"{name}: {result} at {file}:{line}"
@@ -240,7 +241,8 @@ def check_gitlab(file: Path, run: Path, expected: Expected) -> Iterator[str]:
     yield from _same_names(found, expected)
     statuses = {"failure": "failed", "error": "error", "skipped": "skipped", "": "success"}
     for name, case in found.items():
-        event = expected[name]
+        if (event := expected.get(name)) is None:
+            continue
         kind = KINDS.get(event.verdict, "")
         if (case["status"], case["file"]) != (statuses[kind], "verdicts.spec.yaml") or not case["classname"]:
             yield f"{name}: {case['status']} in {case['file']}"
@@ -253,7 +255,6 @@ def check_gitlab(file: Path, run: Path, expected: Expected) -> Iterator[str]:
 def _same_names(found: Mapping[str, Any], expected: Expected) -> Iterator[str]:
     if found.keys() != expected.keys():
         yield f"names: {sorted(found.keys() ^ expected.keys())}"
-        raise SystemExit(1)
 
 
 def _json(words: list[str]) -> Any:
