@@ -94,6 +94,18 @@ def test_no_two_modules_import_each_other() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_only_the_plugin_imports_pytest() -> None:
+    """pytest is no dependency: whoever runs the command may not have it."""
+    users = {
+        room(name)
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Import) and any(part.name.split(".")[0] == "pytest" for part in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("pytest", "_pytest"))
+    }
+    assert users == {"pytest_plugin"}
+
+
 def test_a_climbing_import_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = ast.parse("def f():\n    from runner.session import plan\n")
     monkeypatch.setitem(MODULES, "runner.cases.bad", tree)

@@ -1,21 +1,14 @@
 """Spec files and suites under pytest: ``pytest suites/`` collects what ``runner list suites/`` lists.
 
-pytest imports this module in every project of an environment, so it imports nothing but pytest. The rest follows where the
+pytest imports this module in every project of an environment, so it imports little but pytest. The rest follows where the
 arguments of pytest, or its ``testpaths``, hold a spec file or a suite. ``-p no:runner`` switches it off. See ``docs/pytest.md``.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Sequence
-from fnmatch import fnmatch
-
 import pytest
 
-ENDINGS = (".spec.yaml", ".suite.yaml")
-FILE = re.compile(r"(?P<file>.*?\.(?:spec|suite)\.yaml)(?P<nodes>::.*)?", re.DOTALL)
-"""An argument that names a file of cases, or cases of it."""
+from runner.pytest_plugin.arguments import holds_cases
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,9 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Read the files where there are any. A worker of pytest-xdist gets what the controller has read."""
     config = session.config
-    is_worker = hasattr(config, "workerinput")
-    state = config.workerinput.get("runner", "") if is_worker else ""
-    paths = [] if is_worker else _paths(config)
+    given = getattr(config, "workerinput", None)
+    state = given.get("runner", "") if given is not None else ""
+    paths = _paths(config) if given is None else []
     if state or paths:
         from runner.pytest_plugin import session as plugin
 
@@ -48,15 +41,4 @@ def _paths(config: pytest.Config) -> list[str]:
     """Return the arguments that hold cases. Without arguments and ``testpaths`` pytest looks through a folder that nobody named."""
     if config.args_source == pytest.Config.ArgsSource.INVOCATION_DIR:
         return []
-    return [path for path in config.args if _holds_cases(path, config.getini("norecursedirs"))]
-
-
-def _holds_cases(path: str, left_out: Sequence[str]) -> bool:
-    """Return whether a path names a file of cases, or a folder with one at a place where pytest looks."""
-    if not os.path.isdir(path):
-        return FILE.fullmatch(path) is not None
-    for _, folders, files in os.walk(path):
-        if any(name.endswith(ENDINGS) for name in files):
-            return True
-        folders[:] = [name for name in folders if not any(fnmatch(name, pattern) for pattern in left_out)]
-    return False
+    return [path for path in config.args if holds_cases(path, config.getini("norecursedirs"))]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner.pytest_plugin.results import ResultLog
+from runner.pytest_plugin.results import NoVerdict, ResultLog
 from runner.pytest_plugin.table import Entry
-from runner.record.events import GREEN, VariantFinished
+from runner.record.events import VariantFinished
 from runner.report.failure import headline, render_failure
 from runner.text import in_line
 
@@ -41,12 +41,12 @@ class FileNode(pytest.Collector):
                 yield from _cases(self, entries, self.log)
             else:
                 yield file_node(self, Path(file), [*entries], (), self.log)
-        for text in self.errors:
-            yield ErrorNode.from_parent(self, name=self.name, nodeid=self.nodeid, text=text)
+        if self.errors:
+            yield ErrorNode.from_parent(self, name=self.name, nodeid=self.nodeid, text="\n".join(self.errors))
 
 
 class ErrorNode(pytest.Collector):
-    """Something that is wrong with a file."""
+    """What is wrong with a file, beside the cases that can run."""
 
     def __init__(self, *, text: str, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -94,16 +94,17 @@ class VariantItem(pytest.Item):
             "severity": event.severity, "known": event.known,
         }  # fmt: skip
         self.user_properties += [(name, in_line(value)) for name, value in properties.items() if value]
+        is_failure = event.verdict not in ("PASS", "SKIP")
         if event.verdict == "SKIP":
             pytest.skip(headline(event))
         if event.verdict == "XFAIL":
             pytest.xfail(headline(event))  # which returns under --runxfail
-        if event.verdict not in GREEN or event.verdict == "XFAIL":
+        if is_failure:
             raise RedVariant(render_failure(event))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the text of the failure, without a traceback through this file."""
-        if isinstance(excinfo.value, RedVariant):
+        if isinstance(excinfo.value, RedVariant | NoVerdict):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

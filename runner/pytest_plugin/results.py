@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -81,9 +81,10 @@ class ResultLog:
                 return
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
-            event = from_json(parse_line(line)) if _FINISHED in line else None
-            if isinstance(event, VariantFinished):
-                self._events[event.id] = event
+            with contextlib.suppress(ValueError):  # a full disk has cut it: there is no verdict
+                event = from_json(parse_line(line)) if _FINISHED in line else None
+                if isinstance(event, VariantFinished):
+                    self._events[event.id] = event
 
 
 class RunProcess:
@@ -131,7 +132,7 @@ class RunProcess:
         assert self._process.stdin is not None
         if now:
             self._process.stdin.close()
-        self._watch.join(_GRACE)
+        self._watch.join(_GRACE if now else None)
         if self._process.poll() is None:
             self._process.kill()
             self._watch.join(_GRACE)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.pytest_plugin.nodes import FileNode, VariantItem, file_node
 from runner.pytest_plugin.results import LOG, ResultLog, RunProcess
-from runner.pytest_plugin.table import Entry, Table, load, with_cases
+from runner.pytest_plugin.table import Entry, Table, load, with_cases, with_own_options
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
 from runner.record.journal import read_journal
 from runner.report.groups import groups_of
 from runner.report.next_steps import next_lines
 from runner.session.environments import checked_environments
 from runner.session.settings import RunSettings
-from runner.text import in_line, one_line
+from runner.text import in_line, one_line, visible
 
 
 class _Session:
@@ -42,6 +42,8 @@ class _Session:
         for file, text in table.errors:
             self._errors[file].append(text)
         config.args = [*table.arguments]
+        for tag in sorted({tag for entry in table.entries for tag in entry.tags}):
+            config.addinivalue_line("markers", f"{tag}: a tag of cases")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> FileNode | None:
         """Return the node of a file that has something to run or to say."""
@@ -72,7 +74,7 @@ class WorkerSession(_Session):
 
     def __init__(self, config: pytest.Config, state: str) -> None:
         data = json.loads(state)
-        super().__init__(config, Table.from_json(data["table"]), data["folder"] and Path(data["folder"]))
+        super().__init__(config, Table.from_json(data["table"]), Path(data["folder"]) if data["folder"] else None)
 
 
 class MainSession(_Session):
@@ -90,18 +92,17 @@ class MainSession(_Session):
             )  # fmt: skip
             self.paths = with_cases(paths)
             table, loaded = load(self.paths, config.args, self.settings, config.rootpath)
-            environments = checked_environments(self.settings, loaded.variants)
-            self.torch = environments[0].torch
+            self.torch = checked_environments(self.settings, loaded.variants)[0].torch if loaded.variants else ""
             folder = None if option.collectonly else scratch.make()
         except (InputError, PathError, UsageError) as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(with_own_options(visible(str(error)))) from None
         super().__init__(config, table, folder)
         for remark in loaded.remarks:
             config.issue_config_time_warning(pytest.PytestConfigWarning(in_line(remark)), stacklevel=2)
 
     def pytest_report_header(self) -> str:
         """Return the versions."""
-        return f"runner: {__version__}, torch {in_line(self.torch)}"
+        return f"runner: {__version__}" + (f", torch {in_line(self.torch)}" if self.torch else "")
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Start the run of what was collected here; under pytest-xdist nothing is."""
@@ -127,7 +128,9 @@ class MainSession(_Session):
         if not ids or self.log is None:
             return
         self._ids = [*ids]
-        flags = dataclasses.replace(self.settings, jobs=jobs).flags("backend", "device", "python", "seed", "allow_python", "jobs")
+        flags = dataclasses.replace(self.settings, jobs=jobs).flags(
+            "backend", "device", "python", "seed", "allow_python", "jobs"
+        )
         whole = {*ids} == {entry.id for entry in self.table.entries}
         here = self.config.invocation_params.dir
         self._run = RunProcess(self.log.folder, here, ["run", *flags, *self.paths], None if whole else ids)
@@ -149,7 +152,9 @@ class MainSession(_Session):
         except OSError:  # it has never begun, which each variant says
             return
         lines = [
-            f"{in_line(event.severity)}: {one_line(event.message, 2000)}" for event in events if isinstance(event, Notice)
+            f"{in_line(event.severity)}: {one_line(event.message, 2000)}"
+            for event in events
+            if isinstance(event, Notice)
         ]
         lines += [f"run folder: {in_line(event.folder)}" for event in events if isinstance(event, RunStarted)]
         red = [event for event in events if isinstance(event, VariantFinished) and event.verdict not in GREEN]
@@ -172,4 +177,4 @@ def _show_whole_id(report: Any) -> None:
     if dataclasses.is_dataclass(parts) and not isinstance(parts, type) and not report.nodeid.endswith("]"):
         name = report.nodeid.partition("::")[2]
         if name and getattr(parts, "params", None) is not None:
-            report._id = dataclasses.replace(parts, names=(name,), params=None)  # type: ignore[call-arg]
+            report._id = dataclasses.replace(parts, names=(name,), params=None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from runner.cases.model import Variant
 from runner.cases.suites import PathError, discover
-from runner.pytest_plugin import ENDINGS, FILE
+from runner.pytest_plugin.arguments import ENDINGS, FILE
 from runner.session.collect import Loaded, collect
 from runner.session.settings import RunSettings
 from runner.text import in_line
@@ -77,6 +78,11 @@ def with_cases(paths: Iterable[str]) -> list[str]:
     return kept
 
 
+def with_own_options(text: str) -> str:
+    """Return a text about options of ``runner run`` with their names under pytest."""
+    return re.sub(r"(?<![\w-])--(?=(?:allow-python|backend|device|python|seed)\b)", "--runner-", text)
+
+
 def load(paths: Sequence[str], arguments: Sequence[str], settings: RunSettings, root: Path) -> tuple[Table, Loaded]:
     """Read what ``paths`` hold.
 
@@ -95,7 +101,7 @@ def load(paths: Sequence[str], arguments: Sequence[str], settings: RunSettings, 
     entries = tuple(  # a suite that was not read itself has only said what a backend is
         _entry(variant, homes.get(variant.suites[0], variant.case.file), folder) for variant in loaded.variants
     )
-    errors = tuple((os.path.realpath(error.span.file), error.render()) for error in loaded.errors)
+    errors = tuple((os.path.realpath(error.span.file), with_own_options(error.render())) for error in loaded.errors)
     whole = {os.path.realpath(path) for path in paths if path.endswith(ENDINGS)}
     files = frozenset({*whole, *(entry.home for entry in entries), *(file for file, _ in errors)})
     return Table(entries, errors, files, tuple(_arguments(arguments, paths, files))), loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from xml.etree import ElementTree
 import pytest
 
 from runner.record.events import RED
-from runner.report.failure import render_failure
 from tests.black_box.driver import run_in, write
 from tests.handmade import finding
 from tests.pytest_plugin.scripted_run import ScriptedRun, Session, lastfailed, reports, scripted
@@ -34,8 +34,8 @@ OTHER = """
     cases:
       - name: exp
         inputs: {x: [4]}
-        params: {n: ["a::b", "]@eager", "<b>\\e[31m"]}
-        chain: [torch.exp]
+        params: {n: ["a::b", "c, d: $x->", "none"]}
+        chain: [torch.exp, {F.gelu: [$_, $n]}]
     """
 SUITE = """
     suite: two
@@ -61,7 +61,9 @@ def listed(folder: Path, *words: str) -> list[str]:
     [("specs",), ("suites",), ("specs", "suites"), ("specs/a.spec.yaml::relu",), ("suites/two.suite.yaml::exp", "specs/a.spec.yaml")],
     ids=" ".join,
 )  # fmt: skip
-def test_the_ids_are_those_of_runner_list(pytester: pytest.Pytester, start: Callable[..., Session], words: tuple[str, ...]) -> None:
+def test_the_ids_are_those_of_runner_list(
+    pytester: pytest.Pytester, start: Callable[..., Session], words: tuple[str, ...]
+) -> None:
     ids = listed(pytester.path, *words)
     result = start()("-q", "--collect-only", *words)
     assert [line for line in result.outlines if "::" in line] == ids and len(ids) > 1
@@ -81,16 +83,20 @@ def test_the_tree_is_file_case_variant(start: Callable[..., Session]) -> None:
         consecutive=True,
     )  # fmt: skip
     tree = start()("--collect-only", "suites")
-    tree.stdout.fnmatch_lines(["*<FileNode two.suite.yaml>", "*  <FileNode a.spec.yaml>", "*    <CaseNode relu>"], consecutive=True)
+    tree.stdout.fnmatch_lines(
+        ["*<FileNode two.suite.yaml>", "*  <FileNode a.spec.yaml>", "*    <CaseNode relu>"], consecutive=True
+    )
     assert ScriptedRun.started == []  # nothing runs
 
 
-def test_the_place_of_a_variant_is_the_line_of_its_case(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
+def test_the_place_of_a_variant_is_the_line_of_its_case(
+    pytester: pytest.Pytester, start: Callable[..., Session]
+) -> None:
     places: list[tuple[str, int | None, str]] = []
 
     class Places:
-        def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-            places.extend(item.location for item in items)
+        def pytest_collection_finish(self, session: pytest.Session) -> None:
+            places.extend(item.location for item in session.items)
 
     start()
     pytester.inline_run("-p", "runner.pytest_plugin", "suites", "-k", "neg and other", plugins=[Places()])
@@ -110,7 +116,9 @@ def test_green_verdicts(start: Callable[..., Session]) -> None:
     result = start(neg="XFAIL", relu="SKIP")("specs/a.spec.yaml", "-rA")
     assert result.ret == 0
     result.assert_outcomes(xfailed=1, skipped=2)
-    result.stdout.fnmatch_lines(["SKIPPED ?2? specs/a.spec.yaml:2: skip", "XFAIL specs/a.spec.yaml::neg?float32,cpu?@inductor - xfail"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED ?2? specs/a.spec.yaml:2: skip", "XFAIL specs/a.spec.yaml::neg?float32,cpu?@inductor - xfail"]
+    )
     assert start(neg="XFAIL")("specs/a.spec.yaml", "--runxfail").ret == 1
 
 
@@ -127,7 +135,10 @@ def test_the_text_of_a_failure_and_the_next_commands(start: Callable[..., Sessio
     run = start(neg=finding("value", message="one \x1b[31mtwo"))
     result = run("specs/a.spec.yaml")
     text = "\n".join(result.outlines)
-    assert "value at call 0, output: one two\n --> specs/a.spec.yaml:7:11\n   7 |   - name: neg\n" in text and "\x1b" not in text
+    assert (
+        "value at call 0, output: one two\n --> specs/a.spec.yaml:7:11\n   7 |   - name: neg\n" in text
+        and "\x1b" not in text
+    )
     assert "\nrun folder: runs/r\n" in text and "Traceback" not in text
     result.stdout.fnmatch_lines(["FAILED specs/a.spec.yaml::neg?float32,cpu?@inductor - value at call 0*"])
 
@@ -156,7 +167,9 @@ def test_first_failure_and_last_failed(pytester: pytest.Pytester, start: Callabl
     assert lastfailed(pytester.path) == [first]
     pytester.makepyfile("def test_one(): assert False")
     run = start(exp="FAIL")
-    run("suites", "-k", "exp or test_one", "test_first_failure_and_last_failed.py").assert_outcomes(failed=7, deselected=6)
+    run("suites", "-k", "exp or test_one", "test_first_failure_and_last_failed.py").assert_outcomes(
+        failed=7, deselected=6
+    )
     again = run("suites", "test_first_failure_and_last_failed.py", "--lf")
     again.assert_outcomes(failed=7, passed=1, deselected=5)
     assert ScriptedRun.started[-1].ids is not None and first in ScriptedRun.started[-1].ids
@@ -165,11 +178,15 @@ def test_first_failure_and_last_failed(pytester: pytest.Pytester, start: Callabl
 
 def test_all_that_is_collected_runs_as_runner_run_would(start: Callable[..., Session]) -> None:
     start()("suites", "--runner-seed", "7")
-    assert [(started.words, started.ids) for started in ScriptedRun.started] == [(["run", "--seed", "7", "suites"], None)]
+    assert [(started.words, started.ids) for started in ScriptedRun.started] == [
+        (["run", "--seed", "7", "suites"], None)
+    ]
 
 
 def test_properties_and_seconds_in_pytests_own_junit(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
-    start(neg=finding("value", severity="wrong-result"))("specs/a.spec.yaml", "--junitxml", "j.xml", "-o", "junit_duration_report=call")
+    start(neg=finding("value", severity="wrong-result"))(
+        "specs/a.spec.yaml", "--junitxml", "j.xml", "-o", "junit_duration_report=call"
+    )
     case = ElementTree.parse(pytester.path / "j.xml").findall(".//testcase")[-1]
     properties = {each.get("name"): each.get("value") for each in case.iter("property")}
     assert properties == {"id": "specs/a.spec.yaml::neg[float32,cpu]@inductor", "verdict": "FAIL"}
@@ -177,13 +194,17 @@ def test_properties_and_seconds_in_pytests_own_junit(pytester: pytest.Pytester, 
 
 
 def test_errors_of_files_are_errors_of_the_collection(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
-    write(pytester.path, {"specs/a.spec.yaml": CASES + "\n      - {name: bad, chain: [F.relux]}\n"})
+    write(pytester.path, {"specs/a.spec.yaml": CASES + "  - {name: bad, inputs: {x: [1]}, chain: [F.relux]}\n"})
     for words in (("specs",), ("suites",), ("specs/a.spec.yaml::relu",)):
         result = start()(*words)
         assert result.ret == 2 and ScriptedRun.started == []
         text = "\n".join(result.outlines)
-        assert "ERROR collecting specs/a.spec.yaml" in text and "a.spec.yaml:11:" in text and "did you mean 'F.relu'?" in text
-        assert "^^^^^^^" in text and "Traceback" not in text and ".py" not in text.replace("session.py", "")
+        assert (
+            "ERROR collecting specs/a.spec.yaml" in text
+            and "a.spec.yaml:11:43" in text
+            and "did you mean 'F.relu'?" in text
+        )
+        assert "^^^^^^^" in text and "Traceback" not in text
     result = start()("specs/a.spec.yaml", "--continue-on-collection-errors")
     assert result.ret == 1
     result.assert_outcomes(passed=3, errors=1)
@@ -197,6 +218,7 @@ def test_errors_of_files_are_errors_of_the_collection(pytester: pytest.Pytester,
         (("specs/a.spec.yaml", "--runner-device", "gpu"), "did you mean 'cuda'?"),
         (("specs/a.spec.yaml", "--runner-python", "/bin/false"), "does not work as a Python interpreter"),
         (("specs/absent.spec.yaml",), "no such file or directory"),
+        (("specs/a.spec.yaml", "--runner-backend", "a b:c"), "--runner-backend 'a b:c': it is no package:function"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
 )
@@ -208,12 +230,34 @@ def test_what_cannot_be_is_a_usage_error(start: Callable[..., Session], words: t
 
 
 def test_python_is_refused_unless_allowed(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
-    write(pytester.path, {"m/m.py": "", "m/m.spec.yaml": "cases:\n  - {name: own, module: {file: m.py, name: M}, inputs: {x: [1]}}\n"})
+    write(
+        pytester.path,
+        {"m/m.py": "", "m/m.spec.yaml": "cases:\n  - {name: own, module: {file: m.py, name: M}, inputs: {x: [1]}}\n"},
+    )
     result = start()("m")
     assert result.ret == 2
-    result.stdout.fnmatch_lines(["*case 'own' brings Python of its own*", "*--allow-python*"])
+    result.stdout.fnmatch_lines(["*case 'own' brings Python of its own*", "*--runner-allow-python*"])
     start()("m", "--runner-allow-python", "--collect-only").assert_outcomes()
     assert [line for line in start()("m", "--runner-allow-python", "--collect-only", "-q").outlines if "::" in line]
+
+
+def test_ids_are_seen_from_the_root_folder(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
+    pytester.makeini("[pytest]")
+    run = start(neg="FAIL")
+    os.chdir("specs")
+    lines = run("a.spec.yaml::neg", "-q", "--collect-only").outlines
+    assert [line for line in lines if "::" in line] == ["specs/a.spec.yaml::neg[float32,cpu]@inductor"]
+    run("a.spec.yaml", "../suites").assert_outcomes(passed=12, failed=3)
+    os.chdir("..")
+    run("specs/a.spec.yaml", "suites", "--lf").assert_outcomes(failed=3, deselected=12)
+
+
+def test_suites_that_want_to_be_named_are_left_alone(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
+    pytester.makepyfile("def test_one(): pass")
+    write(pytester.path, {"m/m.suite.yaml": "suite: m\nmanual: true\nspecs: [../specs/*.spec.yaml]\n"})
+    start()("m", ".", "-k", "test_one or two").assert_outcomes(passed=13)
+    start()("m").assert_outcomes()
+    start()("m/m.suite.yaml").assert_outcomes(passed=6)
 
 
 def test_a_file_that_nobody_named_is_left_alone(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
@@ -230,7 +274,9 @@ def test_a_file_that_nobody_named_is_left_alone(pytester: pytest.Pytester, start
     assert run("-p", "no:runner.pytest_plugin", "specs").ret == 5
 
 
-def test_each_worker_of_xdist_collects_what_the_controller_has_read(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
+def test_each_worker_of_xdist_collects_what_the_controller_has_read(
+    pytester: pytest.Pytester, start: Callable[..., Session]
+) -> None:
     ids = listed(pytester.path, "suites")
     result = start(exp="FAIL")("-p", "xdist.plugin", "-n", "2", "suites", "-rA", "--max-worker-restart=0")
     result.assert_outcomes(passed=6, failed=6)
@@ -239,12 +285,16 @@ def test_each_worker_of_xdist_collects_what_the_controller_has_read(pytester: py
 
 
 def test_a_hostile_file_name_and_text(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
-    name = "a\x1b[31m\n$(touch owned)<b>.spec.yaml"
+    name = "a\x1b\x07\n$(touch owned)<b>.spec.yaml"
     write(pytester.path, {name: CASES})
     result = start(neg=finding("value", message="\x1b]0;owned\x07"))(name, "-v", "--junitxml", "j.xml")
     result.assert_outcomes(passed=2, failed=1)
     text = result.stdout.str()
-    assert "\x1b" not in text.replace(name, "") and "\x07" not in text and "\\x1b[31m\\n$(touch owned)<b>.spec.yaml::neg" in text
+    assert (
+        "\x1b" not in text.replace(name, "")
+        and "\x07" not in text.replace(name, "")
+        and "a\\x1b\\x07\\n$(touch owned)<b>.spec.yaml::neg" in text
+    )
     assert ElementTree.parse(pytester.path / "j.xml").getroot() is not None
     assert not (pytester.path / "owned").exists()
 
@@ -252,4 +302,6 @@ def test_a_hostile_file_name_and_text(pytester: pytest.Pytester, start: Callable
 def test_importing_it_loads_pytest_alone() -> None:
     script = "import pytest, sys; before = {*sys.modules}; import runner.pytest_plugin; print(sorted({*sys.modules} - before))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert [name for name in eval(done.stdout) if name.startswith(("runner", "torch", "yaml"))] == ["runner", "runner.pytest_plugin"]
+    assert [name for name in eval(done.stdout) if name.startswith(("runner", "torch", "yaml"))] == [
+        "runner", "runner.pytest_plugin", "runner.pytest_plugin.arguments",
+    ]  # fmt: skip

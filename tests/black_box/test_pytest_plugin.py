@@ -1,0 +1,190 @@
+"""``pytest suites/``: the verdicts and the words of ``runner run``, alone and under pytest-xdist; and nothing that stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from .driver import LIMIT, Result, environment, latest, processes_of, run_in, spec, write
+
+FILES = {
+    "specs/a.spec.yaml": """
+        cases:
+          - name: relu
+            tags: [fast]
+            inputs: {x: [4]}
+            chain: [F.relu]
+          - name: elsewhere
+            inputs: {x: [4]}
+            chain: [F.relu]
+            requires: {torch: "<2"}
+          - name: expected
+            inputs: {x: [4]}
+            chain: [torch.neg]
+            known: [{backend: wrong, stage: backend, oracle: [value], reason: planted}]
+          - name: repaired
+            inputs: {x: [4]}
+            chain: [torch.neg]
+            known:
+              - {backend: right, stage: backend, oracle: [value], reason: "was broken"}
+              - {backend: wrong, stage: backend, oracle: [value], reason: planted}
+          - name: odd
+            inputs: {x: [4]}
+            chain: [{F.gelu: [$x, $n]}]
+            params: {n: ["a::b"]}
+        """,
+    "suites/planted.suite.yaml": """
+        suite: planted
+        specs: [../specs/*.spec.yaml]
+        backends:
+          - {name: right, backend: "runner.worker.planted:clean"}
+          - {name: wrong, backend: "runner.worker.planted:wrong_element"}
+        """,
+}
+OUTCOMES = {"PASS": "passed", "XFAIL": "skipped", "SKIP": "skipped"}
+COMMAND = (sys.executable, "-m", "pytest", "-p", "runner.pytest_plugin", "-p", "xdist.plugin")
+
+
+def variables(**changes: str) -> dict[str, str]:
+    return environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **changes})
+
+
+def run_pytest(cwd: Path, *words: str) -> Result:
+    """Run pytest as a person does. ``folder`` is that of the run behind it."""
+    before = latest(cwd)
+    done = subprocess.run(
+        [*COMMAND, *words],
+        cwd=cwd,
+        env=variables(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        stdin=subprocess.DEVNULL,
+    )
+    after = latest(cwd)
+    return Result(done.returncode, done.stdout, done.stderr, cwd, after if after != before else None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plugin")
+    write(folder, FILES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> Result:
+    """``runner run`` on the same files."""
+    return run_in(folder, "run", "suites")
+
+
+@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["alone", "xdist"])
+def result(request: pytest.FixtureRequest, folder: Path, plain: Result) -> Result:
+    return run_pytest(folder, "suites", "-rA", "--junitxml", "j.xml", *request.param)
+
+
+def outcomes(folder: Path) -> dict[str, tuple[str, str]]:
+    """Each variant's verdict and outcome, from pytest's own JUnit file."""
+    table = {}
+    for case in ElementTree.parse(folder / "j.xml").iter("testcase"):
+        values = {each.get("name", ""): each.get("value", "") for each in case.iter("property")}
+        kinds = [child.tag for child in case if child.tag in ("failure", "skipped", "error")]
+        table[values["id"]] = values["verdict"], {"failure": "failed"}.get(*kinds, *kinds) if kinds else "passed"
+    return table
+
+
+def test_every_verdict_is_that_of_runner_run(folder: Path, plain: Result, result: Result) -> None:
+    verdicts = {event["id"]: event["verdict"] for event in plain.events if event["event"] == "variant-finished"}
+    assert {*verdicts.values()} == {"PASS", "FAIL", "XFAIL", "XPASS", "SKIP", "INVALID"}
+    assert {name: verdict for name, (verdict, _) in outcomes(folder).items()} == verdicts
+    assert {name: word for name, (_, word) in outcomes(folder).items()} == {
+        name: OUTCOMES.get(verdict, "failed") for name, verdict in verdicts.items()
+    }
+    assert result.code == plain.code == 1
+
+
+def test_a_failure_prints_the_same_text(plain: Result, result: Result) -> None:
+    words = ("FAIL ", "XPASS ", "INVALID ")
+    blocks = [block for block in plain.out.split("\n\n") if block.startswith(words)]
+    assert len(blocks) == 3
+    for block in blocks:
+        text = block.partition("\n")[2].partition("\n  1 more of this signature")[0]
+        assert "reproduce: runner run" in text and text in result.out
+
+
+def test_the_run_is_kept_as_that_of_runner_run(folder: Path, plain: Result, result: Result) -> None:
+    assert result.folder is not None and f"run folder: .runner/runs/{result.folder.name}\n" in result.out
+    start = result.events[0]
+    assert start["argv"][:2] == ["runner", "run"] and start["argv"][-1] == "suites" and start["full"]
+    kept = {event["id"]: event["verdict"] for event in result.events if event["event"] == "variant-finished"}
+    assert kept == {event["id"]: event["verdict"] for event in plain.events if event["event"] == "variant-finished"}
+    assert result.events[-1]["event"] == "run-finished" and not result.events[-1]["interrupted"]
+    identifier = next(name for name, verdict in kept.items() if verdict == "FAIL")
+    assert run_in(folder, "show", identifier).code == 0
+    assert "nothing is left to do" in run_in(folder, "resume").text
+
+
+def many(folder: Path, count: int) -> None:
+    """Write a case of many variants."""
+    numbers = ", ".join(map(str, range(count)))
+    text = spec(f"name: a\ninputs: {{x: [4]}}\nparams: {{n: [{numbers}]}}\nchain: [{{torch.add: [$x, $n]}}]")
+    write(folder, {"many.spec.yaml": text})
+
+
+def test_the_first_failure_ends_the_run_too(tmp_path: Path) -> None:
+    many(tmp_path, 60)
+    result = run_pytest(tmp_path, "many.spec.yaml", "--runner-backend", "runner.worker.planted:wrong_element", "-x")
+    assert result.code == 1 and "1 failed in" in result.out
+    assert sum(event["event"] == "variant-finished" for event in result.events) < 30
+    assert result.events[-1]["event"] == "run-finished" and result.events[-1]["interrupted"]
+
+
+@contextlib.contextmanager
+def running(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """pytest on a case of many variants, until the first has a verdict."""
+    many(folder, 300)
+    process = subprocess.Popen(
+        [*COMMAND, "many.spec.yaml", "--runner-backend", "eager", "-v", *words], cwd=folder, env=variables(TMPDIR=str(folder)),
+        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    with process:
+        try:
+            assert process.stdout is not None
+            assert any("PASSED" in line for line in process.stdout)
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_nothing_stays_behind(tmp_path: Path, number: signal.Signals, words: tuple[str, ...]) -> None:
+    with running(tmp_path, *words) as process:
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+            text = process.stdout.read() if process.stdout else ""
+            assert process.wait(60) == 2, text
+            assert "KeyboardInterrupt" in text
+        else:
+            process.kill()
+            process.wait(10)
+        end = time.monotonic() + 40
+        while processes_of(str(tmp_path)) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert processes_of(str(tmp_path)) == []
+    folder = latest(tmp_path)
+    assert folder is not None
+    last = json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
+    assert last["event"] == "run-finished" and last["interrupted"] and last["exit_code"] == 2
+    if number == signal.SIGINT:
+        assert [*tmp_path.glob("runner-scratch-*")] == []
