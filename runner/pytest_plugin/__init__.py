@@ -1,7 +1,7 @@
 """Spec files and suites under pytest: ``pytest suites/`` collects what ``runner list suites/`` lists.
 
 pytest imports this module in every project of an environment, so it imports little but pytest. The rest follows where the
-arguments of pytest, or its ``testpaths``, hold a spec file or a suite. ``-p no:runner`` switches it off. See ``docs/pytest.md``.
+arguments of pytest, or its ``testpaths``, hold a spec file or a suite. ``-p no:torch_spec_runner`` switches it off. See ``docs/pytest.md``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from runner.record.events import RED
-from tests.black_box.driver import run_in, write
+from tests.black_box.driver import REPOSITORY, run_in, write
 from tests.handmade import finding
 from tests.pytest_plugin.scripted_run import ScriptedRun, Session, lastfailed, reports, scripted
 
@@ -297,6 +298,20 @@ def test_a_hostile_file_name_and_text(pytester: pytest.Pytester, start: Callable
     )
     assert ElementTree.parse(pytester.path / "j.xml").getroot() is not None
     assert not (pytester.path / "owned").exists()
+
+
+def test_pytest_loads_it_by_its_entry_point(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a name that no other plugin has: pytest leaves out an entry point that is called as one of its own."""
+    section = REPOSITORY.joinpath("pyproject.toml").read_text().partition("[project.entry-points.pytest11]\n")[2]
+    name, module = re.findall(r'^(\w+) = "([\w.]+)"', section.partition("\n\n")[0], re.MULTILINE)[0]
+    write(pytester.path, FILES)
+    info = {"METADATA": "Name: installed\nVersion: 0\n", "entry_points.txt": f"[pytest11]\n{name} = {module}\n"}
+    write(pytester.path, {f"site/installed-0.dist-info/{file}": text for file, text in info.items()})
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path / "site"))
+    words = ("suites", "--collect-only", "-q")
+    assert len([line for line in pytester.runpytest_subprocess(*words).outlines if "::" in line]) == 12
+    assert pytester.runpytest_subprocess(*words, "-p", f"no:{name}").ret == 5
 
 
 def test_importing_it_loads_pytest_alone() -> None:
