@@ -104,7 +104,7 @@ class VariantItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the text of the failure, without a traceback through this file."""
-        if isinstance(excinfo.value, RedVariant | NoVerdict):
+        if isinstance(excinfo.value, RedVariant | NoVerdict | pytest.xfail.Exception):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

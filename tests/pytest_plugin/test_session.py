@@ -118,8 +118,9 @@ def test_green_verdicts(start: Callable[..., Session]) -> None:
     assert result.ret == 0
     result.assert_outcomes(xfailed=1, skipped=2)
     result.stdout.fnmatch_lines(
-        ["SKIPPED ?2? specs/a.spec.yaml:2: skip", "XFAIL specs/a.spec.yaml::neg?float32,cpu?@inductor - xfail"]
+        ["SKIPPED ?2? specs/a.spec.yaml:2: skip", "XFAIL specs/a.spec.yaml::neg?float32,cpu?@inductor - *xfail"]
     )
+    assert "Traceback" not in result.stdout.str() and "def xfail" not in result.stdout.str()
     assert start(neg="XFAIL")("specs/a.spec.yaml", "--runxfail").ret == 1
 
 
@@ -141,7 +142,7 @@ def test_the_text_of_a_failure_and_the_next_commands(start: Callable[..., Sessio
         and "\x1b" not in text
     )
     assert "\nrun folder: runs/r\n" in text and "Traceback" not in text
-    result.stdout.fnmatch_lines(["FAILED specs/a.spec.yaml::neg?float32,cpu?@inductor - value at call 0*"])
+    result.stdout.fnmatch_lines(["FAILED specs/a.spec.yaml::neg?float32,cpu?@inductor*"])
 
 
 def test_selection_by_words_and_tags(start: Callable[..., Session]) -> None:
@@ -256,7 +257,7 @@ def test_ids_are_seen_from_the_root_folder(pytester: pytest.Pytester, start: Cal
 def test_suites_that_want_to_be_named_are_left_alone(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
     pytester.makepyfile("def test_one(): pass")
     write(pytester.path, {"m/m.suite.yaml": "suite: m\nmanual: true\nspecs: [../specs/*.spec.yaml]\n"})
-    start()("m", ".", "-k", "test_one or two").assert_outcomes(passed=13)
+    start()(".", "-k", "test_one or two").assert_outcomes(passed=13)
     start()("m").assert_outcomes()
     start()("m/m.suite.yaml").assert_outcomes(passed=6)
 
