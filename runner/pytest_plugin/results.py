@@ -113,8 +113,9 @@ class RunProcess:
             )
         assert self._process.stdin is not None
         request = {"words": [*words], "ids": ids if ids is None else [*ids], "log": str(folder / LOG)}
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, which each variant will say
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
         self._watch = threading.Thread(target=self._note_end, args=(folder,), daemon=True)
         self._watch.start()
 
@@ -131,7 +132,8 @@ class RunProcess:
         """Wait for its end; with ``now`` ask for it. One that does not come is killed, and its workers notice."""
         assert self._process.stdin is not None
         if now:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
         self._watch.join(_GRACE if now else None)
         if self._process.poll() is None:
             self._process.kill()

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,10 +167,18 @@ def running(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder with a short path: in one with a long path no temporary folder is made."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
 @pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_nothing_stays_behind(tmp_path: Path, number: signal.Signals, words: tuple[str, ...]) -> None:
-    with running(tmp_path, *words) as process:
+def test_nothing_stays_behind(short_folder: Path, number: signal.Signals, words: tuple[str, ...]) -> None:
+    with running(short_folder, *words) as process:
+        assert [*short_folder.glob("runner-scratch-*")] != []
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as a terminal does
             text = process.stdout.read() if process.stdout else ""
@@ -179,12 +188,12 @@ def test_nothing_stays_behind(tmp_path: Path, number: signal.Signals, words: tup
             process.kill()
             process.wait(10)
         end = time.monotonic() + 40
-        while processes_of(str(tmp_path)) and time.monotonic() < end:
+        while processes_of(str(short_folder)) and time.monotonic() < end:
             time.sleep(0.1)
-        assert processes_of(str(tmp_path)) == []
-    folder = latest(tmp_path)
-    assert folder is not None
-    last = json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
+        assert processes_of(str(short_folder)) == []
+    kept = latest(short_folder)
+    assert kept is not None
+    last = json.loads((kept / "events.jsonl").read_text().splitlines()[-1])
     assert last["event"] == "run-finished" and last["interrupted"] and last["exit_code"] == 2
     if number == signal.SIGINT:
-        assert [*tmp_path.glob("runner-scratch-*")] == []
+        assert [*short_folder.glob("runner-scratch-*")] == []
