@@ -4,6 +4,7 @@
 
 Each round is one ``runner run SUITE -j N`` and one ``pytest SUITE -n N`` (``-n 0``: pytest alone, ``-j`` as it is), after a run
 that fills the cache of kernels. The verdict of pytest is that of its own JUnit file, held against what pytest counts the test as.
+Seconds are wall time and, in brackets, processor time of all processes: on a busy machine only the latter can be compared.
 Exits with 1 when a verdict differs, or when the median of pytest's wall time passes 1.3 times the runner's.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,17 +31,34 @@ WORDS = {"PASS": "passed", "XFAIL": "skipped", "SKIP": "skipped"}
 """What pytest's JUnit file says of a green verdict; of all others it says ``failure``."""
 
 
-def timed(command: Sequence[str]) -> float:
+@dataclass(frozen=True)
+class Seconds:
+    """Of a command: wall time, and processor time of its processes."""
+
+    wall: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.1f} s [{self.cpu:.1f}]"
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of all processes that have ended below this one."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def timed(command: Sequence[str]) -> Seconds:
     """Run a command, and return its seconds."""
     environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    begun = time.monotonic()
+    begun, used = time.monotonic(), cpu_seconds()
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return time.monotonic() - begun
+    return Seconds(time.monotonic() - begun, cpu_seconds() - used)
 
 
-def run_runner(suite: str, jobs: int, folder: Path) -> tuple[float, dict[str, str]]:
+def run_runner(suite: str, jobs: int, folder: Path) -> tuple[Seconds, dict[str, str]]:
     """Return the seconds and the verdicts of ``runner run``."""
     log = folder / "events.jsonl"
     more = ["-j", str(jobs)] if jobs else []
@@ -47,7 +67,7 @@ def run_runner(suite: str, jobs: int, folder: Path) -> tuple[float, dict[str, st
     return seconds, {event["id"]: event["verdict"] for event in events if event["event"] == "variant-finished"}
 
 
-def run_pytest(suite: str, jobs: int, folder: Path) -> tuple[float, dict[str, str]]:
+def run_pytest(suite: str, jobs: int, folder: Path) -> tuple[Seconds, dict[str, str]]:
     """Return the seconds and the verdicts of pytest; a verdict that pytest counts wrongly is both words."""
     report = folder / "junit.xml"
     plugins = ["-p", "runner.pytest_plugin", "-p", "xdist.plugin"]
@@ -79,7 +99,7 @@ def main() -> int:
     ratios, wrong = [], 0
     with tempfile.TemporaryDirectory() as name:
         first, _ = run_runner(arguments.suite, arguments.jobs, Path(name))
-        print(f"to fill the cache: runner {first:.1f} s", flush=True)
+        print(f"to fill the cache: runner {first}", flush=True)
         for number in range(1, arguments.rounds + 1):
             folder = Path(name, str(number))
             folder.mkdir()
@@ -87,12 +107,12 @@ def main() -> int:
             own, expected = run_runner(arguments.suite, arguments.jobs, folder)
             other, verdicts = run_pytest(arguments.suite, arguments.jobs, folder)
             lines = differences(expected, verdicts)
-            ratios.append(other / own)
+            ratios.append(other.wall / own.wall)
             wrong += len(lines)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(expected.values()).items())
             print(
-                f"round {number}: {counts}; {len(lines)} differ; runner {own:.1f} s, pytest {other:.1f} s, "
-                f"{other / own:.2f} times; load before {load:.1f}",
+                f"round {number}: {counts}; {len(lines)} differ; runner {own}, pytest {other}, "
+                f"{other.wall / own.wall:.2f} times [{other.cpu / own.cpu:.2f}]; load before {load:.1f}",
                 *lines, sep="\n", flush=True,
             )  # fmt: skip
     print(f"median {statistics.median(ratios):.2f} times, at most {MOST}")
