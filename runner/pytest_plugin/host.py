@@ -25,7 +25,7 @@ def main() -> int:
     request = json.loads(_line())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     arguments = run_parser().parse_args(request["words"][1:])
-    arguments.words, arguments.events, arguments.quiet = request["words"], request["log"], True
+    arguments.words, arguments.events, arguments.detail = request["words"], request["log"], "quiet"
     try:
         environments = find_environments(settings_of(arguments).python)
         only = frozenset((id, each.torch) for id in request["ids"] or () for each in environments)
