@@ -3,9 +3,10 @@
     runner run suites/regressions.suite.yaml --no-known --allow-python --events log.jsonl
     python bench/scripts.py log.jsonl --results scripts.json [--python OTHER/bin/python] [-j 2] [--sample N] [-k EXPR]
 
-A script must exit with 1 and name the leading oracle of the run (for an error the exception's class too), die of the run's
-signal, or hang, where the run failed; it must exit with 0 where the run passed. Prints what disagrees and the counts; exits with
-1 if anything disagrees, 2 if files do not fit. Results are kept by script text, so that only scripts that changed run again.
+A script is aimed at the leading finding of the run. It must fail for that reason where the run failed: by its comparison, the
+exception's class, a signal or a hang. It must exit with 0 where the run passed. Prints the scripts' lengths, what disagrees and the
+counts; exits with 1 if anything disagrees, 2 if files do not fit. Results are kept by script text, so that only scripts that changed
+run again.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,10 +38,11 @@ from corpus import CORPUS, SUITE, CorpusError, read_rows, read_tags, release  # 
 from runner.cases.model import Variant  # noqa: E402
 from runner.cases.select import SelectError, parse_selection  # noqa: E402
 from runner.diagnose.repro import script  # noqa: E402
+from runner.diagnose.rules import script_shows  # noqa: E402
+from runner.record.events import VariantFinished  # noqa: E402
+from runner.record.journal import read_journal  # noqa: E402
 from runner.session.collect import load  # noqa: E402
-
-ERRORS = frozenset({"compile-error", "runtime-error", "graph-break", "recompile", "memory"})
-"""Oracles that, with an exception, are ``error`` to a script."""
+from runner.verdict.policy import headline  # noqa: E402
 
 LIMIT = 300
 """Seconds after which a script is ended; its own limit is the case's, 120 unless the case says otherwise."""
@@ -54,62 +56,28 @@ class Ran:
 
     text: str
     code: int | None
-    reasons: tuple[str, ...]
     seconds: float
     output: str
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the run says: its verdict and the reasons that a script would give, the leading one first."""
-
-    verdict: str
-    reasons: tuple[str, ...]
-
-
-def wanted(event: Mapping[str, Any]) -> Wanted:
-    """The reasons of a ``variant-finished`` event in the words of a script: oracle, or ``error Class``, or a signal's name."""
-    reasons = []
-    for finding in event["findings"]:
-        oracle, error = finding["oracle"], finding.get("error") or {}
-        if oracle == "signal":
-            oracle = event["signal"]
-        elif oracle in ERRORS and error.get("type"):
-            oracle = f"error {error['type']}"
-        reasons.append(oracle)
-    return Wanted(event["verdict"], tuple(dict.fromkeys(reasons)))
-
-
-def read_wanted(path: Path) -> dict[str, dict[str, Wanted]]:
+def read_results(path: Path) -> dict[str, dict[str, VariantFinished]]:
     """Torch release to variant id to what the run says of it; of several runs the last."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        events, problems = read_journal(path)
     except OSError as error:
         raise CorpusError(f"{path}: {error.strerror}") from error
-    events = [json.loads(line) for line in lines]
-    found: dict[str, dict[str, Wanted]] = {}
+    if problems.count:
+        raise CorpusError(f"{path}: {problems.lines()[0]}")
+    results: dict[str, dict[str, VariantFinished]] = {}
     for event in events:
-        if event["event"] == "variant-finished":
-            found.setdefault(release(event["torch"]), {})[_known(event["id"])] = wanted(event)
-    return found
+        if isinstance(event, VariantFinished):
+            results.setdefault(release(event.torch), {})[_known(event.id)] = event
+    return results
 
 
 def _known(variant: str) -> str:
     """An id without the folder that the run was started from."""
     return variant.rpartition("/")[2]
-
-
-def reasons_of(code: int | None, output: str) -> tuple[str, ...]:
-    """What a script's end and output give as reasons."""
-    if code is None or "Timeout (" in output:
-        return ("timeout",)
-    if code < 0:
-        return (signal.Signals(-code).name,)
-    found = []
-    for oracle, words in re.findall(r"^PROBLEM: ([\w-]+): (.*)", output, re.MULTILINE):
-        raised = re.search(r"compiled raised (\w+)", words)
-        found.append(f"error {raised[1]}" if oracle == "error" and raised else oracle)
-    return tuple(dict.fromkeys(found))
 
 
 def run_script(python: str, text: str, cache: Path) -> Ran:
@@ -140,7 +108,7 @@ def run_script(python: str, text: str, cache: Path) -> Ran:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Ran(digest, code, reasons_of(code, output), round(time.monotonic() - began, 1), output[-TAIL:])
+    return Ran(digest, code, round(time.monotonic() - began, 1), output[-TAIL:])
 
 
 def _imports(node: ast.AST) -> Iterator[str]:
@@ -150,19 +118,22 @@ def _imports(node: ast.AST) -> Iterator[str]:
         yield node.module or ""
 
 
-def disagreement(want: Wanted, ran: Ran) -> str:
+def disagreement(result: VariantFinished, ran: Ran) -> str:
     """Why a script does not say what the run says; empty if it does."""
-    if want.verdict in ("PASS", "VACUOUS"):
-        return "" if ran.code == 0 else f"the run passes, the script exits with {ran.code}: {', '.join(ran.reasons)}"
-    if want.verdict == "INVALID":
+    if result.verdict in ("PASS", "VACUOUS"):
+        return "" if ran.code == 0 else f"the run passes, the script exits with {ran.code}: {_last_line(ran)}"
+    if result.verdict == "INVALID":
         return "" if ran.code == 2 else f"the case is invalid, the script exits with {ran.code}"
-    if want.verdict not in ("FAIL", "ERROR"):
-        return f"the run says {want.verdict}"
-    if ran.code in (0, 2):
-        return f"the run fails ({', '.join(want.reasons)}), the script exits with {ran.code}"
-    if want.reasons[0] not in ran.reasons:
-        return f"the run says {', '.join(want.reasons)}, the script {', '.join(ran.reasons) or 'nothing'}"
+    if result.verdict not in ("FAIL", "ERROR"):
+        return f"the run says {result.verdict}"
+    finding = result.findings[0]
+    if not script_shows(finding, ran.code, ran.output):
+        return f"the run says {headline(finding)}, the script exits with {ran.code}: {_last_line(ran)}"
     return ""
+
+
+def _last_line(ran: Ran) -> str:
+    return next(iter(reversed(ran.output.strip().splitlines())), "nothing was printed")[:200]
 
 
 def variants(select: str | None, sample: int | None) -> list[Variant]:
@@ -198,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.chdir(HERE.parent)  # a script names its case's file as seen from here
     try:
         chosen = variants(arguments.select, arguments.sample)
-        runs = read_wanted(arguments.events)
+        runs = read_results(arguments.events)
     except (CorpusError, SelectError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -207,8 +178,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if version not in runs:
         print(f"error: {arguments.events} has nothing of torch {version}", file=sys.stderr)
         return 2
-    done = _run_all(arguments, version, {_known(v.id): script(v) for v in chosen})
-    return report(version, {name: runs[version].get(name) for name in done}, done)
+    results = {_known(v.id): runs[version].get(_known(v.id)) for v in chosen}
+    texts = {_known(v.id): script(v, results[_known(v.id)]) for v in chosen}
+    counts = sorted(text.count("\n") for text in texts.values())
+    print(f"torch {version}: scripts have {statistics.median(counts):g} lines in the median, {counts[-1]} at most")
+    return report(version, results, _run_all(arguments, version, texts))
 
 
 def _run_all(arguments: argparse.Namespace, version: str, texts: Mapping[str, str]) -> dict[str, Ran]:
@@ -231,24 +205,22 @@ def _run_all(arguments: argparse.Namespace, version: str, texts: Mapping[str, st
             written = arguments.results.with_suffix(".new")
             written.write_text(json.dumps(kept, indent=1), encoding="utf-8")
             written.replace(arguments.results)
-            print(f"[{number}/{len(fresh)}] {name}: {ran.code} {', '.join(ran.reasons)}", file=sys.stderr)
+            print(f"[{number}/{len(fresh)}] {name}: {ran.code}", file=sys.stderr)
     with contextlib.suppress(OSError):
         cache.rmdir()  # if nothing was compiled
-    return {name: Ran(**{**of_torch[name], "reasons": tuple(of_torch[name]["reasons"])}) for name in texts}
+    return {name: Ran(**of_torch[name]) for name in texts}
 
 
-def report(version: str, wants: Mapping[str, Wanted | None], done: Mapping[str, Ran]) -> int:
+def report(version: str, results: Mapping[str, VariantFinished | None], done: Mapping[str, Ran]) -> int:
     """Print what disagrees, and the counts."""
     counts: Counter[tuple[str, bool]] = Counter()
     for name, ran in done.items():
-        want = wants[name]
-        why = disagreement(want, ran) if want else "not in the event log"
-        failing = "failing" if want and want.verdict in ("FAIL", "ERROR") else "passing"
+        result = results[name]
+        why = disagreement(result, ran) if result else "not in the event log"
+        failing = "failing" if result and result.verdict in ("FAIL", "ERROR") else "passing"
         counts[failing, not why] += 1
         if why:
             print(f"{name}: {why}")
-        elif want and set(want.reasons) != set(ran.reasons):
-            print(f"{name}: agrees, but the run says {', '.join(want.reasons)}, the script {', '.join(ran.reasons)}")
     for kind, ends in (("failing", "exit non-zero for the stated reason"), ("passing", "exit zero")):
         print(f"torch {version}: {counts[kind, True]} of {counts[kind, True] + counts[kind, False]} {kind} {ends}")
     return int(any(not agreed for (_, agreed), count in counts.items() if count))

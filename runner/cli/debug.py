@@ -25,6 +25,7 @@ from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.engine.messages import Outcome
 from runner.quote import operand, shell_words
+from runner.record.latest import latest_result, latest_seed
 from runner.record.store import output_folder
 from runner.session.plan import TIMEOUT
 from runner.text import clean, one_line, plural
@@ -138,7 +139,7 @@ def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> di
         (folder / "error.txt").write_text(error + "\n", encoding="utf-8", errors="backslashreplace")
     if outcome.output.strip():
         (folder / "output.txt").write_text(clean(outcome.output), encoding="utf-8", errors="backslashreplace")
-    (folder / "repro.py").write_text(script(variant), encoding="utf-8")
+    (folder / "repro.py").write_text(script(variant, latest_result(variant.id), latest_seed()), encoding="utf-8")
     if record:
         _write_json(folder / "times.json", {"phases": record["times"], "compilations": record["compilations"]})
         _write_json(folder / "counters.json", {"counters": record["counters"], "inductor": record["kernels"]})

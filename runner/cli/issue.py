@@ -22,12 +22,13 @@ from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
 from runner.diagnose.heatmap import run_heat_map
 from runner.diagnose.kept import find
+from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, ReportInput, ScriptRun, VersionVerdict
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
 from runner.record.events import Finding, VariantFinished
 from runner.report.diagnosis import taken_over
-from runner.report.issue import Material, script_of, write
+from runner.report.issue import Material, write
 from runner.session.environments import find_environments
 from runner.session.plan import TIMEOUT, Environment
 from runner.text import one_line
@@ -190,7 +191,7 @@ def _gather(
     progress.say("measuring its inputs")
     inputs = run_heat_map(engine).get("inputs", ())
     progress.say("running the script alone")
-    ran = run_script(script_of(engine.variant), engine)
+    ran = run_script(script(engine.variant, diagnosis, engine.seed), engine)
     report_input = ReportInput(
         variant=engine.variant,
         diagnosis=diagnosis,
@@ -237,8 +238,8 @@ def run_script(text: str, engine: VariantEngine) -> ScriptRun:
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
-            return ScriptRun(1, f"{_text(error.stdout)}\nTimeout ({limit:g} s)")
-    return ScriptRun(done.returncode, _text(done.stdout))
+            return ScriptRun(1, f"{_text(error.stdout)}\nTimeout ({limit:g} s)", text)
+    return ScriptRun(done.returncode, _text(done.stdout), text)
 
 
 def _text(output: bytes | None) -> str:

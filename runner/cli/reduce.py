@@ -18,6 +18,7 @@ from runner.cases.model import Variant
 from runner.cases.suites import SPEC
 from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
+from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.kept import find
 from runner.diagnose.repro import script
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
                 diagnosis=kept.diagnosis if kept else None,
             )
             progress.end()
-            journal.end(reduced)
+            journal.end(reduced, engine)
     finally:
         progress.end()
         (folder / f"candidate{SPEC}").unlink(missing_ok=True)
@@ -155,9 +156,10 @@ class Journal:
         """Whether an earlier reduction came to its end."""
         return bool(self.head.get("complete"))
 
-    def end(self, reduced: Reduced) -> None:
+    def end(self, reduced: Reduced, engine: VariantEngine) -> None:
         """Write the result. The case itself is there already."""
-        (self.folder / SCRIPT).write_text(script(reduced.variant), encoding="utf-8")
+        diagnosis = Diagnosis(reduced.variant.id, engine.environment.torch, "FAIL", findings=reduced.findings)
+        (self.folder / SCRIPT).write_text(script(reduced.variant, diagnosis, engine.seed), encoding="utf-8")
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
             "before": reduced.size_before.summary(),

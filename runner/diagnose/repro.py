@@ -1,161 +1,197 @@
 """A variant as a script that needs torch alone and exits non-zero while the problem is there.
 
-It keeps upstream's rules for reports from fuzzers: default tolerances, a float64 reference (what ``torch._dynamo.utils.same`` says
-with it is printed beside each wrong value), ``fallback_random`` where eager draws, and the generator seeded anew before every run. Beyond what
-``same`` sees it holds to the oracles of the run, so that its exit code is the run's verdict: 0 nothing differs, 1 something does,
-2 the case says nothing here (eager itself fails, or this torch lacks a flag). A script has only the parts that its variant needs.
+It holds the case, one function that runs it, and one comparison: the one that ``aim.py`` chooses for what a run found. It has
+only the parts and settings that this needs. Its exit code is 1 while the problem is there (or what the process dies of), 0 once it
+is not, and 2 where eager itself fails or torch lacks a flag. A run of ``runner run`` compares everything.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.builder.launchers import FUTURE
 from runner.builder.source import Source, build, placed
-from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Case, Variant
+from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
 from runner.cases.python_names import is_name
+from runner.diagnose.aim import Aim, Result, aim_at
 from runner.engine.messages import Job
-from runner.quote import QuoteError, decimal, integer, literal, torch_flag, torch_name
-from runner.session.plan import TIMEOUT, Environment, Planned, job, variables_of
+from runner.quote import QuoteError, decimal, docstring, dotted_name, integer, literal, torch_flag, torch_name
+from runner.session.plan import TIMEOUT, Environment, Planned, job, precision_flags, variables_of
 from runner.templates import template
-from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM, low_precision
+from runner.text import one_line
+from runner.verdict.explained import DRAWS, RANDOM
 from runner.verdict.stages import stage_of
-from runner.worker.oracles import BUDGETS, EXCEPTIONS
 
-_GAP = "\n\n\n"
+_HEAD = re.compile(
+    r'"""(?P<title>[^\n]*)\n\n(?P<doc>.*?\n\n)?Written from [^\n]*\n"""\n\n(?P<imports>.*?)\n\n\n(?P<body>.*)', re.S
+)
+_CALLS = re.compile(r"^CALLS = \[", re.MULTILINE)
+_MAKE_MODEL = re.compile(r"\n\n\ndef make_model\(\):\n(?P<lines>.*?)\n    return model\n", re.S)
 
-_CASTS = re.compile(r"\btorch\.(b?float|half|double|complex|cfloat)|\.(half|bfloat16|float|double|type|type_as|to)\(")
-"""What may leave float64 in a run that was begun in it."""
-_SUMS = re.compile(
-    r"sum|mean|mm\b|mv\b|matmul|@|dot|einsum|linear|conv|norm|softmax|loss|pool|var|std|prod|attention|fft|trace|cov|corr|hist|count|"
-    r"rnn|lstm|gru|similarity|distance|dist\b|bmm|inv|solve|det|qr|svd|eig|cholesky|interpolate|scatter|index_add|embedding_bag", re.I
-)  # fmt: skip
-"""What may add up many numbers, so that another order of theirs is another result."""
 _LAYOUTS = re.compile(r"sparse|nested|jagged|_(coo|csr|csc|bsr|bsc)\b|mkldnn")
 
+_COTANGENTS = {
+    "seeded": "cotangent(t, {} + index)",
+    "ones": "torch.ones_like(t)",
+    "given": "COTANGENTS[{}]()[index].to(t)",
+    "sum": "",
+}
+"""The expression of the gradient that the backward starts from at output ``index``; a sum has none."""
 
-def script(variant: Variant) -> str:
-    """The text of the script: the source that workers run, the variant's settings, and a ``main``.
 
-    Raises InputError for a value that has no place in Python text.
+def script(variant: Variant, result: Result | None = None, seed: int = 0) -> str:
+    """The text of the script: the source that workers run, and a comparison aimed at what ``result`` says of the variant.
+
+    ``seed`` is the run's, for cases without one of their own. Raises InputError for a value that has no place in Python text.
     """
     with placed(variant.case):
-        return _script(variant)
+        return _script(variant, result, seed)
 
 
-def _script(variant: Variant) -> str:
+def _script(variant: Variant, result: Result | None, seed: int) -> str:
     text = build(variant).text
-    made = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()))
+    request = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()), seed=seed)
+    aim = aim_at(variant, request, text, result)
     own = variant.case.module is not None
-    if not (re.search(r"^CALLS = \[", text, re.MULTILINE) if own else variant.case.calls):
-        text += "\n\nCALLS = [make_inputs]\n"
-    title = imports = model = early = ""
+    title = docstring(one_line(f"{variant.id.rpartition('/')[2]}: {aim.title}", 300)).replace("\n", " ")
+    doc = imports = early = ""
+    body, construction = _without_main(text) if own else text, "    model = make_model()"
     if not own:
-        head, model = text.rstrip("\n").split(_GAP, 1)
-        title, imports = head.rsplit('"""\n\n', 1)
+        head = _HEAD.fullmatch(text)
+        assert head is not None
+        doc, imports, body = (head["doc"] or "").strip(), head["imports"], head["body"]
         if variables := variables_of(variant):
             early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
             if FUTURE in imports:
                 early, imports = f"{FUTURE}\n\n{early}", imports.replace(FUTURE, "")
-    budgets = {name: (BUDGETS[name], bound) for name, bound in made.expect.items() if name in BUDGETS}
-    body = template("repro.py.j2", **_FILTERS).render(
-        features(variant, made, text),
-        job=made,
-        early=early,
-        imports="\n".join([imports, *(f"import {module}" for module in _modules(made))]),
-        backend_arguments=_backend(made.backend),
-        # A script calls both "error": to tell when it was raised takes more than a script should hold.
-        ignored=[*made.ignore, *(["error"] if EXCEPTIONS & set(made.ignore) else [])],
-        bounds={name: pair for name, pair in budgets.items() if pair[1] is not None and pair[0] not in made.ignore},
-        timeout=made.timeout or TIMEOUT,
-        model=model and f"{_GAP}{model}",
+        made = None if variant.case.kernels else _MAKE_MODEL.search(body)
+        if made is not None:
+            construction, body = (
+                made["lines"].replace("Model()\n    model.", "Model()."),
+                body[: made.start()] + "\n" + body[made.end() :],
+            )
+    flags = _flags(variant, request, text, aim)
+    rendered = template("repro.py.j2", **_FILTERS).render(
+        features(variant, request, text, aim),
+        aim=aim,
+        job=request,
+        construction=construction,
+        flags=flags,
+        compile_arguments=_backend(request.backend),
+        timeout=request.timeout or TIMEOUT,
+        body=body.strip("\n"),
+        expected=_expected(request),
     )
-    body = body.lstrip("\n")
+    head_text, _, tail = rendered.partition("# ---\n")
+    tail = _spaced(tail)
     if own:  # a person's own file: it stays as it is, and its names go before ours
-        return _without_main(text) + _renamed(f"\n\n{body}", text)
-    return f'{title}"""\n\n{body}'
+        return f"# {title}\n{body.rstrip()}\n\n\n{_renamed(tail, text)}"
+    imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in _modules(request, flags))]))
+    doc = f"\n\n{doc}\n" if doc else ""
+    return f'"""{title}{doc}"""\n\n{early}{imports}\n\n\n{body.strip()}\n\n\n{tail}'
 
 
-def features(variant: Variant, made: Job, text: str) -> dict[str, Any]:
-    """Return what decides on the parts of a script: by name whether the variant needs it, and two values."""
-    case, exact = variant.case, bool(made.tolerance["exact"])
-    backward = made.grad["mode"] == "backward"
-    own = case.module is not None
-    epsilon = low_precision(text, made.dtype)
-    cotangent = made.grad["cotangent"]
-    if cotangent not in ("seeded", "ones", "sum", "given"):
+def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, Any]:
+    """Return what decides on the parts of a script: by name whether it needs them, and some expressions."""
+    case, grad = variant.case, request.grad
+    model, _, inputs = text.partition("def make_inputs")
+    own, kernels = case.module is not None, bool(case.kernels)
+    launched = variant.backend.backend == LAUNCH
+    cotangent = grad["cotangent"]
+    if cotangent not in _COTANGENTS:
         raise QuoteError("a cotangent is seeded, ones, sum or given")
-    values = backward or bool(case.calls) or not made.expect["raises"]  # else eager raises, and nothing is compared
-    places = bool(made.tolerance.get("by_place"))
-    wide = (places or not exact) and not made.autocast and not _tears(case, text)
+    several, first = _CALLS.search(text) is not None, integer(request.seed)
+    number = first if not several else f"{first} + number" if request.seed else "number"
+    draws = own or bool(DRAWS.search(model))
+    contexts = ["torch.no_grad()"] if grad["mode"] == "off" else []
+    if request.autocast:
+        dtype = torch_name(request.autocast.removeprefix("torch."))
+        contexts.append(f"torch.autocast({literal(request.device.partition(':')[0])}, {dtype})")
+    second = grad["order"] > 1
+    make_inputs = "case.make_inputs()" if own and not several else "make_inputs()"
+    seeds_call = draws or "get_rng_state" in aim.returned
+    plain = not several and not aim.backward and re.fullmatch(r"output[^\s,]*", aim.returned) is not None
+    direct = plain and not seeds_call and aim.kind != "float64"
+    returned_call = f"return {aim.returned.replace('output', 'call(*inputs)', 1)}" if plain else ""
+    if direct:
+        returned_call = returned_call.replace("inputs", make_inputs, 1)
     return {
-        "values": values,
-        "backward": backward,
-        "cotangent": cotangent,
-        "given": backward and cotangent == "given",
-        "exact": exact,
-        "strides": made.strides == "exact",
-        "bounded": places or not exact,
-        "places": places,
-        "tolerance": not exact and bool(made.tolerance["by_dtype"]),
-        "float64": values and wide,
-        "rounding": values
-        and wide
-        and not made.tolerance["by_dtype"]
-        and bool(own or backward or (made.dtype == "float32" and _SUMS.search(text))),
-        "casts": values and wide and bool(own or _CASTS.search(text)),
-        "state": own or bool(case.state),
-        "tensors": wide and (own or any(item.kind in ("view", "list") for item in case.state)),
-        "watched": made.compile_timeout is not None,
-        "budgets": any(made.expect[name] is not None for name in BUDGETS),
-        "autocast": bool(made.autocast),
-        "python": own or "numpy" in text or "random." in text,
         "module": own,
-        "kernels": bool(case.kernels),
-        "launched": variant.backend.backend == LAUNCH,
-        "operators": bool(case.kernels) and variant.backend.backend != LAUNCH,
-        "config": bool(made.config),
-        "draws": _may_draw(variant, made, text),
-        "cuda": made.device.startswith("cuda"),
-        "epsilon": epsilon,
-        "low": values
-        and not exact
-        and stage_of(variant.backend.backend) == "inductor"
-        and epsilon > 0
-        and EMULATE_CASTS not in made.config,
+        "several": several,
+        "python": own and re.search(r"\brandom\b|numpy", text) is not None,
+        "seed": "seed_all" if own and re.search(r"\brandom\b|numpy", text) else "torch.manual_seed",
+        "seeds_model": own or "def __init__" in model or draws,
+        "seeds_inputs": own or "rand" in inputs or draws,
+        "seeds_call": seeds_call,
+        "direct": direct,
+        "make_inputs": make_inputs,
+        "returned_call": returned_call,
+        "number": number,
+        "contexts": ", ".join(contexts),
+        "backward": aim.backward,
+        "cotangents": aim.backward and (cotangent == "seeded" or second),
+        "cotangent": _COTANGENTS[cotangent].format(
+            number if cotangent == "seeded" else "number" if _CALLS.search(text) else "0"
+        ),
+        "order": second,
+        "complex": "complex" in text,
+        "layouts": bool(_LAYOUTS.search(text)),
+        "retained": any(item.layout or item.view_of for item in case.inputs),
+        "operators": kernels and not launched,
+        "launched": launched,
+        "launch": aim.kind == "launch",
+        "inductor": any(name.startswith("torch._inductor.config.") for name in request.config) or draws,
+        "leaves": aim.backward or "tree_leaves" in aim.returned,
+        "flattened": "tree_flatten" in aim.returned,
+        "mapped": "tree_map(" in aim.returned,
+        "dynamo": aim.own_error or aim.kind in ("count", "seconds"),
+        "counts": aim.kind == "count" and aim.oracle != "recompile",
+        "recompiles": aim.kind == "count" and aim.oracle == "recompile",
+        "counted": {"graphs": "graphs", "recompile": "recompilations"}.get(aim.oracle, "graph breaks"),
+        "hangs": aim.kind in ("hung", "seconds"),
+        "exits": aim.kind == "exited",
+        "raises": aim.kind == "raises",
+        "own_error": aim.own_error,
+        **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
     }
 
 
-def _may_draw(variant: Variant, made: Job, text: str) -> bool:
-    """Whether Inductor may have to draw the numbers of eager. The script asks eager, as a run does; here a word is enough."""
-    own = variant.case.module is not None
+def _flags(variant: Variant, request: Job, text: str, aim: Aim) -> list[str]:
+    """Return the settings that the failure needs, as statements: fewer where it shows under torch's own."""
+    config = {**(precision_flags(variant.device) if not aim.defaults else {}), **variant.config}
+    if _may_draw(variant, request, text):
+        config[RANDOM] = True  # else Inductor draws other numbers than eager
+    config |= dict.fromkeys(aim.flags, True)
+    lines = [f"{torch_flag(name)} = {literal(value)}" for name, value in config.items()]
+    if variant.threads or (aim.oracle and not aim.defaults):
+        lines.append(f"torch.set_num_threads({integer(variant.threads or THREADS)})")
+    return lines
+
+
+def _may_draw(variant: Variant, request: Job, text: str) -> bool:
+    """Whether Inductor may have to draw the numbers of eager. A run asks eager; here a word is enough."""
     inductor = stage_of(variant.backend.backend) not in ("dynamo", "aot") and variant.backend.backend != LAUNCH
-    return inductor and RANDOM not in made.config and bool(own or DRAWS.search(text.partition("def make_inputs")[0]))
+    own = variant.case.module is not None
+    return inductor and RANDOM not in request.config and bool(own or DRAWS.search(text.partition("def make_inputs")[0]))
 
 
-def _tears(case: Case, text: str) -> bool:
-    """Whether a cast of the inputs would make other ones: two share memory, or one has a layout of its own."""
-    above = {item.name: item.view_of for item in case.inputs}
-    above.update((item.name, item.view_of) for call in case.calls for item in call.inputs)
-    roots = []
-    for item in case.inputs:
-        root = item.name
-        while above.get(root):
-            root = str(above[root])
-        roots += [] if item.hidden else [root]
-    made = text.partition("def make_inputs")[2]
-    return len(set(roots)) < len(roots) or _LAYOUTS.search(made) is not None
+def _expected(request: Job) -> str:
+    """Return the class that eager must raise, as far as Python and torch know it by that name; else any exception's."""
+    name = str((request.expect["raises"] or {}).get("type", ""))
+    known = isinstance(getattr(builtins, name, None), type) or name.startswith("torch.")
+    return dotted_name(name) if known else "Exception"
 
 
 def _renamed(ours: str, theirs: str) -> str:
-    """Our text with another name for each function and constant whose name the person's file uses too."""
+    """Our text with another name for each function and variable whose name the person's file uses too."""
     contract = {"make_model", "make_inputs", "make_cotangents", "CALLS", "COTANGENTS"}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
-    used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    for name in sorted(set(re.findall(r"^(?:def |class )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
+    used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for name in sorted(set(re.findall(r"^(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
         ours = re.sub(rf"(?<![\w.'\"]){name}\b", f"{name}_", ours)
     return ours
 
@@ -169,13 +205,11 @@ def _without_main(text: str) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
-def _modules(made: Job) -> list[str]:
-    """What the settings need and the template does not import: modules of flags, and importlib for a backend of one's own."""
-    found = {
-        torch_flag(str(name).partition("config.")[0] + "config"): None for name in made.config if "config." in name
-    }
-    own = ["importlib"] if ":" in str(made.backend["backend"]) else []
-    return own + [module for module in found if not module.startswith(("torch._dynamo", "torch._inductor"))]
+def _modules(request: Job, flags: Sequence[str]) -> list[str]:
+    """What the settings need: modules of flags, and importlib for a backend of one's own."""
+    modules = [flag.partition("config.")[0] + "config" for flag in flags if "config." in flag.partition(" = ")[0]]
+    own = ["importlib"] if ":" in str(request.backend["backend"]) else []
+    return [*own, *dict.fromkeys(modules)]
 
 
 def _backend(arguments: Mapping[str, Any]) -> str:
@@ -185,10 +219,10 @@ def _backend(arguments: Mapping[str, Any]) -> str:
     if arguments["backend"] == COMPILED_LAUNCH:
         arguments |= {"backend": "inductor", "fullgraph": True}
     package, colon, function = str(arguments["backend"]).partition(":")
-    if not colon:
-        return literal(arguments)
-    rest = {key: value for key, value in arguments.items() if key != "backend"}
-    return f'{{"backend": {imported(package, function)}, **{literal(rest)}}}'
+    texts = {key: literal(value) for key, value in arguments.items()}
+    if colon:
+        texts["backend"] = imported(package, function)
+    return ", ".join(f"{key}={value}" for key, value in texts.items())
 
 
 def imported(package: str, function: str) -> str:
@@ -200,17 +234,23 @@ def imported(package: str, function: str) -> str:
 
 
 def _import_block(text: str) -> str:
-    """Return lines of imports, each once: the standard library, then torch. A filter of the template."""
+    """Return lines of imports, each once: the standard library, then torch."""
     lines = {line for line in text.split("\n") if line.strip()}
-    others = {line for line in lines if "torch" in line or "numpy" in line}
+    others = {line for line in lines if "torch" in line or "numpy" in line or "triton" in line}
     return "\n".join([*sorted(lines - others), "", *sorted(others, key=lambda line: (line.startswith("from"), line))])
 
 
 def _spaced(text: str) -> str:
-    """Return the code without blank lines but for two before each function. A filter of the template."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    return "\n".join(f"\n\n{line}" if line.startswith(("def ", "class ", "if ")) else line for line in lines)
+    """Return the code without blank lines but for two around each function."""
+    parts: list[str] = []
+    within = False
+    for line in (line for line in text.split("\n") if line.strip()):
+        outside = not line.startswith(" ")
+        begins = line.startswith("def ")
+        gap = "\n\n" if parts and outside and (begins or within) else ""
+        within = (within and not outside) or begins
+        parts.append(gap + line)
+    return "\n".join(parts) + "\n"
 
 
-_FILTERS = {"literal": literal, "integer": integer, "decimal": decimal, "torch_name": torch_name, "torch_flag": torch_flag,
-            "import_block": _import_block, "spaced": _spaced}  # fmt: skip
+_FILTERS = {"integer": integer, "decimal": decimal}

@@ -51,10 +51,11 @@ _INDICES_BY_DIMENSION = frozenset(["max", "min", "median", "nanmedian"])
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """The end of the exported script in a process of its own: exit status (negative: a signal) and output."""
+    """The end of the exported script in a process of its own: exit status (negative: a signal) and output; and its ``text``."""
 
     code: int
     output: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,27 +264,29 @@ def script_alone(report: ReportInput) -> Check:
     rule = "the script alone shows it"
     code, output = report.script.code, report.script.output
     lines = [line for line in output.strip().splitlines() if line.strip()] or ["nothing was printed"]
-    problem = next((line for line in lines if line.startswith("PROBLEM:")), lines[-1])
-    fact = f"exit status {code}: {problem}"[:300]
+    fact = f"exit status {code}: {next((line for line in lines if _RAISED.match(line)), lines[-1])}"[:300]
     signature = report.diagnosis.signature
-    alike = signature is not None and any(_script_shows(finding, code, output) for finding in report.diagnosis.findings)
+    alike = signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
     advice = "run what `runner repro` prints; what only `--import` brings must stand in the script"
     return Check(rule, alike, fact, advice)
 
 
-def _script_shows(finding: Finding, code: int, output: str) -> bool:
-    """Return whether the script's end is this finding. A script prints ``PROBLEM: oracle: words``."""
+_RAISED = re.compile(r"(?:[\w.]+\.)?(\w+)(?::|$)")
+"""The last line of a traceback."""
+
+
+def script_shows(finding: Finding, code: int | None, output: str) -> bool:
+    """Return whether a script's end is the finding that it aims at. ``code`` is negative for a signal, None for a script that hangs."""
     oracle, error = finding.oracle, str((finding.error or {}).get("type", ""))
     if oracle == "signal":
-        return code < 0
+        return code is not None and code < 0
     if oracle == "timeout":
-        return code != 0 and "Timeout (" in output
+        return code is None or (code != 0 and ("Timeout (" in output or "compiling took" in output))
     if code != 1:
         return False
-    if error and re.search(rf"\b{re.escape(error)}\b", output) is None:
-        return False
-    expected = "error" if error and row_of(oracle).raised else oracle
-    return f"\nPROBLEM: {expected}: " in f"\n{output}"
+    raises = row_of(oracle).raised and error not in ("", "NoResult", "SystemExit", "Memory")
+    classes = {match[1] for line in output.splitlines() if (match := _RAISED.match(line))}
+    return (error if raises else "AssertionError") in classes
 
 
 def short(report: ReportInput) -> Check:

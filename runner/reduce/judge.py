@@ -106,11 +106,12 @@ class EngineJudge:
             values = self._wait(0.2)
         return values
 
-    def confirm(self, variant: Variant, source: Source) -> bool:
-        """Whether a case fails alike in a process of its own, under the variant's own backend."""
+    def confirm(self, variant: Variant, source: Source) -> tuple[Finding, ...]:
+        """Return the findings of a case in a process of its own, under the variant's own backend; none where it does not fail alike."""
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
         (outcome,) = self.engine.ask([job])
-        return self._fails_alike(*outcomes.read(outcome, source))
+        findings, doubt = outcomes.read(outcome, source)
+        return tuple(ranked(findings)) if self._fails_alike(findings, doubt) else ()
 
     # --- one candidate ---
 

@@ -83,6 +83,7 @@ class Reduced:
     seconds: float
     interrupted: bool = False
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # of the confirming run; of a case that is not confirmed those before
 
 
 @dataclass
@@ -246,12 +247,12 @@ class _Reduction:
         """Confirm, in a process of its own, the last state that is no larger than the original; return the result."""
         smaller_states = [state for state in self.history if _no_larger(state[1], self.original_size)]
         text, size = smaller_states[-1]
-        confirmed = False
+        findings: tuple[Finding, ...] = ()
         for place in [] if interrupted else dict.fromkeys((len(smaller_states) - 1, len(smaller_states) // 2, 0)):
             self.tick("confirming in a process of its own")
             final = self._final_case(smaller_states[place][0])
-            confirmed = final is not None and self.judge.confirm(*final)
-            if confirmed:
+            findings = self.judge.confirm(*final) if final is not None else ()
+            if findings:
                 text, size = smaller_states[place]
                 complete = complete and place == len(smaller_states) - 1
                 break
@@ -269,11 +270,12 @@ class _Reduction:
             size_before=self.original_size,
             size_after=size,
             complete=complete,
-            confirmed=confirmed,
+            confirmed=bool(findings),
             runs=self.search.runs,
             seconds=round(time.monotonic() - self.began, 3),
             interrupted=interrupted,
             notes=tuple(self.notes),
+            findings=findings or (self.finding,),
         )
 
     def _final_case(self, text: str) -> tuple[Variant, Source] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,6 @@ from runner.cases.model import Variant
 from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.privacy import redact
-from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, ReportInput, check
 from runner.diagnose.similar import Match
 from runner.quote import (
@@ -20,10 +18,8 @@ from runner.quote import (
     markdown_code,
     markdown_fence,
     markdown_text,
-    torch_flag,
 )
 from runner.report.failure import layout, number
-from runner.session.plan import precision_flags
 from runner.templates import template
 from runner.text import cap, clean, one_line, ordinal
 from runner.verdict.policy import ranked
@@ -49,13 +45,12 @@ class Material:
 
 def write(material: Material) -> tuple[str, list[Check]]:
     """Return the report and the result of each rule. Private names are looked for in a draft of the report."""
-    code = script_of(material.report.variant).rstrip()
-    draft = _render(material, check(material.report), code)
+    draft = _render(material, check(material.report))
     checks = check(replace(material.report, text=draft))
-    return _render(material, checks, code), checks
+    return _render(material, checks), checks
 
 
-def _render(material: Material, checks: Sequence[Check], code: str) -> str:
+def _render(material: Material, checks: Sequence[Check]) -> str:
     report = material.report
     diagnosis, variant = report.diagnosis, report.variant
     filters: dict[str, Callable[..., str]] = {
@@ -71,8 +66,7 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
         sentences=sentences(report),
         variant=variant,
         diagnosis=diagnosis,
-        source=_runnable_source(report),
-        script=code,
+        script=report.script.text.rstrip(),
         yaml=material.yaml.rstrip(),
         steps=material.steps,
         ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), outcome) for stage, outcome in diagnosis.stages.items()],
@@ -83,29 +77,6 @@ def _render(material: Material, checks: Sequence[Check], code: str) -> str:
         fuzzer=bool(checks) and all(result.met for result in checks),
         matches=[match for match in material.matches if match.entry.link][:5],
     )  # fmt: skip
-
-
-def _runnable_source(report: ReportInput) -> str:
-    """Return model and inputs without the docstring at their head, and with the call that goes wrong."""
-    text = re.sub(r'\A""".*?"""\n+', "", report.source, flags=re.DOTALL).rstrip()
-    variant = report.variant
-    arguments = {
-        "backend": variant.backend.backend,
-        "dynamic": variant.dynamic if variant.dynamic is not None else variant.backend.dynamic,
-        "fullgraph": variant.case.compile.fullgraph or variant.backend.fullgraph or None,
-        "mode": variant.case.compile.mode or variant.backend.mode,
-    }
-    argument_text = ", ".join(f"{name}={literal(value)}" for name, value in arguments.items() if value is not None)
-    flags = {**precision_flags(variant.device), **variant.config}
-    lines = [f"import {torch_flag(name.partition('config.')[0] + 'config')}" for name in flags if "config." in name]
-    lines = [*dict.fromkeys(lines), *(f"{torch_flag(name)} = {literal(value)}" for name, value in flags.items())]
-    lines += ["model = make_model()", "print(model(*make_inputs()))"]
-    return "\n".join([text, "", "", *lines, f"print(torch.compile(model, {argument_text})(*make_inputs()))"])
-
-
-def script_of(variant: Variant) -> str:
-    """Return the output of ``runner repro``, without the name of the file that it comes from."""
-    return re.sub(r'\nWritten from [^\n]*\n(?=""")', "", script(variant), count=1)
 
 
 def title(report: ReportInput, quote: Callable[[str], str] = str) -> str:

@@ -1,0 +1,328 @@
+"""What the script of a variant compares: the finding that a run reported, else what the case declares.
+
+A finding's path becomes an expression over ``output``, ``inputs`` and ``model``. A path that is none, such as one of a log that
+somebody forged, is compared as a whole instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from runner.builder.scope import python_name
+from runner.cases.model import Variant
+from runner.engine.messages import Job
+from runner.quote import QuoteError, decimal, identifier, literal
+from runner.record.events import Finding
+from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
+from runner.verdict.policy import ranked
+from runner.verdict.user_run import AS_USER
+from runner.worker.oracles import is_excuse, row_of
+
+NOISE = 3.0
+"""How many times eager's own error a script must leave between rounding and the bug, on either side of its bound."""
+
+_DEFAULTS = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float64": (1e-7, 1e-7), "complex128": (1e-7, 1e-7)}
+"""rtol and atol of ``torch.testing.assert_close`` by dtype; ``_USUAL`` for float32 and complex64."""
+_USUAL = (1.3e-6, 1e-5)
+
+_FACTS = {
+    "shape": "tuple({}.shape)",
+    "dtype": "{}.dtype",
+    "device": "{}.device",
+    "layout": "{}.layout",
+    "stride": "[step for size, step in zip({0}.shape, {0}.stride()) if size > 1]",
+    "offset": "{}.storage_offset()",
+    "requires-grad": "{}.requires_grad",
+}
+"""The expressions of what the oracles of metadata compare."""
+
+_STEP = r"""\[(?:-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.[A-Za-z_]\w*"""
+_PATH = re.compile(
+    rf"(?:call (?P<call>\d+)(?:, |$))?(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute) "
+    rf"(?P<name>[\w.]+)|(?P<source>\w+))?(?P<steps>(?:{_STEP})*)(?:, order (?P<order>\d+))?",
+    re.ASCII,
+)
+
+
+class Result(Protocol):
+    """What a run, or a diagnosis, says of a variant."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...  # noqa: D102
+    @property
+    def labels(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def stages(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def torch(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a script compares, and how.
+
+    ``kind`` decides on its end: ``values`` and ``facts`` compare what ``run`` returns, ``float64`` with a float64 run, ``raises``
+    the exceptions, ``count`` and ``seconds`` a number with ``bound``; ``died``, ``exited``, ``hung`` and ``memory`` wait for it.
+    """
+
+    kind: str
+    oracle: str  # empty for what the case declares
+    title: str
+    returned: str = "output"  # the expression that run() returns
+    calls: int | None = None  # how many calls it takes; None for all
+    backward: bool = False
+    sources: tuple[str, ...] = ()  # tensors that keep their gradients although they are no leaves
+    tolerance: str = ""  # arguments of assert_close
+    bound: float = 0
+    own_error: bool = False  # the compiler's own exception, which never counts as the model's
+    flags: tuple[str, ...] = ()
+    defaults: bool = False  # it shows under torch's own settings
+
+
+def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
+    """Return what the script of a variant compares; ``text`` is its source, ``result`` what a run said of it."""
+    finding = ranked(result.findings)[0] if result is not None and result.findings else None
+    if finding is None or result is None:
+        return _declared(variant, job, text, result)
+    place = _Place.of(finding.path, variant, job)
+    aim = replace(
+        _at_finding(finding, place, variant, job, text),
+        calls=None if place.call is None else place.call + 1,
+        defaults=finding.oracle in result.stages.get(AS_USER, "").split(),
+    )
+    return replace(aim, title=_title(finding, result.torch))
+
+
+def _title(finding: Finding, torch: str) -> str:
+    """Return the finding in a line: where it is, and its numbers or the exception's class."""
+    where = f" at {finding.path}" if finding.path else ""
+    error = finding.error or {}
+    what = str(error.get("type", "")) if error or row_of(finding.oracle).group == "behaviour" else finding.message
+    version = f" (torch {torch})" if torch else ""
+    return f"{finding.oracle}{where}{version}{': ' if what else ''}{what}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a finding is: its call and an expression; empty where the path is none of a run."""
+
+    text: str
+    call: int | None = None
+    gradient: bool = False
+    tensor: str = ""  # whose gradient it is
+
+    @staticmethod
+    def of(path: str, variant: Variant, job: Job) -> _Place:
+        match = _PATH.fullmatch(path)
+        if match is None:
+            return _Place("")
+        call = int(match["call"]) if match["call"] else None
+        try:
+            text = _expression(match, variant) + "".join(map(_step, re.findall(_STEP, match["steps"])))
+        except (QuoteError, ValueError):
+            return _Place("", call)
+        if not match["gradient"]:
+            return _Place(text, call)
+        order = int(match["order"] or 1)
+        if job.grad["order"] > 1:
+            return _Place("", call, True)
+        return _Place(f"{text}.grad" if order == 1 else "", call, True, text)
+
+
+def _expression(match: re.Match[str], variant: Variant) -> str:
+    """Return the root of a path as an expression. Raises ValueError for one that has none."""
+    kind, name = match["kind"], match["name"]
+    if match["source"]:
+        kind, name = "input", match["source"]
+    if match["root"] == "output":
+        return "output"
+    if kind == "input":
+        given = set(variant.grad.given)
+        names = [python_name(item.name) for item in variant.case.inputs if not item.hidden and item.name not in given]
+        return f"inputs[{int(name) if name.isdigit() else names.index(name)}]"
+    if kind in ("parameter", "buffer"):
+        return f"model.get_{kind}({literal(name)})"
+    if kind == "attribute":
+        owner, _, last = str(name).rpartition(".")
+        return f"model.get_submodule({literal(owner)}).{identifier(last)}" if owner else f"model.{identifier(last)}"
+    raise ValueError("no place")
+
+
+def _step(step: str) -> str:
+    if step.startswith("."):
+        return f".{identifier(step[1:])}"
+    return f"[{literal(ast.literal_eval(step[1:-1]))}]"
+
+
+# --- findings ---------------------------------------------------------------------------------
+
+
+def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, text: str) -> Aim:
+    """Return the aim at a finding, without its title."""
+    oracle, trained = finding.oracle, job.grad["mode"] == "backward"
+    row, error = row_of(oracle), finding.error or {}
+    base = Aim("died", oracle, "", backward=trained)
+    if oracle == "timeout":
+        if job.compile_timeout is not None and "limit for compiling" in finding.message:
+            return replace(base, kind="seconds", bound=job.compile_timeout)
+        return replace(base, kind="hung")
+    if oracle == "memory" and error.get("type") == "Memory" and job.memory:
+        return replace(base, kind="memory", bound=job.memory)
+    if error.get("type") in ("NoResult", "SystemExit"):
+        return replace(base, kind="exited")
+    if oracle in ("missing-error", "error-type"):
+        name = str((job.expect["raises"] or {}).get("type", "")).rpartition(".")[2]
+        return replace(base, kind="raises", own_error=name in error.get("bases", ()))
+    if oracle == "signal" or error:
+        return base
+    if row.budget:
+        return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect[row.budget] or 0))
+    if row.group == "memory-of-kernels":
+        return replace(base, kind="launch")
+    if oracle == "rng":
+        return replace(base, kind="values", returned="torch.get_rng_state()")
+    if oracle == "alias":
+        return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
+    base = replace(base, backward=trained and not place.text.startswith("output"))
+    kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
+    if kind in _FACTS:
+        return replace(base, kind="facts", returned=_fact(kind, place.text or "output", job))
+    if oracle == "structure" or kind not in ("value", "nonfinite", "sign-of-zero", "shape"):
+        return _of_presence(base, finding, place)
+    return _of_values(replace(base, sources=(place.tensor,) if place.gradient else ()), kind, finding, place, job, text)
+
+
+def _fact(kind: str, leaf: str, job: Job) -> str:
+    return (f"{leaf}.stride()" if kind == "stride" and job.strides == "exact" else _FACTS[kind]).format(leaf)
+
+
+def _of_presence(base: Aim, finding: Finding, place: _Place) -> Aim:
+    """Return the aim at the classes of leaves and containers, and at whether there is a gradient."""
+    if finding.oracle == "grad":
+        return replace(base, kind="facts", returned=f"{place.text or _GRADIENTS} is None")
+    if not place.text or place.text == "output":
+        return replace(base, kind="facts", returned=f"tree_flatten(tree_map(type, {place.text or '(output, inputs)'}))")
+    return replace(base, kind="facts", returned=f"type({place.text}).__name__")
+
+
+_GRADIENTS = "[t.grad for t in tree_leaves((inputs, list(model.parameters()))) if isinstance(t, torch.Tensor)]"
+_STATE = "model.state_dict()"
+
+
+def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, text: str) -> Aim:
+    """Return the aim at elements, or at a Python value, beyond the tolerance of the run."""
+    whole = {"grad": _GRADIENTS, "mutation": f"(inputs, {_STATE})"}.get(finding.oracle, _LEAVES)
+    leaf = place.text or whole
+    numbers = finding.numbers
+    if "elements" not in numbers and "eager" in numbers:
+        return replace(base, kind="facts", returned=leaf)
+    if kind == "sign-of-zero":
+        return replace(base, kind="values", returned=f"1 / {leaf}", tolerance="rtol=0, atol=0, ")
+    base = replace(base, kind="values", returned=leaf)
+    if job.tolerance["exact"] and not numbers.get("atol"):
+        return replace(base, tolerance="rtol=0, atol=0, ")
+    if kind == "nonfinite":
+        return replace(base, tolerance=_widest(job, text))
+    ours, largest = _number(numbers, "eager_error_max"), _number(numbers, "abs_error_max")
+    rtol, atol = _number(numbers, "rtol"), _number(numbers, "atol")
+    if ours is not None and largest is not None and ours * NOISE > (atol or 0.0) and not _is_named(job):
+        if largest > ours * NOISE**2:  # a bound between rounding and the bug
+            return replace(base, tolerance=f"rtol=0, atol={_short(math.sqrt(largest * ours))}, ")
+        theirs = _number(numbers, "compiled_error_max") or math.inf
+        return replace(base, kind="float64", bound=float(f"{min(2.0, math.sqrt(max(theirs / ours, 1.1))):.2g}"))
+    if rtol is None or atol is None or not (_is_named(job) or _GIVES_NUMBERS.search(text)):
+        return base  # torch's defaults
+    return replace(base, tolerance=f"rtol={_short(rtol)}, atol={_short(atol)}, ")
+
+
+_GIVES_NUMBERS = re.compile(r"\.(item|tolist)\b")
+_LEAVES = "[t for t in tree_leaves(output) if isinstance(t, (torch.Tensor, int, float, complex))]"
+
+
+def _is_named(job: Job) -> bool:
+    """Whether the case has a tolerance of its own."""
+    return bool(job.tolerance["by_dtype"] or job.tolerance.get("by_place"))
+
+
+def _number(numbers: Mapping[str, Any], name: str) -> float | None:
+    value = numbers.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _short(value: float) -> str:
+    return decimal(float(f"{value:.2g}"))
+
+
+_RELATION = re.compile(r"(is|shares memory with) (.+)")
+
+
+def _shared(message: str, place: _Place, variant: Variant, job: Job) -> str:
+    """Return whether an output is, or shares memory with, what the message says of one side alone."""
+    sides = re.fullmatch(r"eager: (.*); compiled: (.*)", message)
+    leaf = place.text or "output"
+    apart = set(sides[1].split(", ")) ^ set(sides[2].split(", ")) if sides else set()
+    for relation in sorted(apart):
+        match = _RELATION.fullmatch(relation)
+        target = _Place.of(match[2], variant, job).text if match else ""
+        if match and target:
+            memory = ".untyped_storage().data_ptr()"
+            return f"{leaf} is {target}" if match[1] == "is" else f"{leaf}{memory} == {target}{memory}"
+    return "[[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in tree_leaves(output)] for b in inputs]"
+
+
+# --- what the case declares -------------------------------------------------------------------
+
+_MUTATES = re.compile(r"\w_\(|\bout=|\]\s*=[^=]|\.copy_|[-+*/]=|setitem|_\.default")
+
+
+def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
+    """Return the aim of a variant without a finding: the exception, or outputs, what may be written to, and gradients."""
+    torch = f" (torch {result.torch})" if result is not None and result.torch else ""
+    seen = f"it passes{torch}" if result is not None else "no run of it is recorded"
+    labels = result.labels if result is not None else ()
+    flags = tuple(flag for flag in (EMULATE_CASTS, RANDOM) if label(flag) in labels)
+    trained = job.grad["mode"] == "backward"
+    aim = Aim("values", "", "", backward=trained, flags=flags)
+    if job.expect["raises"]:
+        return replace(aim, kind="raises", title=f"{seen}; compares what it raises")
+    excuses = [name for name in labels if is_excuse(name) and name not in map(label, flags)]
+    if excuses or {"value", "nonfinite"} & set(job.ignore):
+        why = f", since values differ ({', '.join(excuses)})" if excuses else ""
+        facts = "[(t.shape, t.dtype) for t in tree_leaves(output) if isinstance(t, torch.Tensor)]"
+        return replace(aim, kind="facts", returned=facts, title=f"{seen}; compares shapes and dtypes alone{why}")
+    model = text.partition("def make_inputs")[0]
+    own = variant.case.module is not None
+    parts = {"outputs": _LEAVES}
+    if "mutation" not in job.ignore:
+        parts |= (
+            {"inputs": "[t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]"}
+            if own or _MUTATES.search(model)
+            else {}
+        )
+        parts |= {"state": _STATE} if own or variant.case.state or (variant.train and "nn." in model) else {}
+    if trained and "grad" not in job.ignore:
+        parts["gradients"] = _GRADIENTS
+    returned = next(iter(parts.values())) if len(parts) == 1 else f"({', '.join(parts.values())})"
+    words = f"{', '.join([*parts][:-1])} and {[*parts][-1]}" if len(parts) > 1 else "outputs"
+    return replace(aim, returned=returned, tolerance=_widest(job, text), title=f"{seen}; compares {words}")
+
+
+def _widest(job: Job, text: str) -> str:
+    """Return the arguments of assert_close for all that a case compares: the widest of its tolerances, or none for torch's own."""
+    if job.tolerance["exact"] and not _is_named(job):
+        return "rtol=0, atol=0, "
+    default = _DEFAULTS.get(job.dtype, _USUAL)
+    if not _is_named(job):
+        return f"rtol={_short(default[0])}, atol={_short(default[1])}, " if _GIVES_NUMBERS.search(text) else ""
+    named: Sequence[Sequence[float | None]] = [
+        *job.tolerance["by_dtype"].values(),
+        *job.tolerance.get("by_place", {}).values(),
+    ]
+    pairs = [[given if given is not None else own for given, own in zip(pair, default, strict=True)] for pair in named]
+    rtol, atol = (max(values) for values in zip(*pairs, strict=True))
+    return f"rtol={_short(rtol)}, atol={_short(atol)}, "
