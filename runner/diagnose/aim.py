@@ -191,9 +191,10 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
     if kind in _FACTS:
-        return replace(base, kind="facts", returned=_fact(kind, place.text or "output", job))
+        leaves = f"[{_fact(kind, 't', job)} for t in {_whole(oracle, job)} if isinstance(t, torch.Tensor)]"
+        return replace(base, kind="facts", returned=_fact(kind, place.text, job) if place.text else leaves)
     if oracle == "structure" or kind not in ("value", "nonfinite", "sign-of-zero", "shape"):
-        return _of_presence(base, finding, place)
+        return _of_presence(base, finding, place, job)
     return _of_values(replace(base, sources=(place.tensor,) if place.gradient else ()), kind, finding, place, job, text)
 
 
@@ -201,10 +202,11 @@ def _fact(kind: str, leaf: str, job: Job) -> str:
     return (f"{leaf}.stride()" if kind == "stride" and job.strides == "exact" else _FACTS[kind]).format(leaf)
 
 
-def _of_presence(base: Aim, finding: Finding, place: _Place) -> Aim:
+def _of_presence(base: Aim, finding: Finding, place: _Place, job: Job) -> Aim:
     """Return the aim at the classes of leaves and containers, and at whether there is a gradient."""
     if finding.oracle == "grad":
-        return replace(base, kind="facts", returned=f"{place.text or _GRADIENTS} is None")
+        leaves = f"[t is None for t in {_whole('grad', job)}]"
+        return replace(base, kind="facts", returned=f"{place.text} is None" if place.text else leaves)
     if not place.text or place.text == "output":
         return replace(base, kind="facts", returned=f"tree_flatten(tree_map(type, {place.text or '(output, inputs)'}))")
     return replace(base, kind="facts", returned=f"type({place.text}).__name__")
@@ -214,10 +216,16 @@ _GRADIENTS = "[t.grad for t in tree_leaves((inputs, list(model.parameters()))) i
 _STATE = "model.state_dict()"
 
 
+def _whole(oracle: str, job: Job) -> str:
+    """Return the leaves among which a finding is whose place is unknown."""
+    gradients = "gradients" if job.grad["order"] > 1 else _GRADIENTS
+    return {"grad": gradients, "mutation": f"tree_leaves((inputs, {_STATE}))"}.get(oracle, "tree_leaves(output)")
+
+
 def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, text: str) -> Aim:
     """Return the aim at elements, or at a Python value, beyond the tolerance of the run."""
-    whole = {"grad": _GRADIENTS, "mutation": f"(inputs, {_STATE})"}.get(finding.oracle, _LEAVES)
-    leaf = place.text or whole
+    whole = _whole(finding.oracle, job)
+    leaf = place.text or (whole if finding.oracle == "grad" else f"[t for t in {whole} if isinstance(t, {_NUMBERS})]")
     numbers = finding.numbers
     if "elements" not in numbers and "eager" in numbers:
         return replace(base, kind="facts", returned=leaf)
@@ -241,7 +249,8 @@ def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, 
 
 
 _GIVES_NUMBERS = re.compile(r"\.(item|tolist)\b")
-_LEAVES = "[t for t in tree_leaves(output) if isinstance(t, (torch.Tensor, int, float, complex))]"
+_NUMBERS = "(torch.Tensor, int, float, complex)"
+_LEAVES = f"[t for t in tree_leaves(output) if isinstance(t, {_NUMBERS})]"
 
 
 def _is_named(job: Job) -> bool:
@@ -306,7 +315,7 @@ def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> A
         )
         parts |= {"state": _STATE} if own or variant.case.state or (variant.train and "nn." in model) else {}
     if trained and "grad" not in job.ignore:
-        parts["gradients"] = _GRADIENTS
+        parts["gradients"] = _whole("grad", job)
     returned = next(iter(parts.values())) if len(parts) == 1 else f"({', '.join(parts.values())})"
     words = f"{', '.join([*parts][:-1])} and {[*parts][-1]}" if len(parts) > 1 else "outputs"
     return replace(aim, returned=returned, tolerance=_widest(job, text), title=f"{seen}; compares {words}")

@@ -11,6 +11,7 @@ import ast
 import builtins
 import re
 from collections.abc import Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 from runner.builder.launchers import FUTURE
@@ -57,9 +58,12 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     request = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()), seed=seed)
     aim = aim_at(variant, request, text, result)
     own = variant.case.module is not None
-    title = docstring(one_line(f"{variant.id.rpartition('/')[2]}: {aim.title}", 300)).replace("\n", " ")
+    title = docstring(one_line(f"{variant.id.partition('::')[2]}: {aim.title}", 300)).replace("\n", " ")
     doc = imports = early = ""
-    body, construction = _without_main(text) if own else text, "    model = make_model()"
+    body, make = (_without_main(text), "case.make_model") if own else (text, "make_model")
+    if variant.case.kernels:
+        make = "(make_kernel_model if compiled else make_model)"
+    construction = f"model = {make}()"
     if not own:
         head = _HEAD.fullmatch(text)
         assert head is not None
@@ -71,7 +75,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
         made = None if variant.case.kernels else _MAKE_MODEL.search(body)
         if made is not None:
             construction, body = (
-                made["lines"].replace("Model()\n    model.", "Model()."),
+                made["lines"].strip().replace("Model()\n    model.", "Model()."),
                 body[: made.start()] + "\n" + body[made.end() :],
             )
     flags = _flags(variant, request, text, aim)
@@ -86,11 +90,13 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
         body=body.strip("\n"),
         expected=_expected(request),
     )
-    head_text, _, tail = rendered.partition("# ---\n")
-    tail = _spaced(tail)
-    if own:  # a person's own file: it stays as it is, and its names go before ours
-        return f"# {title}\n{body.rstrip()}\n\n\n{_renamed(tail, text)}"
+    head_text, functions, main = rendered.split("# ---\n")
+    if own:  # this file is read anew for each run
+        main = f'if __name__ == "__main__":\n{indent(main, "    ")}'
+    tail = _spaced(f"{functions}\n{main}")
     imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in _modules(request, flags))]))
+    if own:  # a person's own file: it stays as it is, and its names go before ours
+        return f"# {title}\n{body.rstrip()}\n\n\n{imports}\n\n\n{_renamed(tail, text)}"
     doc = f"\n\n{doc}\n" if doc else ""
     return f'"""{title}{doc}"""\n\n{early}{imports}\n\n\n{body.strip()}\n\n\n{tail}'
 
@@ -122,6 +128,9 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     return {
         "module": own,
         "several": several,
+        "loop": f"for number, make_inputs in enumerate({'case.' if own else ''}CALLS{f'[:{aim.calls}]' if aim.calls else ''}):"
+        if several
+        else "",
         "python": own and re.search(r"\brandom\b|numpy", text) is not None,
         "seed": "seed_all" if own and re.search(r"\brandom\b|numpy", text) else "torch.manual_seed",
         "seeds_model": own or "def __init__" in model or draws,
@@ -191,7 +200,7 @@ def _renamed(ours: str, theirs: str) -> str:
     contract = {"make_model", "make_inputs", "make_cotangents", "CALLS", "COTANGENTS"}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for name in sorted(set(re.findall(r"^(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
+    for name in sorted(set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
         ours = re.sub(rf"(?<![\w.'\"]){name}\b", f"{name}_", ours)
     return ours
 
@@ -246,7 +255,7 @@ def _spaced(text: str) -> str:
     within = False
     for line in (line for line in text.split("\n") if line.strip()):
         outside = not line.startswith(" ")
-        begins = line.startswith("def ")
+        begins = line.startswith(("def ", "if __name__"))
         gap = "\n\n" if parts and outside and (begins or within) else ""
         within = (within and not outside) or begins
         parts.append(gap + line)

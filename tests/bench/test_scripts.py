@@ -1,4 +1,4 @@
-"""bench/scripts.py: what it takes for the reason of a run and of a script, and when the two agree. No script is run."""
+"""bench/scripts.py: when a run and a script agree. No script is run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
+
+from runner.record.events import Finding, VariantFinished
 
 
 @pytest.fixture(scope="module")
@@ -16,63 +17,38 @@ def scripts(bench_module: Callable[[str], ModuleType]) -> ModuleType:
     return bench_module("scripts")
 
 
-def event(verdict: str, *findings: tuple[str, str | None], signal: str | None = None) -> dict[str, Any]:
-    found = [{"oracle": oracle, "error": {"type": error} if error else None} for oracle, error in findings]
-    return {"verdict": verdict, "findings": found, "signal": signal}
+def finished(verdict: str, *findings: Finding) -> VariantFinished:
+    names = {"id": "a", "case": "a", "suite": "s", "backend": "b", "torch": "2.13.0", "python": "p", "device": "cpu",
+             "dtype": "float32", "label": "a", "file": "f"}  # fmt: skip
+    return VariantFinished(**names, suites=(), line=1, verdict=verdict, seconds=1.0, findings=findings)  # type: ignore[arg-type]
+
+
+WRONG = Finding("value", "it differs", "output")
+LOWERING = Finding("compile-error", "no", error={"type": "InductorError"})
 
 
 @pytest.mark.parametrize(
-    ("code", "output", "reasons"),
+    ("verdict", "findings", "code", "output", "agrees"),
     [
-        (0, "no problem\n", ()),
-        (1, "PROBLEM: stride: output: eager (1,), compiled (2,)\nPROBLEM: value: output: 3 of 4 differ\n", ("stride", "value")),
-        (1, "PROBLEM: error: eager returned, compiled raised InductorError: no\nTraceback", ("error InductorError",)),
-        (1, "PROBLEM: error-type: eager raised IndexError: a, compiled raised RuntimeError: b\n", ("error-type",)),
-        (1, "eager returned\nTimeout (0:02:00)!\n", ("timeout",)),
-        (None, "eager returned\n", ("timeout",)),
-        (-6, "eager returned\nFatal Python error: Aborted", ("SIGABRT",)),
-        (1, "ImportError: no torch", ()),
-    ],
-)  # fmt: skip
-def test_reasons_of_a_script(scripts: ModuleType, code: int | None, output: str, reasons: tuple[str, ...]) -> None:
-    assert scripts.reasons_of(code, output) == reasons
-
-
-def test_reasons_of_a_run(scripts: ModuleType) -> None:
-    def reasons(*findings: tuple[str, str | None], signal: str | None = None) -> tuple[str, ...]:
-        return scripts.wanted(event("FAIL", *findings, signal=signal)).reasons  # type: ignore[no-any-return]
-
-    assert reasons(("alias", None), ("value", None), ("value", None)) == ("alias", "value")
-    assert reasons(("compile-error", "InductorError")) == ("error InductorError",)
-    assert reasons(("graph-break", "Unsupported")) == ("error Unsupported",)
-    assert reasons(("graph-break", None)) == ("graph-break",)
-    assert reasons(("error-type", "RuntimeError")) == ("error-type",)
-    assert reasons(("signal", None), signal="SIGABRT") == ("SIGABRT",)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "wanted", "code", "said", "agrees"),
-    [
-        ("PASS", (), 0, (), True),
-        ("PASS", (), 1, ("value",), False),
-        ("PASS", (), 2, (), False),
-        ("FAIL", ("value",), 1, ("value",), True),
-        ("FAIL", ("value",), 1, ("stride",), False),
-        ("FAIL", ("alias", "value"), 1, ("alias",), True),
-        ("FAIL", ("alias", "value"), 1, ("value",), False),
-        ("FAIL", ("value",), 0, (), False),
-        ("ERROR", ("error InductorError",), 1, ("error RuntimeError",), False),
-        ("ERROR", ("SIGABRT",), -6, ("SIGABRT",), True),
-        ("ERROR", ("timeout",), None, ("timeout",), True),
-        ("ERROR", ("error InductorError",), 2, (), False),
-        ("INVALID", (), 2, (), True),
-        ("NOT-RUN", (), 0, (), False),
+        ("PASS", (), 0, "", True),
+        ("PASS", (), 1, "AssertionError: so", False),
+        ("PASS", (), 2, "", False),
+        ("FAIL", (WRONG,), 1, "AssertionError: so", True),
+        ("FAIL", (WRONG,), 1, "torch._inductor.exc.InductorError: no", False),
+        ("FAIL", (WRONG,), 0, "", False),
+        ("ERROR", (LOWERING,), 1, "torch._inductor.exc.InductorError: no", True),
+        ("ERROR", (LOWERING,), 1, "RuntimeError: no", False),
+        ("ERROR", (LOWERING,), 2, "", False),
+        ("ERROR", (Finding("signal", "SIGABRT", error={"type": "SIGABRT"}),), -6, "", True),
+        ("ERROR", (Finding("timeout", "late", error={"type": "Timeout"}),), None, "", True),
+        ("INVALID", (), 2, "", True),
+        ("NOT-RUN", (), 0, "", False),
     ],
 )
 def test_when_they_agree(
-    scripts: ModuleType, verdict: str, wanted: tuple[str, ...], code: int | None, said: tuple[str, ...], agrees: bool
+    scripts: ModuleType, verdict: str, findings: tuple[Finding, ...], code: int | None, output: str, agrees: bool
 ) -> None:
-    why = scripts.disagreement(scripts.Wanted(verdict, wanted), scripts.Ran("", code, said, 0.0, ""))
+    why = scripts.disagreement(finished(verdict, *findings), scripts.Ran("", code, 0.0, output))
     assert (why == "") is agrees, why
 
 

@@ -81,7 +81,7 @@ def test_its_script_fails(reduced: Result, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=240
     )
-    assert done.returncode == 1 and "PROBLEM: " in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and "AssertionError: " in done.stderr, done.stdout + done.stderr
 
 
 def test_the_steps_are_written_down(reduced: Result, folder: Path) -> None:

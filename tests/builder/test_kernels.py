@@ -167,7 +167,7 @@ def test_the_script_holds_one_model_against_the_other(tmp_path: Path, backend: s
     loaded = load([str(tmp_path / "a.spec.yaml")], allow_python=True, backends=[backend], devices=["cuda"])
     text = script(loaded.variants[0])
     compile(text, "repro.py", "exec")
-    assert "make = make_kernel_model if compiled else make\n" in text and called in text
+    assert "model = (make_kernel_model if compiled else make_model)()\n" in text and called in text
     assert "TRITON_INTERPRET" not in text
 
 

@@ -67,4 +67,4 @@ def test_the_script_runs_in_a_process_of_its_own(
     case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
     one = loaded(written(tmp_path, case)).variants[0]
     engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
-    assert issue.run_script(text, engine) == ScriptRun(code, output)  # type: ignore[arg-type]
+    assert issue.run_script(text, engine) == ScriptRun(code, output, text)  # type: ignore[arg-type]

@@ -10,30 +10,37 @@ import builtins
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import io
 import json
 import os
 import re
+import runpy
 import symtable
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from runner.cases.model import Backend, Variant
-from runner.diagnose.repro import features, script
+from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.repro import script
+from runner.diagnose.rules import script_shows
+from runner.record.events import Finding
 from runner.session.plan import Environment, Planned, job
+from runner.verdict.outcomes import finding
+from runner.verdict.policy import ranked
 from tests.handmade import loaded, written
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 import torch._inductor.config
+from torch._dynamo.utils import counters
 
 from runner.builder.source import build
 from runner.worker.job import run_job
@@ -236,9 +243,9 @@ PLANTED = {
         "planted:other_error",
         {"error-type"},
     ),
-    "error, compiling": (X + "chain: [torch.sin]", "planted:raises_at_compile", {"error"}),
-    "error, running": (X + "chain: [torch.sin]", "planted:raises_at_run", {"error"}),
-    "error, exit": (X + "chain: [torch.sin]", "planted_for_scripts:exits", {"error"}),
+    "error, compiling": (X + "chain: [torch.sin]", "planted:raises_at_compile", {"compile-error"}),
+    "error, running": (X + "chain: [torch.sin]", "planted:raises_at_run", {"runtime-error"}),
+    "error, exit": (X + "chain: [torch.sin]", "planted_for_scripts:exits", {"runtime-error"}),
     "error, in a later call": (
         "params: {n: [2]}\ninputs: {x: [\"${n}\"]}\nchain: [{operator.getitem: [$x, {$tensor: [1]}]}]\ncalls: [{params: {n: 1}}]\n"
         "expect: {raises: {type: IndexError}}",
@@ -306,127 +313,90 @@ def variant(folder: Path, keys: str, backend: str, **more: str) -> Variant:
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
     """Back to what they were: a script sets them and leaves them set."""
-    threads, random = torch.get_num_threads(), torch._inductor.config.fallback_random
+    names = ("fallback_random", "emulate_precision_casts")
+    threads, flags = torch.get_num_threads(), {name: getattr(torch._inductor.config, name) for name in names}
     yield
     torch.set_num_threads(threads)
-    torch._inductor.config.fallback_random = random
+    for name, value in flags.items():
+        setattr(torch._inductor.config, name, value)
 
 
-def outcome(chosen: Variant, folder: Path, backend: Any = None) -> tuple[int, set[str], str]:
-    """Exit code, oracles and output of the script, run in this process, under another ``backend`` if one is given."""
+def outcome(text: str, folder: Path) -> tuple[int, str]:
+    """Exit code and output of a script, run in this process; of what it raises the last line of the traceback."""
     path = folder / "exported.py"
-    path.write_text(script(chosen), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("exported", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["exported"] = module
-    spec.loader.exec_module(module)
-    quiet = SimpleNamespace(enable=lambda: None, dump_traceback_later=lambda *args, **kwargs: None)
-    module.faulthandler = quiet  # type: ignore[attr-defined]  # pytest has its own
-    if backend is not None:
-        module.BACKEND = {"backend": backend}  # type: ignore[attr-defined]
-    said = io.StringIO()
+    path.write_text(text, encoding="utf-8")
+    said, code, process = io.StringIO(), 0, os.getpid()
+    torch._dynamo.reset()
+    counters.clear()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = module.main()
-    return code, set(re.findall(r"^PROBLEM: ([\w-]+): ", said.getvalue(), re.MULTILINE)), said.getvalue()
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except Exception as error:  # noqa: BLE001  whatever the script ends with
+            code = 1
+            said.write("".join(traceback.format_exception_only(error)))
+    if os.getpid() != process:  # a script that forks
+        os._exit(code)
+    return code, said.getvalue()
 
 
-def judged(chosen: Variant) -> set[str]:
-    """The oracles of the run itself, in the words of a script."""
-    made = job(Planned(chosen, Environment("", "", "", "", "")), build(chosen))
-    record = run_job(json.loads(json.dumps(dataclasses.asdict(made))), lambda message: None)
-    raised = {f["oracle"]: "error" for f in record["findings"] if f["error"] and f["oracle"] != "error-type"}
-    return {raised.get(f["oracle"], f["oracle"]) for f in record["findings"]}
+def judged(chosen: Variant) -> Diagnosis:
+    """What the run itself says."""
+    source = build(chosen)
+    request = job(Planned(chosen, Environment("", "", "", "", "")), source)
+    record = run_job(json.loads(json.dumps(dataclasses.asdict(request))), lambda message: None)
+    findings = tuple(ranked([finding(data, source) for data in record["findings"]]))
+    return Diagnosis(chosen.id, torch.__version__, "", findings=findings, labels=tuple(record["labels"]))
+
+
+def aimed(chosen: Variant, result: Diagnosis, oracle: str) -> Diagnosis:
+    """The result with the findings of one oracle alone."""
+    return dataclasses.replace(result, findings=tuple(f for f in result.findings if f.oracle == oracle))
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_the_run_finds_the_script_says(name: str, tmp_path: Path) -> None:
+def test_a_script_fails_for_the_finding_and_not_without_the_bug(name: str, tmp_path: Path) -> None:
     keys, backend, expected = PLANTED[name]
     chosen = variant(tmp_path, keys, backend)
-    code, oracles, output = outcome(chosen, tmp_path)
-    assert code == 1, output
-    assert oracles == judged(chosen), output
-    assert oracles >= expected, output
+    result = judged(chosen)
+    assert {f.oracle for f in result.findings} >= expected
+    for oracle in sorted(expected):
+        one = aimed(chosen, result, oracle)
+        code, output = outcome(script(chosen, one), tmp_path)
+        assert script_shows(one.findings[0], code, output), (code, output)
+        if backend != CLEAN:
+            clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
+            code, output = outcome(script(clean, one), tmp_path)
+            assert code == 0, output
 
 
-@pytest.mark.parametrize("name", [name for name, (_, backend, _) in PLANTED.items() if backend != CLEAN])
-def test_without_the_bug_it_says_nothing(name: str, tmp_path: Path) -> None:
-    code, oracles, output = outcome(variant(tmp_path, PLANTED[name][0], CLEAN), tmp_path)
-    assert (code, oracles) == (0, set()), output
-    assert output.endswith("no problem\n")
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_script_without_a_finding_compares_what_the_case_declares(name: str, tmp_path: Path) -> None:
+    keys, backend, _ = PLANTED[name]
+    if backend != CLEAN:
+        code, output = outcome(script(variant(tmp_path, keys, CLEAN)), tmp_path)
+        assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    "name", ["value", "value, autocast", "nonfinite", "mutation", "grad", "missing-error", "error, running"]
+)
+def test_what_a_case_declares_is_compared(name: str, tmp_path: Path) -> None:
+    keys, backend, _ = PLANTED[name]
+    text = script(variant(tmp_path, keys, backend))
+    assert "no run of it is recorded" in text
+    assert outcome(text, tmp_path)[0] == 1
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_no_problem(name: str, tmp_path: Path) -> None:
     keys, backend = HARMLESS[name]
     chosen = variant(tmp_path, keys, backend)
-    code, oracles, output = outcome(chosen, tmp_path)
-    assert (code, oracles) == (0, set()), output
-    assert judged(chosen) == set()
-
-
-@pytest.mark.parametrize(("limit", "code", "oracles"), [("10ms", 1, {"timeout"}), ("10m", 0, set())])
-def test_compiling_may_take_so_long(limit: str, code: int, oracles: set[str], tmp_path: Path) -> None:
-    chosen = variant(
-        tmp_path, f"{X}chain: [torch.sin]\ncompile: {{timeout: {limit}}}", "planted_for_scripts:slow_to_compile"
-    )
-    assert outcome(chosen, tmp_path)[:2] == (code, oracles)
-
-
-def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_path: Path) -> None:
-    """The backend is wrong by a defect that ``fallback_random`` hides, and notes the flag."""
-    draws = f"{X}train: true\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
-    still = f"{X}chain: [{{F.dropout: [$_, 0.5, false]}}]"  # the word alone
-    none = f"{X}chain: [torch.sin]"
-    for keys, code, asks in ((draws, 0, True), (still, 1, True), (none, 1, False)):
-        torch._inductor.config.fallback_random = False
-        chosen = variant(tmp_path, keys, "planted_for_scripts:hidden_by_eagers_numbers")
-        assert outcome(chosen, tmp_path)[0] == code, keys
-        assert ("fallback_random" in script(chosen)) is asks
-        assert bool(judged(chosen)) is bool(code)
-
-
-def test_a_script_sets_the_flag_as_the_case_does(tmp_path: Path) -> None:
-    for value in (True, False):
-        flag = f"torch._inductor.config.fallback_random = {value}"
-        keys = f"{X}config: {{torch._inductor.config.fallback_random: {str(value).lower()}}}\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
-        assert re.findall(r"^.*fallback_random.*$", script(variant(tmp_path, keys, CLEAN)), re.MULTILINE) == [
-            f"    {flag}"
-        ]
-
-
-def test_same_is_asked_too(tmp_path: Path) -> None:
-    """Upstream asks for it; it excuses one wrong element in a hundred thousand, and the script does not."""
-    _, _, output = outcome(variant(tmp_path, *PLANTED["value"][:2]), tmp_path)
-    assert "(torch._dynamo.utils.same: False)" in output
-    _, _, output = outcome(variant(tmp_path, *PLANTED["value, one of many"][:2]), tmp_path)
-    assert "1 of 100000 differ" in output
-
-
-@pytest.mark.parametrize(("off", "code"), [(0.02, 0), (2.0, 1)])
-def test_what_a_policy_of_the_compiler_explains(off: float, code: int, tmp_path: Path) -> None:
-    """As the run has it: small differences of low precision that are gone when Inductor rounds as eager does."""
-
-    def rounds(graph: Any, inputs: Any) -> Any:
-        known = torch._inductor.config.emulate_precision_casts
-        return lambda *args: tuple(out if known else out * (1 + off) for out in graph(*args))
-
-    chosen = variant(tmp_path, "inputs: {x: [9]}\ndtypes: [bfloat16]\ngrad: off\nchain: [torch.exp]", CLEAN)
-    chosen = dataclasses.replace(chosen, backend=Backend("inductor", "inductor"))
-    before = torch._inductor.config.emulate_precision_casts
-    try:
-        found, _, output = outcome(chosen, tmp_path, rounds)
-    finally:
-        torch._inductor.config.emulate_precision_casts = before
-    assert found == code, output
-    assert ("rounds less often" in output) is (code == 0)
-
-
-def test_a_flag_that_this_torch_lacks_is_no_verdict(tmp_path: Path) -> None:
-    keys = X + "chain: [torch.sin]\nconfig: {torch._inductor.config.force_same_precision: true}"
-    code, _, output = outcome(variant(tmp_path, keys, CLEAN), tmp_path)
-    assert code == 2
-    assert "force_same_precision" in output
+    result = judged(chosen)
+    assert result.findings == ()
+    code, output = outcome(script(chosen, result), tmp_path)
+    assert code == 0, output
 
 
 MODULE = """
@@ -435,7 +405,7 @@ MODULE = """
     SEED = 5
 
 
-    def compare(x):
+    def run(x):
         return x + SEED
 
 
@@ -444,7 +414,7 @@ MODULE = """
 
         def forward(self, x):
             Counting.calls.append(1)
-            return compare(x), len(Counting.calls)
+            return run(x), len(Counting.calls)
 
 
     if __name__ == "__main__":
@@ -454,14 +424,148 @@ MODULE = """
 
 def test_a_file_of_ones_own_keeps_its_names_and_starts_anew_for_each_run(tmp_path: Path) -> None:
     keys = X + "module: {file: own.py, name: Counting}\ncalls: [{}]"
-    code, oracles, output = outcome(variant(tmp_path, keys, CLEAN, own=MODULE), tmp_path)
-    assert (code, oracles) == (0, set()), output
-    code, oracles, output = outcome(variant(tmp_path, keys, "planted:off_by_one", own=MODULE), tmp_path)
-    assert (code, oracles) == (1, {"value"}), output
-    text = (tmp_path / "exported.py").read_text()
-    assert "def compare(x):" in text
-    assert "def compare_(" in text
+    code, output = outcome(script(variant(tmp_path, keys, CLEAN, own=MODULE)), tmp_path)
+    assert code == 0, output
+    chosen = variant(tmp_path, keys, "planted:off_by_one", own=MODULE)
+    result = judged(chosen)
+    text = script(chosen, result)
+    code, output = outcome(text, tmp_path)
+    assert script_shows(result.findings[0], code, output), output
+    assert "def run(x):" in text
+    assert "def run_(" in text
     assert "a script of its own" not in text
+
+
+def test_a_bound_between_rounding_and_the_bug(tmp_path: Path) -> None:
+    """Where eager itself is off by more than the tolerance, torch's default would call a right backend wrong."""
+    keys = "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]"
+    chosen = variant(tmp_path, keys, "planted_for_scripts:row_left_out")
+    result = judged(chosen)
+    assert re.search(r"assert_close\(compiled, eager, rtol=0, atol=0.0?\d+, ", script(chosen, result))
+    naive = dataclasses.replace(chosen, backend=Backend("n", "planted_for_scripts:naive_sum"))
+    assert outcome(script(naive, result), tmp_path)[0] == 0
+
+
+def test_a_difference_near_eagers_own_error_is_measured_against_float64(tmp_path: Path) -> None:
+    chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
+    (first, *_) = judged(chosen).findings
+    numbers = {**first.numbers, "eager_error_max": 0.5, "abs_error_max": 1.0, "compiled_error_max": 1.0}
+    near = Diagnosis(chosen.id, "2.13.0", "FAIL", findings=(dataclasses.replace(first, numbers=numbers),))
+    text = script(chosen, near)
+    assert "double=True" in text
+    code, output = outcome(text, tmp_path)
+    assert script_shows(first, code, output), output
+    clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
+    assert outcome(script(clean, near), tmp_path)[0] == 0
+
+
+def test_a_path_that_is_none_is_compared_as_a_whole(tmp_path: Path) -> None:
+    chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
+    (first, *_) = judged(chosen).findings
+    for path in (
+        "output[__import__('os')]",
+        "output\nimport os",
+        "input nobody",
+        "parameter x') or print('",
+        "call 0, what",
+    ):
+        forged = Diagnosis(chosen.id, "2.13.0\nimport os", "FAIL", findings=(dataclasses.replace(first, path=path),))
+        text = script(chosen, forged)
+        assert "import os" not in [line.strip() for line in text.splitlines()], text
+        code, output = outcome(text, tmp_path)
+        assert script_shows(first, code, output), output
+
+
+@pytest.mark.parametrize(("limit", "fails"), [("10ms", True), ("10m", False)])
+def test_compiling_may_take_so_long(limit: str, fails: bool, tmp_path: Path) -> None:
+    keys = f"{X}chain: [torch.sin]\ncompile: {{timeout: {limit}}}"
+    chosen = variant(tmp_path, keys, "planted_for_scripts:slow_to_compile")
+    late = Finding(
+        "timeout", "compiling took more than 0.01 s, the case's limit for compiling", error={"type": "Timeout"}
+    )
+    text = script(chosen, Diagnosis(chosen.id, "2.13.0", "ERROR", findings=(late,)))
+    assert "dump_traceback_later(120, exit=True)" in text
+    code, output = outcome(
+        text.replace("faulthandler.dump_traceback_later(120, exit=True)", ""), tmp_path
+    )  # pytest has its own
+    assert (code, script_shows(late, code, output)) == ((1, True) if fails else (0, False)), output
+
+
+@pytest.mark.parametrize(
+    ("finding", "line"),
+    [
+        (
+            Finding("timeout", "no answer after 8 s", error={"type": "Timeout"}),
+            "faulthandler.dump_traceback_later(8, exit=True)",
+        ),
+        (Finding("memory", "the memory limit was passed", error={"type": "Memory"}), "assert peak <= 1073741824, "),
+        (Finding("runtime-error", "no result", error={"type": "NoResult"}), "child = os.fork()"),
+        (Finding("race", "two programs", "scale, x"), "kernel[grid](**{**arguments, **copies})"),
+        (Finding("signal", "ended by SIGSEGV", error={"type": "SIGSEGV"}), "compiled = run(compiled=True)"),
+    ],
+)
+def test_ends_of_a_process(finding: Finding, line: str, tmp_path: Path) -> None:
+    chosen = variant(tmp_path, f"{X}chain: [torch.sin]\ntimeout: 8s\nmemory: 1GiB", CLEAN)
+    text = script(chosen, Diagnosis(chosen.id, "2.13.0", "ERROR", findings=(finding,)))
+    compile(text, "script", "exec")
+    assert line in text
+
+
+def test_settings_go_where_the_failure_shows_without_them(tmp_path: Path) -> None:
+    chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
+    result = judged(chosen)
+    assert "torch.set_num_threads(2)" in script(chosen, result)
+    user = dataclasses.replace(result, stages={"as-user": "value"})
+    assert "set_num_threads" not in script(chosen, user)
+    other = dataclasses.replace(result, stages={"as-user": "ok"})
+    assert "set_num_threads" in script(chosen, other)
+
+
+def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_path: Path) -> None:
+    draws = f"{X}train: true\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
+    none = f"{X}chain: [torch.sin]"
+    for keys, code in ((draws, 0), (none, 1)):
+        torch._inductor.config.fallback_random = False
+        chosen = variant(tmp_path, keys, "planted_for_scripts:hidden_by_eagers_numbers")
+        result = judged(chosen)
+        torch._inductor.config.fallback_random = False
+        assert bool(result.findings) is bool(code)
+        text = script(chosen, result)
+        assert outcome(text, tmp_path)[0] == code, keys
+        assert ("fallback_random" in text) is (code == 0)
+
+
+def test_a_script_sets_the_flag_as_the_case_does(tmp_path: Path) -> None:
+    for value in (True, False):
+        flag = f"torch._inductor.config.fallback_random = {value}"
+        keys = f"{X}config: {{torch._inductor.config.fallback_random: {str(value).lower()}}}\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
+        lines = [line.strip() for line in script(variant(tmp_path, keys, CLEAN)).splitlines() if "fallback" in line]
+        assert lines == [flag]
+
+
+def test_what_a_policy_of_the_compiler_explains_has_its_flag(tmp_path: Path) -> None:
+    chosen = variant(tmp_path, f"{X}chain: [torch.sin]", CLEAN)
+    passing = Diagnosis(chosen.id, "2.13.0", "PASS", labels=("explained-by-emulate_precision_casts",))
+    text = script(chosen, passing)
+    assert "    torch._inductor.config.emulate_precision_casts = True\n" in text
+    assert "assert_close" in text
+
+
+def test_a_flag_that_this_torch_lacks_is_no_verdict(tmp_path: Path) -> None:
+    for more in (
+        "chain: [torch.sin]",
+        "chain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}",
+    ):
+        keys = X + more + "\nconfig: {torch._inductor.config.force_same_precision: true}"
+        code, output = outcome(script(variant(tmp_path, keys, CLEAN)), tmp_path)
+        assert code == 2
+        assert "force_same_precision" in output
+
+
+def test_an_eager_that_fails_is_no_verdict(tmp_path: Path) -> None:
+    for more in ("chain: [{torch.mm: [$x, $x]}]", "chain: [torch.sin]\nexpect: {raises: {type: IndexError}}"):
+        code, output = outcome(script(variant(tmp_path, X + more, CLEAN)), tmp_path)
+        assert code == 2, output
 
 
 def test_every_script_of_the_suites_is_whole() -> None:
@@ -490,31 +594,25 @@ def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _scopes(child)
 
 
-def test_the_template_uses_each_feature(tmp_path: Path) -> None:
-    template = "".join(path.read_text() for path in (REPOSITORY / "runner" / "templates").glob("repro*.py.j2"))
-    chosen = variant(tmp_path, PLANTED["value"][0], CLEAN)
-    made = job(Planned(chosen, Environment("", "", "", "", "")), build(chosen))
-    names = {name for tag in re.findall(r"\{[%{].*?[%}]\}", template) for name in re.findall(r"\w+", tag)}
-    assert features(chosen, made, made.source).keys() <= names
-
-
-def test_a_script_has_only_what_its_case_needs(tmp_path: Path) -> None:
-    raising = script(variant(tmp_path, PLANTED["error-type"][0], CLEAN))
-    plain = script(variant(tmp_path, PLANTED["value"][0], CLEAN))
-    trained = script(variant(tmp_path, PLANTED["grad"][0], CLEAN))
-    assert "allclose" not in raising and "def keep" not in raising and "def gradients" not in raising
-    assert "def keep" in plain and "def gradients" not in plain and "TorchDispatchMode" not in plain
-    assert "def gradients" in trained
-    for text in (raising, plain, trained):
-        assert "\n\n\ndef main():\n    torch" in text and "\n\n\n\n" not in text
+def test_a_script_has_only_what_its_finding_needs(tmp_path: Path) -> None:
+    for name, most, absent in (
+        ("value", 40, ("seed(0)\n    model", "backward", "pytree", "raise_", "os.")),
+        ("error-type", 40, ("assert_close", "backward")),
+        ("grad", 55, ("except Exception as error:\n        return",)),
+        ("stride", 40, ("assert_close", "set_grad")),
+    ):
+        chosen = variant(tmp_path, *PLANTED[name][:2])
+        text = script(chosen, judged(chosen))
+        assert len(text.splitlines()) <= most, text
+        assert not [word for word in absent if word in text], text
+        assert "\n\n\n\n" not in text and text.endswith("\n")
 
 
 def test_what_torch_compile_is_told_stays(tmp_path: Path) -> None:
     static = script(variant(tmp_path, X + "chain: [torch.sin]\ndynamic: false\ncompile: {fullgraph: true}", "inductor"))
-    assert "'dynamic': False, 'fullgraph': True}" in static.replace('"', "'")
-    assert "BACKEND = {'backend': importlib.import_module('runner.worker.planted').clean, **{}}" in script(
-        variant(tmp_path, PLANTED["value"][0], CLEAN)
-    ).replace('"', "'")
+    assert 'planted").inductor, dynamic=False, fullgraph=True) if compiled else model\n' in static
+    own = script(variant(tmp_path, PLANTED["value"][0], CLEAN))
+    assert 'torch.compile(model, backend=importlib.import_module("runner.worker.planted").clean)' in own
 
 
 def test_a_script_for_a_gpu_has_the_switches_of_the_run(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
+from runner.diagnose.repro import script
 from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict
 from runner.record.events import Finding
 from runner.report.issue import Material
@@ -84,7 +85,7 @@ def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **chang
     verdict = "FAIL" if found[0].error is None else "ERROR"
     values: dict[str, Any] = {
         "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh_findings": (found, found),
-        "script": ScriptRun(1, "PROBLEM: value: output: 3 of 24 differ\nPROBLEM: error: eager returned, compiled raised InductorError: no"), "versions": (VersionVerdict("2.13.0", verdict, "value: off"), VersionVerdict("2.6.0", "PASS")),
+        "script": ScriptRun(1, "AssertionError: Tensor-likes are not close!\nInductorError: no", script(variant, diagnosis(*found))), "versions": (VersionVerdict("2.13.0", verdict, "value: off"), VersionVerdict("2.6.0", "PASS")),
         "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
     }  # fmt: skip
     more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}

@@ -16,6 +16,7 @@ from runner.cases.yaml.emitter import emit
 from runner.diagnose.bundle import write_index
 from runner.diagnose.diagnosis import Ablation, Culprit
 from runner.diagnose.minified import standalone
+from runner.diagnose.repro import script
 from runner.diagnose.rules import ScriptRun, VersionVerdict
 from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.diagnostics import Diagnostic, Span
@@ -61,7 +62,7 @@ def test_a_report_in_markdown_keeps_its_markup(payload: str, tmp_path: Path) -> 
                 matches=matches,
                 steps=word,
                 versions=(VersionVerdict(word, word, word), VersionVerdict("2.6.0", "PASS")),
-                script=ScriptRun(1, word),
+                script=ScriptRun(1, word, script(variant, told)),
             )
         )[0]
 
