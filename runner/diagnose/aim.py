@@ -225,7 +225,9 @@ def _whole(oracle: str, job: Job) -> str:
 def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, text: str) -> Aim:
     """Return the aim at elements, or at a Python value, beyond the tolerance of the run."""
     whole = _whole(finding.oracle, job)
-    leaf = place.text or (whole if finding.oracle == "grad" else f"[t for t in {whole} if isinstance(t, {_NUMBERS})]")
+    leaf = (f"list({place.text}.unbind())" if place.text and _NESTED.search(text) else place.text) or (
+        whole if finding.oracle == "grad" else f"[t for t in {whole} if isinstance(t, {_NUMBERS})]"
+    )
     numbers = finding.numbers
     if "elements" not in numbers and "eager" in numbers:
         return replace(base, kind="facts", returned=leaf)
@@ -249,6 +251,8 @@ def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, 
 
 
 _GIVES_NUMBERS = re.compile(r"\.(item|tolist)\b")
+_NESTED = re.compile(r"nested|jagged")
+_PARTS = "[part for t in {} for part in (t.unbind() if getattr(t, 'is_nested', False) else [t])]"
 _NUMBERS = "(torch.Tensor, int, float, complex)"
 _LEAVES = f"[t for t in tree_leaves(output) if isinstance(t, {_NUMBERS})]"
 
@@ -306,7 +310,7 @@ def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> A
         return replace(aim, kind="facts", returned=facts, title=f"{seen}; compares shapes and dtypes alone{why}")
     model = text.partition("def make_inputs")[0]
     own = variant.case.module is not None
-    parts = {"outputs": _LEAVES}
+    parts = {"outputs": _PARTS.format(_LEAVES) if _NESTED.search(text) else _LEAVES}
     if "mutation" not in job.ignore:
         parts |= (
             {"inputs": "[t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]"}
@@ -318,7 +322,12 @@ def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> A
         parts["gradients"] = _whole("grad", job)
     returned = next(iter(parts.values())) if len(parts) == 1 else f"({', '.join(parts.values())})"
     words = f"{', '.join([*parts][:-1])} and {[*parts][-1]}" if len(parts) > 1 else "outputs"
-    return replace(aim, returned=returned, tolerance=_widest(job, text), title=f"{seen}; compares {words}")
+    tolerance = _widest(job, text) + "".join(f"check_{name}=False, " for name in _CHECKED if name in job.ignore)
+    return replace(aim, returned=returned, tolerance=tolerance, title=f"{seen}; compares {words}")
+
+
+_CHECKED = ("dtype", "device", "layout")
+"""Oracles whose comparison assert_close can leave out."""
 
 
 def _widest(job: Job, text: str) -> str:

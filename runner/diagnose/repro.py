@@ -26,6 +26,7 @@ from runner.templates import template
 from runner.text import one_line
 from runner.verdict.explained import DRAWS, RANDOM
 from runner.verdict.stages import stage_of
+from runner.worker.oracles import EXCEPTIONS
 
 _HEAD = re.compile(
     r'"""(?P<title>[^\n]*)\n\n(?P<doc>.*?\n\n)?Written from [^\n]*\n"""\n\n(?P<imports>.*?)\n\n\n(?P<body>.*)', re.S
@@ -36,7 +37,7 @@ _MAKE_MODEL = re.compile(r"\n\n\ndef make_model\(\):\n(?P<lines>.*?)\n    return
 _LAYOUTS = re.compile(r"sparse|nested|jagged|_(coo|csr|csc|bsr|bsc)\b|mkldnn")
 
 _COTANGENTS = {
-    "seeded": "cotangent(t, {} + index)",
+    "seeded": "cotangent(t, {}index)",
     "ones": "torch.ones_like(t)",
     "given": "COTANGENTS[{}]()[index].to(t)",
     "sum": "",
@@ -144,7 +145,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "backward": aim.backward,
         "cotangents": aim.backward and (cotangent == "seeded" or second),
         "cotangent": _COTANGENTS[cotangent].format(
-            number if cotangent == "seeded" else "number" if _CALLS.search(text) else "0"
+            f"{number} + " * (number != "0") if cotangent == "seeded" else "number" if several else "0"
         ),
         "order": second,
         "complex": "complex" in text,
@@ -163,6 +164,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "counted": {"graphs": "graphs", "recompile": "recompilations"}.get(aim.oracle, "graph breaks"),
         "hangs": aim.kind in ("hung", "seconds"),
         "exits": aim.kind == "exited",
+        "ignored": not aim.oracle and bool(EXCEPTIONS & set(request.ignore)),
         "raises": aim.kind == "raises",
         "own_error": aim.own_error,
         **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
