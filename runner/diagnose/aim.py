@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from runner.builder.scope import python_name
 from runner.cases.model import Variant
+from runner.diagnose.diagnosis import Diagnosis
 from runner.engine.messages import Job
 from runner.quote import QuoteError, decimal, identifier, literal
-from runner.record.events import Finding
+from runner.record.events import Finding, VariantFinished
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
 from runner.verdict.policy import ranked
 from runner.verdict.user_run import AS_USER
@@ -49,17 +50,8 @@ _PATH = re.compile(
 )
 
 
-class Result(Protocol):
-    """What a run, or a diagnosis, says of a variant."""
-
-    @property
-    def findings(self) -> tuple[Finding, ...]: ...  # noqa: D102
-    @property
-    def labels(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def stages(self) -> Mapping[str, str]: ...  # noqa: D102
-    @property
-    def torch(self) -> str: ...  # noqa: D102
+Result = VariantFinished | Diagnosis
+"""What a run, or a diagnosis, says of a variant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner.record.events import Event, RunStarted, VariantPlanned, VariantStarted, to_json
-from runner.record.latest import latest_backends, latest_suites
+from runner.record.events import Event, Finding, RunStarted, VariantFinished, VariantPlanned, VariantStarted, to_json
+from runner.record.latest import latest_backends, latest_result, latest_seed, latest_suites
 from runner.record.signing import signature_of
 
 ID, OTHER, LATE = (
@@ -78,3 +78,28 @@ def test_no_run_and_a_torn_log(folder: Path, text: str | None) -> None:
         (folder / ".runner/latest").mkdir(parents=True)
         (folder / ".runner/latest/events.jsonl").write_text(text)
     assert latest_suites([ID]) == {} and latest_backends() == ()
+
+
+def finished(torch: str, *findings: Finding) -> str:
+    common = (torch, "python", "cpu", "float32", ID.partition("@")[0], "/x/a.spec.yaml", 1)
+    event = VariantFinished(ID, "c", "s", ("s",), "mine", *common, verdict="PASS", seconds=1.0, findings=findings)
+    return json.dumps(to_json(event)) + "\n"
+
+
+def test_what_the_latest_run_says_of_a_variant(folder: Path) -> None:
+    assert latest_result(ID) is None and latest_seed() == 0
+    keep(folder, argv=("runner", "run", "s", "--seed", "1", "--seed=-7"))
+    assert latest_result(ID) is None and latest_seed() == -7
+    with (folder / ".runner/latest/events.jsonl").open("a") as log:
+        log.write(finished("2.13.0") + finished("2.6.0", Finding("value", "it differs")) + finished("2.7.0"))
+    result = latest_result(ID)
+    assert result is not None and result.torch == "2.6.0"
+    assert latest_result(OTHER) is None
+    assert latest_result(ID.partition("@")[0]) is None
+
+
+def test_somebody_elses_result_says_nothing(folder: Path) -> None:
+    keep(folder, argv=("runner", "run", "s", "--seed", "1"), sign=False)
+    with (folder / ".runner/latest/events.jsonl").open("a") as log:
+        log.write(finished("2.13.0"))
+    assert latest_result(ID) is None and latest_seed() == 0
