@@ -130,8 +130,9 @@ OWN = {
         "new_full",
         "new_empty",
     )
-} | {"Name.id y", "Name.id BLOCK"}
-"""What the builder adds where a value is refused or a switch is anything but false."""
+} | {"Name.id y", "Name.id BLOCK", "Attribute.attr state_dict", "Attribute.attr detach"}
+OWN |= {f"keyword.arg {name}" for name in ("fullgraph", "dynamic", "mode", "options", "rtol", "atol")}
+"""What the builder and the script add where a value is refused or a switch is anything but false."""
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 REFUSALS = (
     InputError,

@@ -87,6 +87,8 @@ def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
         calls=None if place.call is None else place.call + 1,
         defaults=finding.oracle in result.stages.get(AS_USER, "").split(),
     )
+    if job.expect["raises"] and aim.kind in ("died", "hung"):  # where eager raises
+        aim = replace(aim, kind="raises")
     return replace(aim, title=_title(finding, result.torch))
 
 

@@ -162,7 +162,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "counts": aim.kind == "count" and aim.oracle != "recompile",
         "recompiles": aim.kind == "count" and aim.oracle == "recompile",
         "counted": {"graphs": "graphs", "recompile": "recompilations"}.get(aim.oracle, "graph breaks"),
-        "hangs": aim.kind in ("hung", "seconds"),
+        "hangs": aim.oracle == "timeout",
         "exits": aim.kind == "exited",
         "ignored": not aim.oracle and bool(EXCEPTIONS & set(request.ignore)),
         "raises": aim.kind == "raises",

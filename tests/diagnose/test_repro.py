@@ -511,6 +511,19 @@ def test_ends_of_a_process(finding: Finding, line: str, tmp_path: Path) -> None:
     assert line in text
 
 
+def test_a_death_where_eager_raises(tmp_path: Path) -> None:
+    keys = PLANTED["error-type"][0]
+    chosen = variant(tmp_path, keys, CLEAN)
+    for oracle in ("signal", "timeout"):
+        end = Finding(oracle, "ended", error={"type": "SIGABRT"})
+        text = script(chosen, Diagnosis(chosen.id, "2.13.0", "ERROR", findings=(end,)))
+        assert ("faulthandler.dump_traceback_later(120, exit=True)\ncompiled = run(compiled=True)" in text) is (
+            oracle == "timeout"
+        )
+        if oracle == "signal":
+            assert outcome(text, tmp_path)[0] == 0
+
+
 def test_settings_go_where_the_failure_shows_without_them(tmp_path: Path) -> None:
     chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
     result = judged(chosen)
