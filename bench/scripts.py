@@ -47,7 +47,7 @@ from runner.verdict.policy import headline  # noqa: E402
 LIMIT = 300
 """Seconds after which a script is ended; its own limit is the case's, 120 unless the case says otherwise."""
 
-TAIL = 2000  # characters of the output that are kept
+TAIL = 50_000  # characters of the output that are kept: messages of Inductor hold whole graphs
 
 
 @dataclass(frozen=True)

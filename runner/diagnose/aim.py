@@ -298,17 +298,19 @@ def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> A
     if job.expect["raises"]:
         return replace(aim, kind="raises", title=f"{seen}; compares what it raises")
     excuses = [name for name in labels if is_excuse(name) and name not in map(label, flags)]
-    if excuses or {"value", "nonfinite"} & set(job.ignore):
+    if excuses or {"value", "nonfinite", "shape"} & set(job.ignore):
         why = f", since values differ ({', '.join(excuses)})" if excuses else ""
-        facts = "[(t.shape, t.dtype) for t in tree_leaves(output) if isinstance(t, torch.Tensor)]"
-        return replace(aim, kind="facts", returned=facts, title=f"{seen}; compares shapes and dtypes alone{why}")
+        names = [name for name in ("shape", "dtype") if name not in job.ignore] or ["ndim"]
+        facts = ", ".join(f"t.{name}" for name in names)
+        returned = f"[({facts},) for t in tree_leaves(output) if isinstance(t, torch.Tensor)]"
+        return replace(aim, kind="facts", returned=returned, title=f"{seen}; compares {' and '.join(names)} alone{why}")
     model = text.partition("def make_inputs")[0]
     own = variant.case.module is not None
     parts = {"outputs": _PARTS.format(_LEAVES) if _NESTED.search(text) else _LEAVES}
     if "mutation" not in job.ignore:
         parts |= (
             {"inputs": "[t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]"}
-            if own or _MUTATES.search(model)
+            if own or _MUTATES.search(model.partition("def forward")[2])
             else {}
         )
         parts |= {"state": _STATE} if own or variant.case.state or (variant.train and "nn." in model) else {}

@@ -167,8 +167,18 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "ignored": not aim.oracle and bool(EXCEPTIONS & set(request.ignore)),
         "raises": aim.kind == "raises",
         "own_error": aim.own_error,
+        "alike": _alike(request, aim),
         **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
     }
+
+
+def _alike(request: Job, aim: Aim) -> str:
+    """Return the expression that says whether the compiled code raised as eager did, as far as the case asks for it."""
+    ignored = {"missing-error", "error-type"} & set(request.ignore) if not aim.oracle else set()
+    parts = ["isinstance(compiled, type(eager))"]
+    parts += ["not isinstance(compiled, Exception)"] if "missing-error" in ignored else []
+    parts += ["isinstance(compiled, Exception)"] if "error-type" in ignored else []
+    return " or ".join(parts[1:] if "error-type" in ignored else parts)
 
 
 def _flags(variant: Variant, request: Job, text: str, aim: Aim) -> list[str]:

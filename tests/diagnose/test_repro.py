@@ -284,6 +284,15 @@ HARMLESS = {
         "scaled_gradient",
     ),
     "ignored": (X + "chain: [torch.sin]\nignore: {value: so}", "planted:off_by_one"),
+    "ignored class of an error": (
+        "inputs: {x: [4]}\nchain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}\nignore: {error-type: so}",
+        "planted:other_error",
+    ),
+    "ignored shape": (X + "chain: [torch.sin]\nignore: {shape: so}", "planted:extra_dimension"),
+    "ignored lack of an error": (
+        "inputs: {x: [4]}\nchain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}\nignore: {missing-error: so}",
+        "planted:swallowed",
+    ),
     "ignored error": (X + "chain: [torch.sin]\nignore: {runtime-error: so}", "planted:raises_at_run"),
     "random": ("inputs: {x: [50]}\ntrain: true\nchain: [{nn.Dropout: 0.5}]", CLEAN),
     "inputs of one memory": (
