@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.engine.messages import Outcome
+from runner.engine.messages import Job, Outcome
 from runner.record.events import RED, VariantFinished
 from runner.verdict.outcomes import describe
 from runner.worker.oracles import row_of
@@ -18,6 +18,9 @@ ORDER_DEPENDENT = "order-dependent"
 OPINIONS = 3
 """Processes of its own in which a variant has to pass before what ran before it is to blame for its failure. A compiler
 that goes wrong every other time, as one that chooses kernels by their times may, gets through once in eight times."""
+
+PATIENCE = 3.0
+"""How many times its limit a process has that must say again what a warm one has said: it starts cold, on a busy machine."""
 
 CONFIRMED = ("FAIL", "ERROR")
 """Verdicts for which a variant runs again, alone and in a fresh process, before they are reported."""
@@ -61,6 +64,13 @@ def _common(results: Sequence[VariantFinished]) -> VariantFinished:
 def machine_made(outcome: Outcome) -> bool:
     """Whether a busy machine may be what ended this job: too slow, too little memory, the kernel's killer."""
     return outcome.ended in ("timeout", "memory") or outcome.signal == "SIGKILL"
+
+
+def patient_job(first: Outcome, second: Outcome) -> Job | None:
+    """Return the second job once more, alone and with more time, if it was too slow or big to say what the first has said."""
+    if machine_made(first) or not machine_made(second):
+        return None
+    return replace(second.job, alone=True, timeout=PATIENCE * second.job.timeout)
 
 
 def own_fault(first: Outcome) -> bool:

@@ -131,6 +131,8 @@ class _Attempt:
     def _apart(self, purpose: str, alone: bool = False) -> Steps[Outcome]:
         """Run the variant in a process that shares nothing."""
         (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), alone)])
+        if self.shared is not None and (patient := retries.patient_job(self.shared, outcome)) is not None:
+            (outcome,) = yield from self._outcomes([patient])
         return outcome
 
     def _outcomes(self, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
@@ -279,9 +281,7 @@ class _Attempt:
         """
         again = [self._job("confirm", self._fresh(), retries.machine_made(main))] if self.shared is None else []
         variant = self.planned.variant
-        compiled = (
-            self.findings and variant.backend.backend != LAUNCH
-        )  # a launch meets no compiler and none of its settings
+        compiled = self.findings and variant.backend.backend != LAUNCH  # a launch meets none of a compiler's settings
         users = [as_user(self._job(user_run.AS_USER, "fresh"), variant)] if compiled else []
         answers = yield from self._outcomes([*again, *users])
         for outcome in answers[len(again) :]:
@@ -291,6 +291,8 @@ class _Attempt:
         if not again:
             return verdict
         alone = answers[0]
+        if (patient := retries.patient_job(main, alone)) is not None:
+            (alone,) = yield from self._outcomes([patient])
         if alone.ended == "broken" or retries.alike(main, alone):
             return verdict
         if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts

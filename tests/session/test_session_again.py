@@ -153,6 +153,31 @@ def test_what_a_busy_machine_may_have_done_counts_alone(one: list[Variant], how:
     assert [purpose(job) for job in engine.jobs].count("confirm") == 1
 
 
+@pytest.mark.parametrize("how", [{"ended": "timeout"}, {"ended": "memory"}])
+@pytest.mark.parametrize("isolation", ["auto", "living"])
+def test_a_fresh_process_that_was_too_slow_has_more_time_alone(
+    one: list[Variant], how: dict[str, Any], isolation: str
+) -> None:
+    again = "main" if isolation == "living" else "confirm"
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return how if (what, job.isolation, job.alone) == (again, "fresh", False) else wrong()
+
+    code, engine, events = run(one, script, isolation=isolation, confirm=True)
+    assert (code, verdicts(events)[0].verdict, verdicts(events)[0].labels) == (1, "FAIL", ())
+    slow, patient = (job for job in engine.jobs if (purpose(job), job.isolation) == (again, "fresh"))
+    assert (slow.alone, patient.alone, patient.timeout) == (False, True, 3 * slow.timeout)
+
+
+def test_one_that_is_too_slow_twice_disagrees(one: list[Variant]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return {"ended": "timeout"} if what == "confirm" else wrong()
+
+    code, engine, events = run(one, script, confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (1, "FLAKY")
+    assert [purpose(job) for job in engine.jobs].count("confirm") == 2
+
+
 def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
     def script(job: Job, what: str) -> dict[str, Any]:
         return {**wrong(), "earlier_jobs": ("x", "y")} if job.isolation == "living" else {}
