@@ -175,8 +175,10 @@ def _blank(text: str) -> str:
 def _modules() -> frozenset[str]:
     """What a program may import: what the script's template and the shipped Python files do, and what the builder writes."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "specs").rglob("*.py")]
-    for path in (ROOT / "runner" / "templates").glob("repro*.py.j2"):  # without its tags it is Python
-        texts.append(re.sub(r"(?s)\{[%#].*?[%#]\}", "", path.read_text(encoding="utf-8")))
+    template = re.sub(
+        r"(?s)\{[%#].*?[%#]\}", "", (ROOT / "runner" / "templates" / "repro.py.j2").read_text(encoding="utf-8")
+    )
+    texts.append("\n".join(re.findall(r"^(?:import|from) .*$", template, re.MULTILINE)))
     trees = [ast.parse(text) for text in texts]
     return frozenset(
         {"torch", "numpy", "triton", "os", "importlib", "sys", "random", "__future__"}

@@ -82,10 +82,11 @@ def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
     if finding is None or result is None:
         return _declared(variant, job, text, result)
     place = _Place.of(finding.path, variant, job)
+    seen_by_user = result.stages.get(AS_USER, "").split()
     aim = replace(
         _at_finding(finding, place, variant, job, text),
         calls=None if place.call is None else place.call + 1,
-        defaults=finding.oracle in result.stages.get(AS_USER, "").split(),
+        defaults=finding.oracle in seen_by_user,
     )
     if job.expect["raises"] and aim.kind in ("died", "hung"):  # where eager raises
         aim = replace(aim, kind="raises")

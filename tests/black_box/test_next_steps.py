@@ -57,7 +57,7 @@ def test_what_it_names_can_be_typed(done: Result, folder: Path) -> None:
     diagnosed = run_in(folder, *diagnose, "--no-bisect", "-j", 2)
     assert diagnosed.code == 0 and "stage     backend" in diagnosed.out, diagnosed.text
     written = run_in(folder, *repro[:-2])
-    assert written.code == 0 and "def main(" in written.out, written.text
+    assert written.code == 0 and "def run(compiled):" in written.out, written.text
 
 
 def test_the_end_of_a_run_without_one(folder: Path) -> None:

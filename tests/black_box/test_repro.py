@@ -159,7 +159,7 @@ def test_a_script_names_the_finding_that_it_aims_at(folder: Path, results: dict[
     )
     assert ": timeout (torch " in titles["short@wrong_backward:hangs"]
     assert titles[f"own@{PLANTED}"].startswith("# own[")
-    assert titles["twin@inductor"].endswith("no run of it is recorded; compares outputs")
+    assert titles["twin@inductor"].endswith('no run of it is recorded; compares outputs"""')
 
 
 @pytest.mark.parametrize("name", ["wrong", "trained", "called", "own"])
