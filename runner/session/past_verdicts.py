@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.cases.versions import release_of
 from runner.diagnostics import shown_path
 from runner.record.events import Key, RunStarted, VariantFinished, from_json
 from runner.record.journal import lines, parse_line
@@ -24,7 +25,9 @@ class PastVerdict:
 
 
 def past_verdicts(case: str, base: Path | None = None) -> tuple[list[PastVerdict], int]:
-    """Return the verdicts of a case, the newest run first, and how many runs there are. Logs that cannot be read are left out.
+    """Return the verdicts of a case, and how many runs there are. Logs that cannot be read are left out.
+
+    The newest run comes first. Within a run the verdicts are ordered by id and torch: which variant ended first is chance.
 
     Args:
         case: an id, or the beginning of one up to its axes: ``FILE``, ``FILE::CASE``, ``FILE::CASE[AXES]``,
@@ -49,7 +52,8 @@ def _of_run(journal: Path, case: str) -> list[PastVerdict]:
             plan = event.plan
         elif case in _names(event):
             results[event.key] = event
-    return [PastVerdict(journal.parent.name, plan, event) for event in results.values()]
+    verdicts = sorted(results.values(), key=lambda event: (event.id, release_of(event.torch)))
+    return [PastVerdict(journal.parent.name, plan, event) for event in verdicts]
 
 
 def _events(journal: Path, case: str) -> Iterator[RunStarted | VariantFinished]:

@@ -70,7 +70,7 @@ def test_the_history_of_a_case(folder: Path) -> None:
     lines = result.out.splitlines()
     assert result.code == 0 and lines[0] == "good.spec.yaml::good[float32,cpu]"
     rows = [line.split()[::2] for line in lines[2:5]]
-    assert rows[0][:2] == [second.folder.name, "eager"] and rows[1][:2] == [second.folder.name, "aot_eager"]
+    assert rows[0][:2] == [second.folder.name, "aot_eager"] and rows[1][:2] == [second.folder.name, "eager"]
     assert rows[2][:2] == [first.folder.name, "eager"]
     assert (
         "  flake rate by --stress: 0 of 3 red: 0.0 %, 95% interval 0.0 % to 56.1 % (Wilson), 1 run of one plan" in lines

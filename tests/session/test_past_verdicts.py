@@ -58,9 +58,14 @@ def test_of_a_variant_that_ran_twice_the_later_verdict_counts(tmp_path: Path) ->
     assert [verdict for _, _, verdict in words(tmp_path, "a")] == ["PASS"]
 
 
-def test_versions_of_torch_are_told_apart(tmp_path: Path) -> None:
-    write(tmp_path, "1", failure(name="a", torch="2.6.0"), finished(name="a"))
-    assert [each.event.torch for each in past_verdicts("a", tmp_path)[0]] == ["2.6.0", "2.13.0"]
+def test_the_order_within_a_run_is_not_that_of_their_ends(tmp_path: Path) -> None:
+    old, new, eager = failure(name="a", torch="2.6.0"), finished(name="a"), finished(name="a", backend="eager")
+    for number, events in enumerate(((old, new, eager), (eager, new, old))):
+        write(tmp_path / str(number), "1", *events)
+    orders = [
+        [(each.event.backend, each.event.torch) for each in past_verdicts("a", tmp_path / str(n))[0]] for n in (0, 1)
+    ]
+    assert orders == [[("eager", "2.13.0"), ("inductor", "2.6.0"), ("inductor", "2.13.0")]] * 2
 
 
 def test_logs_that_are_none_are_left_out(tmp_path: Path) -> None:
