@@ -43,7 +43,12 @@ def strip_ansi(text: str) -> str:
 
 def visible(text: str) -> str:
     """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``, ``\\udc80``."""
-    return _UNFIT.sub(_escape, text)
+    return text if _is_plain(text) else _UNFIT.sub(_escape, text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether ``text`` is printable ASCII, tabs and newlines: true of nearly all text, and known fast."""
+    return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -60,6 +65,8 @@ def in_line(text: str) -> str:
 
 def clean(text: str) -> str:
     """Return ``text`` for any report: no escape sequences, one kind of newline, nothing illegal."""
+    if _is_plain(text):
+        return text
     return visible(strip_ansi(text).replace("\r\n", "\n").replace("\r", "\n"))
 
 

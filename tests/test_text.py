@@ -29,6 +29,20 @@ def test_clean_text_survives_the_way_through_xml() -> None:
     assert again.get("b") == element.get("b")
 
 
+def test_a_character_after_much_plain_text_is_seen() -> None:
+    line = "a line of output\n\tand its next\n" * 300
+    assert text.clean(line) == text.visible(line) == line
+    for letter, shown in (
+        ("\x00", "\\x00"),
+        ("\x7f", "\\x7f"),
+        ("\x85", "\\x85"),
+        ("\u202e", "\\u202e"),
+        ("\ud800", "\\ud800"),
+    ):
+        assert text.clean(line + letter) == text.visible(line + letter) == line + shown
+    assert text.clean(line + "\x1b[31m\r\n") == line + "\n"
+
+
 def test_clean_is_stable() -> None:
     assert text.clean(text.clean(NASTY)) == text.clean(NASTY)
 
