@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from runner.record.events import RED, Event, RunFinished, RunResumed, RunStarted, VariantFinished, VariantPlanned
+from runner.record.events import (
+    RED,
+    Event,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+    end_of,
+    start_of,
+)
 from runner.record.journal import Problems, Weight
 from runner.text import plural
 
@@ -106,8 +114,8 @@ def _counts(events: Sequence[Event]) -> Iterator[str]:
     for event in events:
         if isinstance(event, VariantFinished) and event.key not in planned:
             yield f"{_name(event)} has the verdict {event.verdict} and was never planned: {_EDITED}"
-    start = next((event for event in events if isinstance(event, RunStarted)), None)
-    end = _last_end(events)
+    start = start_of(events)
+    end = end_of(events)
     whole = end is not None and not end.interrupted
     if start and start.planned and (len(planned) > start.planned or (whole and len(planned) < start.planned)):
         yield f"run-started announces {plural(start.planned, 'variant')}, and {len(planned)} are planned: {_EDITED}"
@@ -126,7 +134,7 @@ def _verdicts(events: Sequence[Event]) -> Iterator[str]:
 
 def _end(events: Sequence[Event]) -> Iterator[str]:
     """Whether the exit code fits the verdicts."""
-    end = _last_end(events)
+    end = end_of(events)
     if end is None or end.interrupted or end.exit_code not in (0, 1):
         return
     results = [event for event in events if isinstance(event, VariantFinished)]
@@ -136,12 +144,6 @@ def _end(events: Sequence[Event]) -> Iterator[str]:
     missing = {event.key for event in events if isinstance(event, VariantPlanned)} - {event.key for event in results}
     if end.exit_code == 0 and missing:
         yield f"the run ended with exit code 0, and {len(missing)} of its variants have no verdict: {_EDITED}"
-
-
-def _last_end(events: Sequence[Event]) -> RunFinished | None:
-    """The end of the run; None when it has not ended, or goes on."""
-    marks = [event for event in events if isinstance(event, RunFinished | RunResumed)]
-    return marks[-1] if marks and isinstance(marks[-1], RunFinished) else None
 
 
 def _name(event: VariantPlanned | VariantFinished) -> str:

@@ -194,6 +194,17 @@ class RunFinished:
 Event = RunStarted | RunResumed | VariantPlanned | VariantStarted | VariantFinished | Notice | RunFinished
 
 
+def start_of(events: Iterable[Event]) -> RunStarted | None:
+    """Return how the run began; None of a log without its beginning."""
+    return next((event for event in events if isinstance(event, RunStarted)), None)
+
+
+def end_of(events: Iterable[Event]) -> RunFinished | None:
+    """Return the end of the run; None while it goes on, also where it was resumed after an end."""
+    marks = [event for event in events if isinstance(event, RunFinished | RunResumed)]
+    return marks[-1] if marks and isinstance(marks[-1], RunFinished) else None
+
+
 def planned_of(events: Iterable[Event]) -> dict[Key, VariantPlanned]:
     """Return what is planned, in order."""
     return {event.key: event for event in events if isinstance(event, VariantPlanned)}

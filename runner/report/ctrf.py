@@ -13,12 +13,12 @@ from runner.diagnostics import shown_file
 from runner.record.events import (
     RED,
     Event,
-    RunFinished,
-    RunStarted,
     VariantFinished,
     VariantPlanned,
+    end_of,
     finished_of,
     planned_of,
+    start_of,
 )
 from runner.report.failure import headline, render_failure
 from runner.report.table import several_environments
@@ -49,8 +49,8 @@ _FACTS = (
 def render(events: Sequence[Event]) -> str:
     """Return the report of a run. A variant without a verdict is ``pending``; XFAIL and SKIP are ``skipped``."""
     variants: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
-    started = next((event for event in events if isinstance(event, RunStarted)), None)
-    ended = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
+    started = start_of(events)
+    ended = end_of(events)
     several = several_environments([*((started,) if started else ()), *variants.values()])
     red = sum(getattr(event, "verdict", "") in RED for event in variants.values())
     limit = max(512, min(TEXT_LIMIT, TEXTS // (2 * red or 1)))

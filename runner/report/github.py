@@ -15,7 +15,7 @@ from pathlib import Path
 from runner import console
 from runner.diagnostics import Diagnostic, Span, shown_file
 from runner.quote import command_words, workflow_command
-from runner.record.events import GREEN, RED, Event, Notice, RunFinished, RunStarted
+from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
 from runner.report.failure import headline, span
 from runner.report.groups import Group
 from runner.report.html import render
@@ -68,8 +68,8 @@ def render_summary(events: Sequence[Event], results: Results, groups: int, membe
     makes no mention, link or picture of it.
     """
     red = [event for event in results.finished if event.verdict in RED]
-    started = next((event for event in events if isinstance(event, RunStarted)), None)
-    ended = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
+    started = start_of(events)
+    ended = end_of(events)
     counts = Counter(getattr(event, "verdict", "NOT-RUN") for event in results.variants.values())
     text = render(
         "summary.html.j2",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
-from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished
+from runner.record.events import GREEN, RED, Event, Key, RunStarted, VariantFinished, end_of
 from runner.record.journal import read_journal
 from runner.record.store import FOLDER
 from runner.session.plan import Planned
@@ -145,11 +145,14 @@ def _read(base: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
 
 
 def _summary(size: int, events: Sequence[Event]) -> RunSummary:
-    marks = [event for event in events if isinstance(event, RunStarted | RunResumed | RunFinished)]
-    ended = bool(marks) and isinstance(marks[-1], RunFinished) and not marks[-1].interrupted
-    files = {name: file for mark in marks if isinstance(mark, RunStarted) for name, file in mark.suites.items()}
+    end = end_of(events)
+    files = {name: file for event in events if isinstance(event, RunStarted) for name, file in event.suites.items()}
     red = (event for event in events if isinstance(event, VariantFinished) and event.verdict in RED)
-    return RunSummary(size, ended, frozenset(files.get(suite, suite) for event in red for suite in event.suites))
+    return RunSummary(
+        size,
+        end is not None and not end.interrupted,
+        frozenset(files.get(suite, suite) for event in red for suite in event.suites),
+    )
 
 
 def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:

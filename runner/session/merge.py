@@ -23,6 +23,7 @@ from runner.record.events import (
     VariantPlanned,
     finished_of,
     planned_of,
+    start_of,
 )
 from runner.record.journal import lines, parse_line
 from runner.session.shards import Shard, is_of, parse
@@ -106,7 +107,7 @@ def check_stamps(path: str | os.PathLike[str]) -> None:
 
 
 def _part(events: Sequence[Event]) -> _Part:
-    started = next((event for event in events if isinstance(event, RunStarted)), None)
+    started = start_of(events)
     if started is None:
         raise UsageError("cannot merge: one of the logs does not say which run it is of; run that shard again")
     try:

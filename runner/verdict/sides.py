@@ -10,12 +10,12 @@ from runner.exit_codes import UsageError
 from runner.record.events import (
     Event,
     Key,
-    RunFinished,
-    RunStarted,
     VariantFinished,
     VariantPlanned,
+    end_of,
     finished_of,
     planned_of,
+    start_of,
 )
 from runner.text import in_line
 
@@ -101,10 +101,9 @@ def _of(log: Log, version: str, backend: str) -> list[VariantPlanned | VariantFi
 
 def _side(log: Log, events: Sequence[VariantPlanned | VariantFinished], by_label: bool, several: bool) -> Side:
     results = {_pairing(e, by_label, several): e for e in events if isinstance(e, VariantFinished)}
-    started = next(event for event in log.events if isinstance(event, RunStarted))
-    end = next((event for event in reversed(log.events) if isinstance(event, RunFinished)), None)
+    start, end = start_of(log.events), end_of(log.events)
     return Side(
-        started.run,
+        start.run if start else "",
         log.path,
         tuple(dict.fromkeys(event.torch for event in events)),
         tuple(dict.fromkeys(event.backend for event in events)),

@@ -19,6 +19,8 @@ from runner.record.events import (
     RunStarted,
     VariantFinished,
     VariantPlanned,
+    end_of,
+    start_of,
 )
 from runner.report.compared import star_line
 from runner.report.failure import headline
@@ -75,8 +77,8 @@ class Row:
 
 def render_overview(events: Sequence[Event], results: Results, declared: Declared) -> str:
     """Return the page."""
-    started = next((event for event in events if isinstance(event, RunStarted)), None)
-    ended = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
+    started = start_of(events)
+    ended = end_of(events)
     columns, rows = _table(results, declared)
     entries = review_ledger(events, declared)
     notices = [event for event in events if isinstance(event, Notice)]
