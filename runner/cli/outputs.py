@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,9 @@ from runner.record.store import started_of
 
 if TYPE_CHECKING:
     from runner.record.events import Event
+    from runner.report.end_file import EndFile
     from runner.report.handlers import Reports
     from runner.report.site.declared import Declared
-    from runner.report.site.folder import HtmlFolder
 
 OPTIONS = ("junit", "ctrf", "sarif", "events", "html", "html_folder", "json", "markdown", "plot", "output")
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -74,7 +74,7 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
 
 def add_reports(
     reports: Reports, arguments: argparse.Namespace, declared: Callable[[], Declared], run_folder: Path | None
-) -> HtmlFolder | None:
+) -> EndFile | None:
     """Add to a run's reports what ``--ctrf``, ``--html`` and ``--github`` ask for.
 
     Args:
@@ -94,9 +94,12 @@ def add_reports(
         reports.add(lambda tell: EndFile("--ctrf", Path(path), lambda events: _replace(path, render(events)), tell))
     pages = None
     if folder := arguments.html_folder:
-        from runner.report.site.folder import HtmlFolder
+        from runner.report.site.folder import INDEX, write_folder
 
-        pages = reports.add(lambda tell: HtmlFolder(Path(folder), declared, tell, run_folder))
+        def write(events: Sequence[Event]) -> None:
+            write_folder(Path(folder), events, declared(), run_folder)
+
+        pages = reports.add(lambda tell: EndFile("--html", Path(folder, INDEX), write, tell))
     if arguments.github:
         from runner.report.github import report_run
 

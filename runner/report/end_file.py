@@ -1,4 +1,4 @@
-"""A file that is written once, when the run has ended."""
+"""A file or folder that is written when the run has ended."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ class EndFile:
     def __init__(
         self, option: str, path: Path, write: Callable[[Sequence[Event]], None], tell: Callable[[str], None]
     ) -> None:
-        """``option`` asks for the file, and stands in front of what ``tell`` takes."""
+        """``option`` asks for the file, and stands in front of what ``tell`` takes. ``path`` is what a person opens."""
         self.path, self.problem = path, ""
         self._option, self._write, self._tell = option, write, tell
         self._events: list[Event] = []
+        self._is_written = False
 
     def handle(self, event: Event) -> None:
         """Take one event."""
         self._events.append(event)
         if isinstance(event, RunFinished):
-            self.close()
+            self.write()
 
     def tick(self, running: Iterable[object]) -> None:
         """Do nothing: it is written at the end."""
 
-    def close(self) -> None:
-        """Write what there is, once."""
-        events, self._events = self._events, []
-        if not events:
-            return
+    def write(self) -> None:
+        """Write what there is, also once more."""
+        self._is_written = True
         try:
-            self._write(events)
+            self._write(self._events)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             self.problem = f"{self._option} {self.path} could not be written: {why}"
             self._tell(self.problem)
+
+    def close(self) -> None:
+        """Write what there is of a run that has no end."""
+        if self._events and not self._is_written:
+            self.write()

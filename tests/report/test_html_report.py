@@ -20,7 +20,7 @@ from runner.record.events import Event, Notice, RunFinished, VariantFinished, to
 from runner.report.site import folder as site
 from runner.report.site import results as site_results
 from runner.report.site.declared import Declared, read_declared
-from runner.report.site.folder import HtmlFolder, check_folder, write_folder
+from runner.report.site.folder import check_folder, write_folder
 from runner.session.collect import Loaded
 from runner.templates import read_file
 from tests.handmade import finding as found
@@ -332,25 +332,6 @@ def test_no_link_in_the_folder_is_followed(tmp_path: Path) -> None:
         (out / name).symlink_to(tmp_path / "precious")
     site_of(tmp_path, run(failure(name="a")))
     assert (tmp_path / "precious").read_text() == "mine" and (out / "page.css").read_text() == read_file("page.css")
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    told: list[str] = []
-    handler = HtmlFolder(tmp_path / "file", Declared, told.append, None)
-    for event in every_verdict():
-        handler.handle(event)
-    handler.close()
-    assert handler.problem and told == [handler.problem] and "could not be written" in told[0]
-
-
-def test_a_run_without_an_end_still_has_pages(tmp_path: Path) -> None:
-    handler = HtmlFolder(tmp_path / "out", Declared, pytest.fail, None)
-    for event in every_verdict()[:-1]:
-        handler.handle(event)
-    assert not os.path.exists(tmp_path / "out")
-    handler.close()
-    assert "interrupted" in text_of(tmp_path / "out" / "index.html")
 
 
 def test_the_command_writes_pages_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.exit_codes import UsageError
 from runner.files import replace_file
-from runner.record.events import Event, Key, RunFinished, VariantFinished
+from runner.record.events import Event, Key, VariantFinished
 from runner.report.site.declared import Declared
 from runner.report.site.failures import Cause, render_page
 from runner.report.site.overview import render_overview
@@ -133,41 +132,3 @@ def read_causes(run_folder: Path) -> dict[Key, Cause]:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             continue
     return causes
-
-
-class HtmlFolder:
-    """The report of a run while it runs: written when it ends."""
-
-    def __init__(
-        self, folder: Path, declared: Callable[[], Declared], tell: Callable[[str], None], run_folder: Path | None
-    ) -> None:
-        """``declared`` says what the files of the cases say, when it is needed; ``tell`` takes one line about a problem."""
-        self.folder, self.path, self.problem = folder, folder / INDEX, ""
-        self._declared, self._tell, self._run_folder = declared, tell, run_folder
-        self._events: list[Event] = []
-        self._ended = False
-
-    def handle(self, event: Event) -> None:
-        """Take one event."""
-        self._events.append(event)
-        if isinstance(event, RunFinished):
-            self.write()
-
-    def tick(self, running: Iterable[object]) -> None:
-        """Do nothing: it is written at the end."""
-
-    def write(self) -> None:
-        """Write all pages; what is wrong is told."""
-        self._ended = True
-        try:
-            write_folder(self.folder, self._events, self._declared(), self._run_folder)
-        except OSError as error:
-            self.problem = (
-                f"--html {self.folder} could not be written: {os.strerror(error.errno) if error.errno else error}"
-            )
-            self._tell(self.problem)
-
-    def close(self) -> None:
-        """Write what there is of a run that has no end."""
-        if not self._ended and self._events:
-            self.write()
