@@ -14,14 +14,14 @@ from typing import TextIO
 from runner import exit_codes
 from runner.text import visible
 
-_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
+_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 _LOGS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 """Variables of systems that read commands to themselves in what a job prints: GitHub Actions, Azure Pipelines, TeamCity."""
 
 _COMMAND = re.compile(r"(?m)^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))")
 """The beginning of such a command: ``::error``, ``##[error]``, ``##vso[``, ``##teamcity[``."""
 
-_PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
+_PAINTED = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 
 
 class _State:
@@ -36,8 +36,13 @@ def before_messages(clear: Callable[[], None] | None) -> None:
 
 
 def painted(text: str, colour: str) -> str:
-    """Return ``text`` in a colour, or ``bold``, for ``output`` to let through."""
+    """Return ``text`` in a colour, ``bold`` or ``dim``, for ``visible_in_colour`` to let through."""
     return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+
+
+def visible_in_colour(text: str) -> str:
+    """Return ``text`` for a terminal that is to obey what ``painted`` wrote and nothing else."""
+    return "".join(part if _PAINTED.fullmatch(part) else visible(part) for part in _PAINTED.split(text))
 
 
 def output(text: str = "", end: str = "\n", colours: bool = False) -> None:
@@ -49,8 +54,7 @@ def output(text: str = "", end: str = "\n", colours: bool = False) -> None:
     Raises:
         UsageError: it cannot be written, because a disk is full for example.
     """
-    parts = _PAINTED.split(text) if colours else [text]
-    _succeed(_write(sys.stdout, "".join(p if colours and _PAINTED.fullmatch(p) else visible(p) for p in parts) + end))
+    _succeed(_write(sys.stdout, (visible_in_colour(text) if colours else visible(text)) + end))
 
 
 def command(line: str) -> None:

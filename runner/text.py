@@ -140,9 +140,9 @@ def duration(value: float) -> str:
     return f"{minutes // 60}h {minutes % 60:02d}m"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return ``1 warning``, ``2 warnings``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def plural(count: int, noun: str, several: str = "") -> str:
+    """Return ``1 warning``, ``2 warnings``. ``several`` is the plural of a noun to which no ``s`` is added."""
+    return f"{count} {noun if count == 1 else several or noun + 's'}"
 
 
 def ordinal(number: int) -> str:

@@ -51,5 +51,5 @@ def _totals(entries: Sequence[Entry], judged: bool) -> str:
     parts = [f"{count} {state}" for state, count in counts.items() if count and judged]
     due = sum(entry.due for entry in entries)
     parts += [f"review due for {due}"] if due else []
-    total = plural(len(entries), "entry").replace("entrys", "entries")
+    total = plural(len(entries), "entry", "entries")
     return f"{total}: {', '.join(parts)}" if parts else total

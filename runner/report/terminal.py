@@ -7,7 +7,6 @@ watches.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import time
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from runner.console import without_commands
+from runner.console import painted, visible_in_colour, without_commands
 from runner.diagnostics import shown_file
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import (
@@ -39,15 +38,12 @@ from runner.report.groups import Group, groups_of, render_groups
 from runner.report.next_steps import next_lines
 from runner.report.status import Progress, Status
 from runner.report.table import NOT_RUN, render_table, several_environments
-from runner.text import duration, in_line, indent, one_line, plural, seconds, visible
+from runner.text import duration, in_line, indent, one_line, plural, seconds
 
 WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not run"}
 """How the summary counts a verdict; the others are their own lower-case word."""
 
 _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", NOT_RUN)
-_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
-_OWN = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
-"""Our own colours, which alone a terminal is to obey."""
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
 _BLOCKS = 500  # groups of failures, each with its first member in full
 _MEMBERS = 10  # further members of a group
@@ -85,11 +81,6 @@ def shows_links(environ: Mapping[str, str]) -> bool:
     if wish := environ.get("FORCE_HYPERLINK"):
         return wish != "0"
     return not environ.get("TERM", "").startswith(("dumb", "linux", "eterm", "screen"))
-
-
-def _safe(text: str) -> str:
-    """Return lines in which our own colours alone are obeyed."""
-    return "".join(part if _OWN.fullmatch(part) else visible(part) for part in _OWN.split(text))
 
 
 class Reporter:
@@ -256,7 +247,7 @@ class Reporter:
         groups = groups_of(red)
         blocks = groups if self._whole else groups[:_BLOCKS]
         for group in blocks:
-            self._write(self._with_link(_safe("\n" + self._block(group, hint)), group.members[0]))
+            self._write(self._with_link(visible_in_colour("\n" + self._block(group, hint)), group.members[0]))
         if len(groups) > len(blocks):
             results = sum(len(group.members) for group in groups[len(blocks) :])
             remark = f"and {results:,} more, which the reports hold"
@@ -308,7 +299,7 @@ class Reporter:
     # --- output ----------------------------------------------------------------------------
 
     def _paint(self, text: str, colour: str) -> str:
-        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self._colour else text
+        return painted(text, colour) if self._colour else text
 
     def _linked(self, path: str, shown: str = "") -> str:
         """Return a path as it is printed, or as ``shown``, and as a link where the terminal takes one."""
@@ -332,7 +323,7 @@ class Reporter:
 
     def _line(self, text: str) -> None:
         """Print one or more lines, in which our own colours alone are obeyed."""
-        self._write(_safe(text))
+        self._write(visible_in_colour(text))
 
     def _write(self, text: str) -> None:
         """Print what is safe to print. A reader that went away (``| head``) or a full disk must not end the run."""

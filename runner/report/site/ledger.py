@@ -60,7 +60,7 @@ def ledger_parts(results: Results, entries: Sequence[Entry], declared: Declared,
     return {
         "rows": rows[:most],
         "more": max(0, len(rows) - most),
-        "total": plural(len(rows), "entry").replace("entrys", "entries"),
+        "total": plural(len(rows), "entry", "entries"),
         "quiet": ", ".join(f"{count} {state}" for state, count in sorted(quiet.items())),
     }
 
