@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from runner.text import in_line, visible
+
+_PLACE = re.compile(r"(.+\.ya?ml):(\d{1,9}):(\d{1,9})(?:: (.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,12 @@ class Span:
 
     def __str__(self) -> str:
         return f"{shown_path(self.file)}:{self.line}:{self.column}"
+
+    @classmethod
+    def of(cls, text: str) -> tuple[Span, str] | None:
+        """Return the place at the start of ``FILE.yaml:LINE:COLUMN: WORDS``, and the words; None if there is none."""
+        match = _PLACE.fullmatch(text)
+        return (cls(match[1], int(match[2]), int(match[3])), match[4] or "") if match else None
 
 
 @dataclass(frozen=True, slots=True)

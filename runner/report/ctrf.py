@@ -22,7 +22,7 @@ from runner.record.events import (
 )
 from runner.report.failure import headline, render_failure
 from runner.report.table import several_environments
-from runner.report.testcase import KINDS
+from runner.report.testcase import kind_of, title_of
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
 
 SPECIFICATION = "1.0.0"
@@ -82,9 +82,8 @@ def render(events: Sequence[Event]) -> str:
 
 
 def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) -> dict[str, Any]:
-    title = event.id.partition("::")[2] or event.id
     test: dict[str, Any] = {
-        "name": in_line(title + (f" (torch {event.torch})" if several else "")),
+        "name": title_of(event, several),
         "status": "pending",
         "duration": 0,
         "suite": [in_line(event.suite), shown_file(event.file)],
@@ -93,7 +92,7 @@ def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) ->
         "rawStatus": "NOT-RUN",
     }
     if isinstance(event, VariantFinished):
-        kind = KINDS.get(event.verdict, "" if event.verdict == "PASS" else "error")
+        kind = kind_of(event.verdict)
         test["status"] = "pending" if event.verdict == "NOT-RUN" else _STATUS[kind]
         test["duration"] = round(1000 * seconds(event.seconds))
         test["rawStatus"] = in_line(event.verdict)

@@ -7,7 +7,6 @@ comes first, and the last remark says where the rest is.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,7 +29,6 @@ REMARKS = 10
 """Errors of a step that GitHub shows, and warnings."""
 
 _ROOM = ((50, 300), (50, 0), (5, 0))  # groups and results that a summary lists, in the order in which they are tried
-_PLACE = re.compile(r"(?P<file>.+\.yaml):(?P<line>\d+):(?P<column>\d+)(?:: (?P<text>.*))?", re.DOTALL)
 
 
 def report_run(events: Sequence[Event], path: Path) -> None:
@@ -106,8 +104,8 @@ def remarks_of(events: Iterable[Event], results: Results) -> list[str]:
     errors = []
     for group in results.groups:
         first = group.members[0]
-        match = _PLACE.fullmatch(first.entry or "") if first.verdict == "XPASS" else None
-        place = Span(match["file"], int(match["line"]), int(match["column"])) if match else span(first)
+        entry = Span.of(first.entry or "") if first.verdict == "XPASS" else None
+        place = entry[0] if entry else span(first)
         lines = [
             headline(first),
             *([f"and {len(group.members) - 1} more of this signature"] if len(group.members) > 1 else []),
@@ -118,10 +116,8 @@ def remarks_of(events: Iterable[Event], results: Results) -> list[str]:
     warnings = []
     for event in events:
         if isinstance(event, Notice):
-            match = _PLACE.fullmatch(event.message)
-            at = Span(match["file"], int(match["line"]), int(match["column"])) if match else None
-            text = (match["text"] if match else None) or event.message
-            warnings.append(_remark("warning", at, "runner", one_line(text, 1000)))
+            at, words = Span.of(event.message) or (None, "")
+            warnings.append(_remark("warning", at, "runner", one_line(words or event.message, 1000)))
     return [*_bounded("error", errors, "signatures"), *_bounded("warning", warnings, "warnings")]
 
 

@@ -22,7 +22,7 @@ from runner.record.events import Event, RunFinished, RunStarted, VariantFinished
 from runner.report.failure import Source
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
-from runner.report.testcase import Shown, facts_of, show
+from runner.report.testcase import Shown, facts_of, show, title_of
 from runner.text import TEXT_LIMIT, cap, in_line, one_line
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class _Model:
         places: dict[_Key, list[tuple[_Suite, int]]] = {}
         for suite in suites:
             for place, case in enumerate(suite.cases):
-                title = suite.classname, self._title(case)
+                title = suite.classname, title_of(case, self._several)
                 if title in titles:
                     raise ValueError(f"two testcases have the name {title[0]} {title[1]}")
                 titles.add(title)
@@ -166,10 +166,6 @@ class _Model:
                 yield _Suite(
                     file, name, classname, cases, [b""] * count, [""] * count, [0.0] * count, set(range(count))
                 )
-
-    def _title(self, case: VariantPlanned | VariantFinished) -> str:
-        title = case.id.partition("::")[2] or case.id
-        return in_line(title + (f" (torch {case.torch})" if self._several else ""))
 
     def _render(self, suite: _Suite, place: int) -> None:
         """Bring a testcase's text up to date."""
@@ -216,7 +212,11 @@ class _Model:
 
     def _testcase(self, case: VariantPlanned | VariantFinished, shown: Shown, suite: _Suite) -> bytes:
         texts, outputs = _LEVELS[self._level]
-        attributes = {"classname": suite.classname, "name": self._title(case), "time": f"{shown.seconds:.3f}"}
+        attributes = {
+            "classname": suite.classname,
+            "name": title_of(case, self._several),
+            "time": f"{shown.seconds:.3f}",
+        }
         element = _element("testcase", attributes)
         described = texts > 0 or shown.kind in ("failure", "error")
         if self._dialect == "extended":

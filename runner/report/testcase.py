@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.record.events import VariantFinished, VariantPlanned
 from runner.report.failure import Source, headline, render_failure
-from runner.text import clean, one_line, seconds
+from runner.text import clean, in_line, one_line, seconds
 from runner.worker.oracles import row_of
 
 KINDS = {
@@ -27,6 +27,16 @@ _MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")
 """What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a property."""
 
 
+def kind_of(verdict: str) -> str:
+    """Return the child of a verdict's testcase: of one that is not known ``error``, and of PASS ``""``."""
+    return KINDS.get(verdict, "" if verdict == "PASS" else "error")
+
+
+def title_of(event: VariantPlanned | VariantFinished, several: bool) -> str:
+    """Return the name of a testcase within its file; with its torch where the run has ``several``."""
+    return in_line((event.id.partition("::")[2] or event.id) + (f" (torch {event.torch})" if several else ""))
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What a testcase says."""
@@ -42,7 +52,7 @@ class Shown:
 
 def show(event: VariantFinished, source: Source) -> Shown:
     """Return what the testcase of a result says. ``source`` reads the line that a failure points to."""
-    kind = KINDS.get(event.verdict, "" if event.verdict == "PASS" else "error")
+    kind = kind_of(event.verdict)
     message = headline(event) if kind else ""
     body = render_failure(event, source) if kind in ("failure", "error") else message
     return Shown(

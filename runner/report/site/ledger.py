@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.diagnostics import shown_file
+from runner.diagnostics import Span, shown_file
 from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
 from runner.record.events import RED, Event, VariantFinished, VariantPlanned
 from runner.report.site.declared import Declared
@@ -94,10 +94,10 @@ def _place(entry: Entry) -> str:
 
 def _local(event: VariantFinished, declared: Declared) -> str:
     """The place of a result's entry, its file as it lies on this machine; as the log names it where it does not."""
-    file, colon, rest = (event.entry or "").partition(".yaml:")
-    return f"{declared.local(f'{file}.yaml', event) or f'{file}.yaml'}:{rest}" if colon else event.entry or ""
+    span, _ = Span.of(event.entry or "") or (None, "")
+    return f"{declared.local(span.file, event) or span.file}:{span.line}:{span.column}" if span else event.entry or ""
 
 
 def _shown(place: str) -> str:
-    file, colon, rest = place.partition(".yaml:")
-    return f"{shown_file(file + '.yaml')}:{rest}" if colon else place
+    span, _ = Span.of(place) or (None, "")
+    return f"{shown_file(span.file)}:{span.line}:{span.column}" if span else place

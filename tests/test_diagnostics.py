@@ -1,0 +1,24 @@
+"""Places in files, as text and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.diagnostics import Span
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a.yaml:3:5", (Span("a.yaml", 3, 5), "")),
+        ("/b c/a.spec.yaml:3:5: XPASS: it passes now", (Span("/b c/a.spec.yaml", 3, 5), "XPASS: it passes now")),
+        ("a.yaml:1:1: two\nlines", (Span("a.yaml", 1, 1), "two\nlines")),
+        ("a.yaml:1", None),
+        ("a.yaml:x:1", None),
+        ("in a.txt:1:1: no YAML", None),
+        (f"a.yaml:{'9' * 5000}:1", None),
+        ("", None),
+    ],
+)
+def test_the_place_at_the_start_of_a_text(text: str, place: tuple[Span, str] | None) -> None:
+    assert Span.of(text) == place
