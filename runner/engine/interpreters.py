@@ -173,9 +173,9 @@ def _cache_folder(python: str) -> str:
 
 
 def start_worker(
-    python: str, address: str, token: str, warm: str, log: Path, environ: Mapping[str, str]
+    python: str, address: str, token: str, log: Path, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a worker's server in a session of its own, so that a Ctrl-C at the terminal is control's alone to handle.
+    """Start a worker's zygote in a session of its own, so that a Ctrl-C at the terminal is control's alone to handle.
 
     Raises:
         OSError: the interpreter cannot be started.
@@ -183,7 +183,7 @@ def start_worker(
     path = find_python(python)
     if path is None:
         raise FileNotFoundError(2, probe(python).get("error", "no such Python interpreter"), python)
-    command = [path, str(WORKER), "--socket", address, "--warm", warm, "--token", token]
+    command = [path, str(WORKER), "--socket", address, "--token", token]
     try:
         output: Any = log.open("ab")
     except OSError:
@@ -194,7 +194,7 @@ def start_worker(
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            env=worker_environment(python, environ),
+            env=environment,
             start_new_session=True,
         )
 

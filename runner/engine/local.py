@@ -30,6 +30,7 @@ from runner.engine.running_job import RunningJob, Task
 from runner.engine.schedule import next_start
 from runner.engine.servers import Kind, Server
 from runner.engine.workers import Worker
+from runner.engine.zygotes import Zygote, Zygotes
 
 KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
@@ -87,6 +88,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             self._logs = Path(log_folder).absolute()
         self._keep_logs = log_folder is not None
         self._connections = Connections(self._folder)
+        self._zygotes = Zygotes(self._connections.address)
         self._servers: dict[tuple[str, bool, str, tuple[tuple[str, str], ...]], Server] = {}
         self._outcomes: list[Outcome] = []
         self._tickets = 0
@@ -164,6 +166,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                     server.channel.close()  # a server that is up ends its children, then itself
             for server in self._servers.values():
                 server.end(2.0 if server.hello else 0.0)
+            self._zygotes.close()
             self._connections.close()
             scratch.remove(self._folder)
 
@@ -186,7 +189,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
             log = self._folder / f"server-{len(self._servers)}.log"
             python = self._environments[job.environment]
-            self._servers[key] = Server(python, warm, self._connections.address, environ, log)
+            self._servers[key] = Server(python, warm, self._zygotes, environ, log)
         return self._servers[key]
 
     def _start_jobs(self) -> None:
@@ -242,6 +245,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 self._introduce(channel, message)
             elif isinstance(channel.owner, Worker):
                 self._outcomes += channel.owner.take(message)
+            elif isinstance(channel.owner, Zygote):
+                channel.owner.take(message)
             else:
                 if "exit" in message:  # the job may have spoken without our knowing yet which connection is its own
                     for stranger in self._connections.strangers():
@@ -253,7 +258,9 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 self._outcomes += channel.owner.died()
 
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
-        """Bind a connection to its server or worker, which its first message names; the token shows that it is one of ours."""
+        """Bind a connection to its zygote, server or worker, which its first message names; the token shows that it is one of ours."""
+        if "zygote" in message and self._zygotes.greet(channel, message.get("token")):
+            return
         server = next(
             (candidate for candidate in self._servers.values() if candidate.token == message.get("token")), None
         )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import subprocess
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any, NamedTuple
 
 from runner.engine import interpreters, process_tree, running_job
@@ -20,6 +20,7 @@ from runner.engine.connections import Channel
 from runner.engine.messages import Job, Outcome
 from runner.engine.running_job import RunningJob, Task
 from runner.engine.workers import Worker
+from runner.engine.zygotes import ServerProcess, Zygotes
 
 STARTUP = 900.0
 """Seconds that a server may take to import and warm up before it counts as hung; the first compile is slow."""
@@ -47,14 +48,14 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A worker server that connects to ``address``, or one that is yet to start.
+    """A worker server that ``zygotes`` fork, or one that is yet to start.
 
     ``failure`` says why it will never start (again).
     """
 
     python: str
     warm: str
-    address: str
+    zygotes: Zygotes
     environ: Mapping[str, str]
     log: Path
     token: str = ""  # a new one for each start
@@ -63,7 +64,7 @@ class Server:
     failure: str = ""
     queues: dict[Kind, deque[Task]] = field(default_factory=dict)
     workers: dict[int, Worker] = field(default_factory=dict)  # by their tickets
-    _popen: subprocess.Popen[bytes] | None = None
+    _popen: ServerProcess | None = None
     _started: float = 0.0
     _starts: int = 0
 
@@ -223,9 +224,7 @@ class Server:
         self.hello = {}
         self.token = secrets.token_hex(16)
         try:
-            self._popen = interpreters.start_worker(
-                self.python, self.address, self.token, self.warm, self.log, self.environ
-            )
+            self._popen = self.zygotes.start_server(self.python, self.token, self.warm, self.log, self.environ)
         except OSError as error:
             self.failure = f"{self.python} cannot be started: {error.strerror or error}"
 
@@ -261,9 +260,9 @@ class Server:
         """Wait ``grace`` seconds for it to end by itself, then kill it with all that it started."""
         if self._popen is None:
             return
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(TimeoutExpired):
             self._popen.wait(grace)
         if self._popen.poll() is None:  # not reaped yet, so the number is still its own
             process_tree.kill_tree(self._popen.pid)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with contextlib.suppress(TimeoutExpired):
                 self._popen.wait(5)

@@ -90,14 +90,13 @@ def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
     source = """
         import os
         result.update(parent=os.getppid(), pid=os.getpid())
-        words = open(f"/proc/{os.getppid()}/cmdline").read().split("\\0")
-        result["warm"] = words[words.index("--warm") + 1]
     """
     engine = make(1, warm="aot")
     jobs = [job(source, "fork"), *(job(source, key, isolation="fresh") for key in ("fresh", "again"))]
     jobs += [job(source, "cuda", device="cuda"), job(source, "fresh cuda", device="cuda", isolation="fresh")]
     found = {key: outcome.result for key, outcome in finish(engine, *jobs).items()}
-    assert {key: result["warm"] for key, result in found.items()} == {
+    warm = {server.hello["pid"]: server.warm for server in engine._servers.values()}
+    assert {key: warm[result["parent"]] for key, result in found.items()} == {
         "fork": "aot",
         "fresh": "none",
         "again": "none",
@@ -109,11 +108,14 @@ def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
 
 def test_the_cold_server_starts_when_it_is_needed(make: Make) -> None:
     engine = make(1, warm="aot")
-    servers = []
+    zygotes, servers = [], []
     for isolation in ("fork", "living", "fresh", "fresh"):
         one(engine, "", isolation=isolation)
-        servers.append(sum(process.parent == os.getpid() for process in process_tree.processes().values()))
-    assert [count - servers[0] for count in servers] == [0, 0, 1, 1]
+        table = process_tree.processes()
+        zygotes.append([process.pid for process in table.values() if process.parent == os.getpid()])
+        servers.append(sum(process.parent in zygotes[0] for process in table.values()))
+    assert servers == [1, 1, 2, 2]
+    assert zygotes == [zygotes[0]] * 4 and len(zygotes[0]) == 1, "torch is imported once"
 
 
 def test_a_private_kernel_cache_goes_with_the_engine(make: Make, fake: dict[str, str]) -> None:

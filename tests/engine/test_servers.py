@@ -106,7 +106,7 @@ engine.wait()
         time.sleep(0.3)
         table = process_tree.processes()
         below = [pid for pid in table if _descends(pid, control.pid, table)]
-        assert len(below) == 5  # the server, two jobs, two sleeps
+        assert len(below) == 6  # the zygote, the server, two jobs, two sleeps
         control.kill()
     assert all(gone(pid) for pid in below)
 

@@ -136,7 +136,7 @@ class _Process:
 
     def _prepare(self, order: Mapping[str, Any]) -> None:
         """Redirect output into the job's log, report stacks at a crash, set limits."""
-        _redirect(order.get("log"))
+        redirect(order.get("log"))
         previous, self._stack = self._stack, _report_crashes(order.get("stack"))
         if previous >= 0:
             with contextlib.suppress(OSError):
@@ -180,7 +180,7 @@ class _Quiet(io.RawIOBase):
             return len(data)
 
 
-def _redirect(log: str | None) -> None:
+def redirect(log: str | None) -> None:
     """Send descriptors 1 and 2 to ``log``, to nowhere if it cannot be opened; read from nowhere."""
     try:
         if log is None:

@@ -1,19 +1,24 @@
-"""The worker's server: imports torch once, then forks one child for each job (what that does: ``child.py``).
+"""The worker's servers: each warms up, then forks one child for each job (what that does: ``child.py``).
 
 One process a job means that a crash, a hang or a leaked setting touches nobody else. A fork of a process that has
 torch loaded takes about 0.1 s instead of several seconds.
 
-Messages are JSON objects, one a line. The server's own connection carries ``{"hello": ...}`` first. Each job line that it
+A zygote forks the servers of an interpreter, so that torch is imported once for all of them.
+
+Messages are JSON objects, one a line. The connection of a server carries ``{"hello": ...}`` first. Each job line that it
 reads is ``{"ticket", "job", "log", "stack", "limit"}``. The answer is ``{"forked": pid}`` or ``{"refused": reason}``,
 and in the end ``{"exit": pid, "status": wait status}``, each with the ticket. A child opens a connection of its own. The
 job's phases and its outcome travel on that, so that no other process can garble them.
 
-The server lives as long as control holds the other end of its connection, and takes its children along.
+A zygote says ``{"zygote": pid}``. It reads ``{"ticket", "environ", "warm", "token", "log"}`` and answers as a server does.
+
+Both live as long as control holds the other end of their connection, and take their children along.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -25,34 +30,84 @@ import socket
 import sys
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-from runner.worker.server.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, run_child
+from runner.worker.server.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, redirect, run_child
 from runner.worker.server.warm_up import ThreadsLeft, warm_up
 from runner.worker.settings import DEFAULT_THREADS, NVML_CHECK
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until control closes the connection.
+    """Be a zygote, or a server where ``--warm`` says how it warms up, until control closes the connection.
 
     Returns:
-        0 at control's end, 1 if torch cannot be imported.
+        0 at control's end, 1 if a server cannot import torch.
 
     Raises:
         OSError: control's socket cannot be reached.
     """
     words = sys.argv[1:] if argv is None else argv  # pairs that control writes, and nobody else
-    options = {"--warm": "none", **dict(zip(words[::2], words[1::2], strict=True))}
-    address, token, warm = options["--socket"], options["--token"], options["--warm"]
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    address, token, warm = options["--socket"], options["--token"], options.get("--warm")
+    _end_with_parent(signal.SIGTERM if warm is None else signal.SIGKILL)
+    gc.disable()  # imports make little garbage, and looking for it takes a quarter of their time
+    return _zygote(address, token) if warm is None else _serve(address, token, warm)
 
-    signal.signal(signal.SIGTERM, _end_own_group)
-    die_with_parent(signal.SIGTERM)  # not SIGKILL: a compiler started by the warm-up must go too
+
+def _end_with_parent(number: int) -> None:
+    """At SIGTERM, which the kernel sends when the parent dies, end with what was started here: by signal ``number``.
+
+    A compiler that a warm-up started must go too. Servers of a zygote get SIGTERM, so that each ends its jobs.
+    """
+    signal.signal(signal.SIGTERM, functools.partial(_end_own_group, number))
+    die_with_parent(signal.SIGTERM)
     # What a job leaves behind becomes ours and can be ended with us, instead of living on under init.
     adopt_orphans()
 
+
+def _zygote(address: str, token: str) -> int:
+    """Import torch, then fork a server for each order."""
+    connection = _connect(address)
+    import_torch()  # a server says why it failed
+    gc.collect()
+    gc.freeze()
+    forks = Forks(connection, functools.partial(_run_server, address=address))
+    try:
+        forks.serve({"zygote": os.getpid(), "token": token})
+        forks.wait_for_children()  # control has hung up on them too, and each ends its own
+    finally:
+        forks.end_children()
+    return 0
+
+
+def _run_server(order: dict[str, Any], parent: int, address: str) -> NoReturn:
+    """Be a server in this process, freshly forked by a zygote."""
+    os.setsid()
+    _end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(EXIT_BROKEN)  # it died before the request took effect
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    redirect(order["log"])
+    status = EXIT_BROKEN
+    try:
+        status = _serve(address, order["token"], order["warm"])
+    except BaseException:  # noqa: BLE001 (the process ends; control shows the log)
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _connect(address: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(address)
-    gc.disable()  # imports make little garbage, and looking for it takes a quarter of their time
+    return connection
+
+
+def _serve(address: str, token: str, warm: str) -> int:
+    """Be a server."""
+    connection = _connect(address)
     try:
         hello = describe(warm)
     except ThreadsLeft as error:
@@ -60,20 +115,38 @@ def main(argv: list[str] | None = None) -> int:
         words = [sys.executable, sys.argv[0], "--socket", address, "--token", token, "--warm", "import"]
         os.execv(sys.executable, words)  # the only way to be rid of them
     hello.update(pid=os.getpid(), python=platform.python_version(), executable=sys.executable)
-    server = Server(connection, address, token)
+    forks = Forks(connection, functools.partial(run_child, address=address, token=token))
+    if "error" in hello:
+        with contextlib.suppress(OSError):
+            forks.send({"hello": hello, "token": token})
+        return 1
+    gc.collect()
+    gc.enable()
+    gc.freeze()  # a child's collector would otherwise touch, and so copy, every page that holds an object
     try:
-        server.send({"hello": hello, "token": token})
-        if "error" in hello:
-            return 1
-        gc.collect()
-        gc.enable()
-        gc.freeze()  # a child's collector would otherwise touch, and so copy, every page that holds an object
-        server.serve()
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # control is gone
+        forks.serve({"hello": hello, "token": token})
     finally:
-        server.end_children()
+        forks.end_children()
     return 0
+
+
+@functools.cache
+def import_torch() -> tuple[str, str]:
+    """Import torch, once.
+
+    Returns:
+        Why it cannot be imported, or an empty text; and how many intra-op threads it takes by itself.
+    """
+    # Asked through NVML, "is there a GPU" leaves CUDA uninitialized, so that children can still open it after a fork.
+    os.environ.setdefault(NVML_CHECK, "1")
+    try:
+        torch = importlib.import_module("torch")
+        threads = str(torch.get_num_threads())
+        torch.set_num_threads(1)  # before any work: a child forked after OpenMP started its threads hangs
+    except BaseException as error:  # noqa: BLE001 (a broken torch may raise anything, SystemExit too)
+        traceback.print_exc()  # to the server's log, whose end control shows
+        return f"torch cannot be imported by {sys.executable}: {type(error).__name__}: {error}", ""
+    return "", threads
 
 
 def describe(warm: str) -> dict[str, Any]:
@@ -86,15 +159,11 @@ def describe(warm: str) -> dict[str, Any]:
     Raises:
         ThreadsLeft: warming left threads, so that this process must not fork.
     """
-    # Asked through NVML, "is there a GPU" leaves CUDA uninitialized, so that children can still open it after a fork.
-    os.environ.setdefault(NVML_CHECK, "1")
-    try:
-        torch = importlib.import_module("torch")
-        os.environ[DEFAULT_THREADS] = str(torch.get_num_threads())
-        torch.set_num_threads(1)  # before any work: a child forked after OpenMP started its threads hangs
-    except BaseException as error:  # noqa: BLE001 (a broken torch may raise anything, SystemExit too)
-        traceback.print_exc()  # to the server's log, whose end control shows
-        return {"error": f"torch cannot be imported by {sys.executable}: {type(error).__name__}: {error}"}
+    error, threads = import_torch()
+    if error:
+        return {"error": error}
+    os.environ[DEFAULT_THREADS] = threads
+    torch = importlib.import_module("torch")
     warm_error = ""
     try:
         warm_up(warm)
@@ -112,15 +181,14 @@ def describe(warm: str) -> dict[str, Any]:
     }
 
 
-class Server:
-    """The loop that forks and reaps. ``connection`` leads to control, which listens at ``address``."""
+class Forks:
+    """The loop that forks and reaps. ``connection`` leads to control; ``run`` does what an order says in the child."""
 
-    def __init__(self, connection: socket.socket, address: str, token: str) -> None:
-        """Keep the connection and the address; ``serve`` begins the service."""
+    def __init__(self, connection: socket.socket, run: Callable[[dict[str, Any], int], NoReturn]) -> None:
+        """Keep the connection; ``serve`` begins the service."""
         self._connection = connection
-        self._address = address
-        self._token = token
-        self._children: dict[int, dict[str, Any]] = {}  # pid -> {ticket, job}
+        self._run = run
+        self._children: dict[int, int] = {}  # pid to ticket
         self._wake_read, self._wake_write = socket.socketpair()
 
     def send(self, message: dict[str, Any]) -> None:
@@ -131,8 +199,13 @@ class Server:
         """
         self._connection.sendall(encode(message))
 
-    def serve(self) -> None:
-        """Fork for each job line and report each end, until control closes the connection."""
+    def serve(self, greeting: dict[str, Any]) -> None:
+        """Send ``greeting``. Then fork for each order and report each end, until control closes the connection."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # control is gone
+            self.send(greeting)
+            self._loop()
+
+    def _loop(self) -> None:
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing is written to the wakeup fd
@@ -173,11 +246,11 @@ class Server:
                 signal.set_wakeup_fd(-1)
                 for inherited in (self._connection, self._wake_read, self._wake_write):
                     inherited.close()  # control must see our end of the connection close when we die
-                run_child(message, parent, self._address, self._token)
+                self._run(message, parent)
             finally:
                 os._exit(EXIT_BROKEN)
-        self._children[pid] = {"ticket": message["ticket"], "job": message["job"].get("key")}
-        self.send({"forked": pid, **self._children[pid]})
+        self._children[pid] = message["ticket"]
+        self.send({"forked": pid, "ticket": message["ticket"]})
 
     def _reap(self) -> None:
         """Collect every ended child, strays of jobs included; report those that were jobs."""
@@ -188,9 +261,17 @@ class Server:
                 return
             if pid == 0:
                 return
-            about = self._children.pop(pid, None)
-            if about is not None:
-                self.send({"exit": pid, "status": status, **about})
+            ticket = self._children.pop(pid, None)
+            if ticket is not None:
+                self.send({"exit": pid, "status": status, "ticket": ticket})
+
+    def wait_for_children(self) -> None:
+        """Wait up to 3 s until they have ended by themselves."""
+        deadline = time.monotonic() + 3
+        while self._children and time.monotonic() < deadline:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._reap()
+            time.sleep(0.01)
 
     def end_children(self) -> None:
         """Kill the jobs, their groups, and every process of theirs that has become our child. Takes up to 2 s."""
@@ -225,11 +306,11 @@ def _children_of(parent: int) -> list[int]:
     return pids
 
 
-def _end_own_group(*_: object) -> None:
-    """Handle SIGTERM: exit, and end a compiler started by the warm-up, but never somebody else's group."""
+def _end_own_group(number: int, *_: object) -> None:
+    """Handle SIGTERM: exit, and send ``number`` to what was started here, but never to somebody else's group."""
     for pid in _children_of(os.getpid()):
         with contextlib.suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
+            os.killpg(pid, number)
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(128 + signal.SIGTERM)

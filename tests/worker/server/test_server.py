@@ -8,12 +8,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.engine import process_tree
 from runner.engine.interpreters import probe
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job
@@ -44,7 +46,9 @@ def run_job(job, send):
 class Control:
     """A control of a few lines: one listener, lines read one by one."""
 
-    def __init__(self, folder: Path, *, torch: str = TORCH, cwd: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, torch: str = TORCH, cwd: Path | None = None, warm: tuple[str, ...] = ("--warm", "none")
+    ) -> None:
         (folder / "torch").mkdir()
         (folder / "torch" / "__init__.py").write_text(torch)
         (folder / "entry.py").write_text(ENTRY)
@@ -53,7 +57,7 @@ class Control:
         self.listener.bind(self.address)
         self.listener.listen()
         self.listener.settimeout(20)
-        command = [sys.executable, str(MAIN), "--socket", self.address, "--token", "T"]
+        command = [sys.executable, str(MAIN), "--socket", self.address, "--token", "T", *warm]
         environment = {**os.environ, "PYTHONPATH": f"{folder}:", "RUNNER_WORKER_ENTRY": "entry:run_job"}
         self.process = subprocess.Popen(
             command, env=environment, cwd=cwd, stderr=subprocess.DEVNULL, start_new_session=True
@@ -113,7 +117,7 @@ def test_a_job_is_alone_and_finds_only_the_worker(control: Control, tmp_path: Pa
     child, first = control.accept()
     assert first == {"job": "k", "ticket": 7, "pid": forked["forked"], "token": "T"}
     record = read(child)["outcome"]
-    assert read(control.server) == {"exit": forked["forked"], "status": 0, "ticket": 7, "job": "k"}
+    assert read(control.server) == {"exit": forked["forked"], "status": 0, "ticket": 7}
     assert record["core"] == 0 and record["session"] and record["stdin"] == ""
     assert record["collects"] and record["frozen"] > 1000
     assert str(MAIN.parent) not in record["path"] and "" not in record["path"]
@@ -133,6 +137,73 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path, torch: str) -> None:
     made = Control(tmp_path, torch=torch)
     made.close()
     assert "torch cannot be imported" in made.hello["hello"]["error"] and made.process.returncode == 1
+
+
+def order(ticket: int, folder: Path, **environ: str) -> bytes:
+    """What a zygote reads."""
+    environment = {**os.environ, "RUNNER_WORKER_ENTRY": "entry:run_job", **environ}
+    return (
+        json.dumps(
+            {
+                "ticket": ticket,
+                "environ": environment,
+                "warm": "none",
+                "token": f"S{ticket}",
+                "log": str(folder / "log"),
+            }
+        ).encode()
+        + b"\n"
+    )
+
+
+def test_a_zygote_imports_torch_once_for_its_servers(tmp_path: Path) -> None:
+    count = tmp_path / "imports"
+    control = Control(tmp_path, torch=f"open({str(count)!r}, 'a').write('.')\n{TORCH}", warm=())
+    assert control.hello == {"zygote": control.process.pid, "token": "T"}
+    hellos = []
+    for ticket, backend in ((1, "a"), (2, "b")):
+        control.server.sendall(order(ticket, tmp_path, OF_SERVER=backend))
+        forked = read(control.server)
+        server, hello = control.accept()
+        assert forked == {"forked": hello["hello"]["pid"], "ticket": ticket} and hello["token"] == f"S{ticket}"
+        hellos.append(hello["hello"])
+        server.close()
+        assert read(control.server) == {"exit": forked["forked"], "status": 0, "ticket": ticket}
+    assert count.read_text() == "." and hellos[0]["torch"] == hellos[1]["torch"] == "9.9.9+fake"
+    control.close()
+    assert control.process.returncode == 0
+
+
+def test_the_servers_of_a_zygote_go_with_it(tmp_path: Path) -> None:
+    control = Control(tmp_path, warm=())
+    control.server.sendall(order(1, tmp_path))
+    pid = read(control.server)["forked"]
+    server, _ = control.accept()
+    control.process.kill()
+    assert server.recv(1) == b"" and gone(pid)
+    control.close()
+
+
+@pytest.mark.parametrize("torch", ["raise ImportError('no libc10.so')", "import sys; sys.exit(3)", "1 / 0"])
+def test_a_server_says_why_its_zygote_has_no_torch(tmp_path: Path, torch: str) -> None:
+    control = Control(tmp_path, torch=torch, warm=())
+    control.server.sendall(order(1, tmp_path))
+    forked = read(control.server)
+    _, hello = control.accept()
+    assert "torch cannot be imported" in hello["hello"]["error"]
+    assert read(control.server) == {"exit": forked["forked"], "status": 1 << 8, "ticket": 1}
+    control.close()
+
+
+def gone(pid: int, seconds: float = 10.0) -> bool:
+    """Whether a process ends within so many seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        process = process_tree.stat(pid)
+        if process is None or process.zombie:
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def test_a_quiet_stream_never_fails() -> None:
