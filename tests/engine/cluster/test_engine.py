@@ -39,7 +39,9 @@ Row = tuple[str, str, int, int]
 """A node as the driver reports it: id, host, free CPUs and GPUs."""
 KILL_HOST = """
 import os, signal
-host = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])  # our server's parent
+host = os.getppid()
+for _ in ("the server's zygote", "its host"):
+    host = int(open(f"/proc/{host}/stat").read().rpartition(")")[2].split()[1])
 os.kill(host, signal.SIGKILL)
 """
 
