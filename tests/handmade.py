@@ -11,8 +11,8 @@ from typing import Any
 from runner.cases.model import Variant
 from runner.record.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.session.collect import Loaded, load
+from runner.session.identity import planned_event
 from runner.session.plan import Environment, Planned
-from runner.session.variant_run import planned_event
 
 Answer = str | Finding
 """A verdict, or the finding of a failure."""

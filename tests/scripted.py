@@ -9,10 +9,10 @@ from runner.cases.model import Variant
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Event, VariantFinished
 from runner.session.context import RunContext
+from runner.session.identity import planned_event
 from runner.session.plan import plan
 from runner.session.session import Session
 from runner.session.settings import RunSettings
-from runner.session.variant_run import planned_event
 from tests.handmade import environment
 
 Script = Callable[[Job, str], dict[str, Any]]

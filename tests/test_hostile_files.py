@@ -33,9 +33,9 @@ from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
 from runner.session.context import RunContext
+from runner.session.identity import planned_event, repro
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
-from runner.session.variant_run import planned_event, repro
 from runner.text import in_line, visible
 from tests.handmade import environment
 from tests.hostile import PAYLOADS, Shape, model_mutations, mutations, shape

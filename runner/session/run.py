@@ -38,12 +38,12 @@ from runner.session import plan as planning
 from runner.session.collect import Loaded
 from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
+from runner.session.identity import planned_event
 from runner.session.nodes import names_nodes
 from runner.session.plan import Environment, Planned, precision_flags, skip_reason, warmth
 from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker
 from runner.session.settings import RunSettings
-from runner.session.variant_run import planned_event
 
 PRECISE = "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can allow it"
 

@@ -132,7 +132,7 @@ class RunSettings:
     confirm: bool = _setting(
         True,
         "--confirm",
-        "run what fails once more, alone in a fresh process, before it is reported (default: yes)",
+        "run what fails once more, in a fresh process, before it is reported (default: yes)",
         kind="yes-no",
     )
     shard: Shard | None = _setting(

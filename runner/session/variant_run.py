@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.cases.model import LAUNCH, Backend
-from runner.diagnostics import shown_path
+from runner.cases.model import LAUNCH
 from runner.engine.messages import Isolation, Job, Outcome
-from runner.quote import operand, shell_words
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
 from runner.session.context import RunContext
+from runner.session.identity import planned_event, repro
 from runner.session.plan import Planned, as_user, job, skip_reason
 from runner.session.scheduler import Steps, with_reference
 from runner.verdict import explained, outcomes, user_run
@@ -78,7 +77,8 @@ class _Attempt:
     findings: list[Finding] = field(default_factory=list)
     doubt: Mapping[str, Any] | None = None
     stages: dict[str, list[Finding]] = field(default_factory=dict)  # what each stage below found
-    user: list[Finding] | None = None  # what a run as a user found, where it gave an answer
+    as_user: Outcome | None = None  # of a run as a user runs the variant
+    user: list[Finding] | None = None  # what that found, where it gave an answer
     policies: list[str] = field(default_factory=list)  # flags under which the findings vanish
     notes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Attempt:
         if main.job.isolation == "living" and self._is_suspect(main):
             # What ran before it in that process may be to blame: only a process of its own is believed.
             self.shared = main
-            main = yield from self._apart("main", alone=retries.machine_made(main))
+            main = yield from self._apart("main", main)
         verdict = yield from self._judge(main)
         main = self.main or main
         if not self.context.settings.confirm or verdict.word not in retries.CONFIRMED or self.is_stale(verdict):
@@ -128,12 +128,25 @@ class _Attempt:
         )  # fmt: skip
         return replace(wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache)
 
-    def _apart(self, purpose: str, alone: bool = False) -> Steps[Outcome]:
-        """Run the variant in a process that shares nothing."""
-        (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), alone)])
-        if self.shared is not None and (patient := retries.patient_job(self.shared, outcome)) is not None:
+    def _apart(self, purpose: str, first: Outcome) -> Steps[Outcome]:
+        """Run the variant in a process that shares nothing, after ``first`` did not. It gets the time that it needs."""
+        (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), retries.machine_made(first))])
+        if (patient := retries.patient_job(first, outcome)) is not None:
             (outcome,) = yield from self._outcomes([patient])
         return outcome
+
+    def _user_jobs(self) -> list[Job]:
+        """Return the job that runs the variant as a user does. A launch meets none of a compiler's settings."""
+        variant = self.planned.variant
+        has_settings = self.findings and variant.backend.backend != LAUNCH
+        return [as_user(self._job(user_run.AS_USER, "fresh"), variant)] if has_settings else []
+
+    def _will_be_confirmed(self, main: Outcome) -> bool:
+        """Return whether a finding is likely to stand: then a run as a user need not wait for the stages."""
+        known = self.planned.variant.case.known and not self.context.settings.no_known
+        return self.context.settings.confirm and not (
+            known or main.cached or retries.machine_made(main) or self.as_user
+        )
 
     def _outcomes(self, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
         """Ask for jobs. One that somebody or the kernel killed runs again alone: a process that ends itself will do it again."""
@@ -190,7 +203,7 @@ class _Attempt:
             self.findings = self.findings or outcomes.read(self.shared, self.source)[0]
         located = not flaky or self._may_waver()
         if self.findings and located and (self.doubt or {}).get("verdict") != "INVALID":
-            yield from self._locate(main.job.isolation)
+            yield from self._locate(main)
         return self._decide(flaky)
 
     def _may_waver(self) -> bool:
@@ -210,7 +223,7 @@ class _Attempt:
             if not clean or passes >= retries.opinions(shared):
                 break
             self.bypass_cache = True  # one stored answer, given twice, is one answer
-            main = yield from self._apart("main")
+            main = yield from self._apart("main", shared)
         if passes and not clean:
             return main, retries.wavering(shared, passes, main)
         if not retries.alike(shared, main):
@@ -223,8 +236,8 @@ class _Attempt:
         self.labels.append(retries.ORDER_DEPENDENT)
         self.notes.append(retries.order_note(shared, alone))
 
-    def _locate(self, isolation: Isolation) -> Steps[None]:
-        """Run the stages below, and once under each policy that may explain the findings."""
+    def _locate(self, main: Outcome) -> Steps[None]:
+        """Run the stages below, once under each policy that may explain the findings, and as a user beside them."""
         variant = self.planned.variant
         backend = variant.backend.backend
         rungs = below(backend)
@@ -232,12 +245,17 @@ class _Attempt:
         flags = explained.candidates(
             self.findings, stage_of(backend), self.source.text, variant.dtype, variant.config, drew_random
         )
+        isolation = main.job.isolation
+        users = self._user_jobs() if self._will_be_confirmed(main) else []
         answers = yield from self._outcomes(
             [
+                *users,
                 *(self._job(stage, isolation, backend=lower) for stage, lower in rungs),
                 *(self._job(flag, isolation, config={flag: True}) for flag in flags),
             ]
         )
+        if users:
+            self.as_user = answers.pop(0)
         for (stage, _), outcome in zip(rungs, answers, strict=False):
             findings, doubt = outcomes.read(outcome, self.source)
             if findings or (doubt or {}).get("verdict") not in NO_ANSWER:
@@ -275,24 +293,20 @@ class _Attempt:
         return verdict
 
     def _confirm(self, verdict: Verdict, main: Outcome) -> Steps[Verdict]:
-        """Run the variant in a fresh process too, and as a user runs it. Return what the processes with our settings say together.
+        """Run the variant as a user runs it, in a fresh process; and in another with our settings, unless the first says the same.
 
         One that had a process of its own already is not confirmed again.
         """
-        again = [self._job("confirm", self._fresh(), retries.machine_made(main))] if self.shared is None else []
-        variant = self.planned.variant
-        compiled = self.findings and variant.backend.backend != LAUNCH  # a launch meets none of a compiler's settings
-        users = [as_user(self._job(user_run.AS_USER, "fresh"), variant)] if compiled else []
-        answers = yield from self._outcomes([*again, *users])
-        for outcome in answers[len(again) :]:
-            findings = outcomes.read(outcome, self.source)[0]
-            if user_run.is_answer(outcome, findings, self.findings[0]):
+        if self.as_user is None and (jobs := self._user_jobs()):
+            (self.as_user,) = yield from self._outcomes(jobs)
+        if (user := self.as_user) is not None:
+            findings = outcomes.read(user, self.source)[0]
+            if user_run.is_answer(user, findings, self.findings[0]):
                 self.user = findings
-        if not again:
+        is_same = user is not None and not retries.machine_made(main) and retries.alike(main, user)
+        if self.shared is not None or is_same:
             return verdict
-        alone = answers[0]
-        if (patient := retries.patient_job(main, alone)) is not None:
-            (alone,) = yield from self._outcomes([patient])
+        alone = yield from self._apart("confirm", main)
         if alone.ended == "broken" or retries.alike(main, alone):
             return verdict
         if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts
@@ -354,46 +368,3 @@ class _Attempt:
         return {
             stage: " ".join(dict.fromkeys(f.oracle for f in findings)) or "ok" for stage, findings in stages.items()
         }
-
-
-def planned_event(planned: Planned) -> VariantPlanned:
-    """The event that announces a planned variant."""
-    variant = planned.variant
-    return VariantPlanned(
-        id=variant.id,
-        case=variant.case_id,
-        suite=variant.suites[0],
-        suites=variant.suites,
-        backend=variant.backend.name,
-        torch=planned.environment.torch,
-        python=planned.environment.python,
-        device=variant.device,
-        dtype=variant.dtype,
-        label=variant.label,
-        file=variant.case.file,
-        line=variant.case.span.line,
-        column=variant.case.span.column,
-        number=planned.number,
-    )
-
-
-def repro(planned: Planned, context: RunContext) -> str:
-    """The command that runs this variant alone. The suite stands before the id where its file alone would mean another thing."""
-    variant, settings = planned.variant, context.settings
-    suite = context.suites.get(variant.suites[0])
-    name = variant.backend.name
-    own = (
-        suite is None
-        or suite.file == variant.case.file
-        or not (suite.has_defaults or variant.backend != Backend(name, name))
-    )
-    words = [
-        "runner",
-        "run",
-        operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),
-    ]
-    words += settings.flags()
-    words += ["--backend", name] if ":" in name else []  # code runs for who types it
-    if planned.environment.python != context.default_python:
-        words += ["--python", planned.environment.python]
-    return shell_words(words)

@@ -20,11 +20,18 @@ def one(tmp_path: Path) -> list[Variant]:
 
 
 def test_a_failure_is_confirmed_in_a_fresh_process(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", "confirm", "as-user", **wrong()), confirm=True)
-    assert (code, engine.asked()[-2:]) == (1, [("confirm", "inductor"), ("as-user", "inductor")])
-    assert [job.isolation for job in engine.jobs] == ["fork"] * 4 + ["fresh"] * 2
+    code, engine, events = run(one, only("main", "as-user", **wrong()), confirm=True)
+    assert (code, engine.asked()[0], engine.asked()[1]) == (1, ("main", "inductor"), ("as-user", "inductor"))
+    assert [job.isolation for job in engine.jobs] == ["fork", "fresh", "fork", "fork", "fork"]
     (event,) = verdicts(events)
     assert (event.verdict, event.labels, event.notes) == ("FAIL", (), ())
+
+
+def test_a_user_who_sees_something_else_confirms_nothing(one: list[Variant]) -> None:
+    code, engine, events = run(one, only("main", "confirm", **wrong()), confirm=True)
+    assert (code, engine.asked()[-1], engine.jobs[-1].isolation) == (1, ("confirm", "inductor"), "fresh")
+    (event,) = verdicts(events)
+    assert (event.verdict, event.labels, event.stages["as-user"]) == ("FAIL", (), "ok")
 
 
 # --- the row of a run as a user ---
@@ -116,7 +123,7 @@ def test_a_known_failure_is_not_confirmed(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "known:\n  - {oracle: [value], reason: known}")
     code, engine, events = run(chosen, only("main", **wrong()), confirm=True)
     assert (code, verdicts(events)[0].verdict) == (0, "XFAIL")
-    assert "confirm" not in [purpose for purpose, _ in engine.asked()]
+    assert not {"confirm", "as-user"} & {purpose for purpose, _ in engine.asked()}
 
 
 @pytest.mark.parametrize("phase", ["eager", "eager-again", "backend"])
@@ -161,6 +168,8 @@ def test_a_fresh_process_that_was_too_slow_has_more_time_alone(
     again = "main" if isolation == "living" else "confirm"
 
     def script(job: Job, what: str) -> dict[str, Any]:
+        if what == "as-user":
+            return {}
         return how if (what, job.isolation, job.alone) == (again, "fresh", False) else wrong()
 
     code, engine, events = run(one, script, isolation=isolation, confirm=True)
@@ -171,7 +180,7 @@ def test_a_fresh_process_that_was_too_slow_has_more_time_alone(
 
 def test_one_that_is_too_slow_twice_disagrees(one: list[Variant]) -> None:
     def script(job: Job, what: str) -> dict[str, Any]:
-        return {"ended": "timeout"} if what == "confirm" else wrong()
+        return {"ended": "timeout"} if what == "confirm" else {} if what == "as-user" else wrong()
 
     code, engine, events = run(one, script, confirm=True)
     assert (code, verdicts(events)[0].verdict) == (1, "FLAKY")

@@ -1,0 +1,53 @@
+"""What a planned variant is called: in its announcement, and in the command that runs it alone."""
+
+from __future__ import annotations
+
+from runner.cases.model import Backend
+from runner.diagnostics import shown_path
+from runner.quote import operand, shell_words
+from runner.record.events import VariantPlanned
+from runner.session.context import RunContext
+from runner.session.plan import Planned
+
+
+def planned_event(planned: Planned) -> VariantPlanned:
+    """The event that announces a planned variant."""
+    variant = planned.variant
+    return VariantPlanned(
+        id=variant.id,
+        case=variant.case_id,
+        suite=variant.suites[0],
+        suites=variant.suites,
+        backend=variant.backend.name,
+        torch=planned.environment.torch,
+        python=planned.environment.python,
+        device=variant.device,
+        dtype=variant.dtype,
+        label=variant.label,
+        file=variant.case.file,
+        line=variant.case.span.line,
+        column=variant.case.span.column,
+        number=planned.number,
+    )
+
+
+def repro(planned: Planned, context: RunContext) -> str:
+    """The command that runs this variant alone. The suite stands before the id where its file alone would mean another thing."""
+    variant, settings = planned.variant, context.settings
+    suite = context.suites.get(variant.suites[0])
+    name = variant.backend.name
+    own = (
+        suite is None
+        or suite.file == variant.case.file
+        or not (suite.has_defaults or variant.backend != Backend(name, name))
+    )
+    words = [
+        "runner",
+        "run",
+        operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),
+    ]
+    words += settings.flags()
+    words += ["--backend", name] if ":" in name else []  # code runs for who types it
+    if planned.environment.python != context.default_python:
+        words += ["--python", planned.environment.python]
+    return shell_words(words)
