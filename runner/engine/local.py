@@ -256,6 +256,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             channel.close()
             if isinstance(channel.owner, Server) and channel.owner.channel is channel:
                 self._outcomes += channel.owner.died()
+            elif isinstance(channel.owner, Zygote):
+                channel.owner.read()
 
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
         """Bind a connection to its zygote, server or worker, which its first message names; the token shows that it is one of ours."""
