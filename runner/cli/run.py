@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ from runner.cli.arguments import (
     settings_of,
 )
 from runner.cli.variants import run_valid
+from runner.engine.home import Home
 from runner.exit_codes import UsageError
 from runner.ledger.review import stale_notices
 from runner.record import lock
@@ -37,6 +40,7 @@ from runner.session.collect import Loaded
 from runner.session.prune import Pruned, prune
 from runner.session.run import plan
 from runner.session.run import run as run_plan
+from runner.session.settings import RunSettings
 from runner.text import plural
 
 if TYPE_CHECKING:
@@ -88,17 +92,35 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
     """``runner run``, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
-    return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
+    with early_home(settings_of(arguments)) as home:
+        return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past, home))
 
 
-def run_variants(arguments: argparse.Namespace, loaded: Loaded, only: frozenset[Key] | None, past: Past | None) -> int:
+@contextlib.contextmanager
+def early_home(settings: RunSettings) -> Iterator[Home | None]:
+    """Let torch be imported while files are read, unless stored results or a cluster may do without."""
+    if settings.cached or settings.engine != "local":
+        yield None
+        return
+    with Home() as home:
+        home.prepare(settings.python or [sys.executable])
+        yield home
+
+
+def run_variants(
+    arguments: argparse.Namespace,
+    loaded: Loaded,
+    only: frozenset[Key] | None,
+    past: Past | None,
+    home: Home | None = None,
+) -> int:
     """Run the selected variants, with every report; return the exit code.
 
     Raises:
         UsageError: among others when the files say something else than they did for ``past``.
     """
     with contextlib.ExitStack() as holder:
-        return _run_variants(arguments, loaded, only, past, holder)
+        return _run_variants(arguments, loaded, only, past, home, holder)
 
 
 def _run_variants(
@@ -106,6 +128,7 @@ def _run_variants(
     loaded: Loaded,
     only: frozenset[Key] | None,
     past: Past | None,
+    home: Home | None,
     holder: contextlib.ExitStack,
 ) -> int:
     """Do it. ``holder`` gets the lock of a new run's folder, which lasts until all is written."""
@@ -143,7 +166,7 @@ def _run_variants(
             received.append(event)
             reports.handle(event)
 
-        stream = run_plan(planned, settings, folder=folder, argv=arguments.words, past=events, tick=tick)
+        stream = run_plan(planned, settings, folder=folder, argv=arguments.words, past=events, tick=tick, home=home)
         try:
             reports.replay([event for event in settled(events) if not isinstance(event, RunFinished)])
             for number, event in enumerate(stream):

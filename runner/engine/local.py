@@ -22,15 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from runner import interrupts
-from runner.engine import gpus, scratch
-from runner.engine.connections import Channel, Connections
+from runner.engine import gpus
+from runner.engine.connections import Channel
+from runner.engine.home import Home
 from runner.engine.memory import machine_memory
 from runner.engine.messages import Job, Outcome
 from runner.engine.running_job import RunningJob, Task
 from runner.engine.schedule import next_start
 from runner.engine.servers import Kind, Server
 from runner.engine.workers import Worker
-from runner.engine.zygotes import Zygote, Zygotes
+from runner.engine.zygotes import Zygote
 
 KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
@@ -51,6 +52,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         log_folder: str | os.PathLike[str] | None = None,
         kernel_cache: str = "shared",
         living_jobs: int = 50,
+        home: Home | None = None,
     ) -> None:
         """Make the engine's folder and socket; processes are started by the first jobs.
 
@@ -63,6 +65,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             log_folder: where what jobs print is kept (one file a job, empty ones removed); nowhere if None.
             kernel_cache: ``shared`` with other runs of the same Python, or ``private``: new, and gone when we close.
             living_jobs: after how many jobs a living worker is replaced.
+            home: made before, and closed with the engine; a new one if None.
 
         Raises:
             ValueError: ``kernel_cache`` is something else.
@@ -77,9 +80,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         self._environ = dict(environ or {})
         # Never less than a compile needs: with many slots, or where memory grows on demand, the share would be tiny.
         self._default_memory = max(machine_memory() * 8 // 10 // self._slots, 2 << 30)
-        self._folder = scratch.make()
-        self._work = self._folder / "work"
-        self._work.mkdir()
+        self._home = home or Home()
+        self._folder = self._home.folder
         self._kernels = self._folder / "kernels" if kernel_cache == "private" else None
         self._logs = self._folder
         if log_folder is not None:
@@ -87,8 +89,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 Path(log_folder).mkdir(parents=True, exist_ok=True)
             self._logs = Path(log_folder).absolute()
         self._keep_logs = log_folder is not None
-        self._connections = Connections(self._folder)
-        self._zygotes = Zygotes(self._connections.address)
+        self._connections = self._home.connections
         self._servers: dict[tuple[str, bool, str, tuple[tuple[str, str], ...]], Server] = {}
         self._outcomes: list[Outcome] = []
         self._tickets = 0
@@ -166,9 +167,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                     server.channel.close()  # a server that is up ends its children, then itself
             for server in self._servers.values():
                 server.end(2.0 if server.hello else 0.0)
-            self._zygotes.close()
-            self._connections.close()
-            scratch.remove(self._folder)
+            self._home.close()
 
     def _server(self, job: Job) -> Server:
         accelerated = job.device != "cpu"
@@ -179,7 +178,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             warm = "import"  # what is compiled under other settings is of no use
         key = (job.environment, accelerated, warm, tuple(sorted(job.variables.items())))
         if key not in self._servers:
-            environ = {scratch.VARIABLE: str(self._work), **self._environ, **job.variables}
+            environ = {**self._home.environ, **self._environ, **job.variables}
             if not accelerated:
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
                 # opened fails in its children. And a verdict about the CPU must not depend on the machine's GPU.
@@ -189,7 +188,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
             log = self._folder / f"server-{len(self._servers)}.log"
             python = self._environments[job.environment]
-            self._servers[key] = Server(python, warm, self._zygotes, environ, log)
+            self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)
         return self._servers[key]
 
     def _start_jobs(self) -> None:
@@ -261,7 +260,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
 
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
         """Bind a connection to its zygote, server or worker, which its first message names; the token shows that it is one of ours."""
-        if "zygote" in message and self._zygotes.greet(channel, message.get("token")):
+        if "zygote" in message and self._home.zygotes.greet(channel, message.get("token")):
             return
         server = next(
             (candidate for candidate in self._servers.values() if candidate.token == message.get("token")), None

@@ -164,16 +164,23 @@ class Zygotes:
             OSError: the interpreter cannot be started.
         """
         variables = interpreters.worker_environment(python, environ)
+        zygote = self._zygote(python, variables, log)
+        return zygote.fork({"token": token, "warm": warm, "log": str(log), "environ": variables})
+
+    def prepare(self, python: str, environ: Mapping[str, str], log: Path) -> None:
+        """Start the zygote of servers that are yet to come. Raises OSError as ``start_server`` does."""
+        self._zygote(python, interpreters.worker_environment(python, environ), log)
+
+    def _zygote(self, python: str, variables: Mapping[str, str], log: Path) -> Zygote:
         key = python, frozenset(item for item in variables.items() if item[0] not in _LATE)
         zygote = self._zygotes.get(key)
         if zygote is None or not zygote.is_alive:
             if zygote is not None:
                 self._earlier.append(zygote)
-            own = secrets.token_hex(16)
-            zygote = self._zygotes[key] = Zygote(
-                python, own, interpreters.start_worker(python, self._address, own, log, variables)
-            )
-        return zygote.fork({"token": token, "warm": warm, "log": str(log), "environ": variables})
+            token = secrets.token_hex(16)
+            popen = interpreters.start_worker(python, self._address, token, log, variables)
+            zygote = self._zygotes[key] = Zygote(python, token, popen)
+        return zygote
 
     def greet(self, channel: Channel, token: object) -> bool:
         """Bind a new connection to its zygote, which says ``token``. Return whether there is one."""

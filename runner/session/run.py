@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runner import __version__, interrupts
+from runner.engine.home import Home
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
 from runner.record.events import (
     Event,
@@ -121,6 +122,7 @@ def run(
     argv: Sequence[str] = (),
     past: Sequence[Event] = (),
     tick: Ticker | None = None,
+    home: Home | None = None,
 ) -> Generator[Event, None, None]:
     """Run a plan, and yield every event as it happens: first ``RunStarted``, one ``VariantPlanned`` each, last ``RunFinished``.
 
@@ -132,6 +134,7 @@ def run(
         folder: for logs of processes; none are kept if None.
         argv: the command line that asks for this run, which the events repeat.
         past: the events of a run that goes on: what has a verdict in them does not run again.
+        home: of the local engine, made before; a new one if None.
         tick: called several times a second with (id, seconds, phase) of each variant that runs.
 
     Raises:
@@ -139,7 +142,7 @@ def run(
     """
     settings = settings or RunSettings()
     begun = time.monotonic()
-    engine = open_engine(settings, planned, folder)
+    engine = open_engine(settings, planned, folder, home)
     code, interrupted, defect = INTERNAL, False, None
     try:
         yield from _announce(planned, settings, folder, argv, past)
@@ -168,7 +171,7 @@ def run(
         raise defect
 
 
-def open_engine(settings: RunSettings, planned: Plan, folder: Path | None) -> ClosableEngine:
+def open_engine(settings: RunSettings, planned: Plan, folder: Path | None, home: Home | None = None) -> ClosableEngine:
     """Return the engine that the settings ask for; it starts its processes when it is given jobs.
 
     Raises:
@@ -197,7 +200,7 @@ def open_engine(settings: RunSettings, planned: Plan, folder: Path | None) -> Cl
     else:
         from runner.engine.local import LocalEngine
 
-        engine = LocalEngine(pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache)
+        engine = LocalEngine(pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home)
     if not settings.cached:
         return engine
     from runner.engine.cached import CachedEngine

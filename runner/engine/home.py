@@ -1,0 +1,51 @@
+"""What a local engine has before it has jobs. A command makes it early, so that torch is imported while it reads its files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from runner import interrupts
+from runner.engine import interpreters, scratch
+from runner.engine.connections import Connections
+from runner.engine.zygotes import Zygotes
+
+
+class Home(contextlib.AbstractContextManager["Home"]):
+    """A temporary folder, a socket in it, and the zygotes that connect there.
+
+    Attributes:
+        folder: goes with ``close``.
+        work: a folder in it for what jobs write.
+        environ: variables of every worker.
+    """
+
+    def __init__(self) -> None:
+        """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
+        self.folder = scratch.make()
+        self.work = self.folder / "work"
+        self.work.mkdir()
+        self.environ = {scratch.VARIABLE: str(self.work)}
+        self.connections = Connections(self.folder)
+        self.zygotes = Zygotes(self.connections.address)
+        self._is_closed = False
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def prepare(self, pythons: Iterable[str]) -> None:
+        """Let interpreters import torch. What is wrong with one shows when a job needs it."""
+        for number, python in enumerate(pythons):
+            with contextlib.suppress(OSError):
+                path = interpreters.find_python(python) or python
+                self.zygotes.prepare(path, self.environ, self.folder / f"zygote-{number}.log")
+
+    def close(self) -> None:
+        """End the zygotes, and remove the folder. Can be called twice."""
+        with interrupts.held():
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self.zygotes.close()
+            self.connections.close()
+            scratch.remove(self.folder)

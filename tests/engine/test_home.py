@@ -1,0 +1,45 @@
+"""An engine's folder, socket and zygotes, made before the engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from engine_jobs import gone, one
+
+from runner.engine import process_tree
+from runner.engine.home import Home
+from runner.engine.local import LocalEngine
+
+
+def children() -> list[int]:
+    """Living children of this process."""
+    return [pid for pid, each in process_tree.processes().items() if each.parent == os.getpid() and not each.zombie]
+
+
+def test_an_engine_uses_the_zygotes_of_its_home(fake: dict[str, str]) -> None:
+    with Home() as home:
+        home.environ.update(fake)
+        home.prepare([sys.executable])
+        early = children()
+        with LocalEngine({"here": sys.executable}, home=home) as engine:
+            outcome = one(engine, "result['ok'] = 1")
+            assert outcome.result == {"ok": 1} and children() == early and len(early) == 1
+        assert not home.folder.exists() and gone(early[0])
+
+
+def test_a_home_without_an_engine_leaves_nothing(fake: dict[str, str]) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("import time; time.sleep(100)")
+    with Home() as home:
+        home.environ.update(fake)
+        home.prepare([sys.executable])
+        early = children()
+    assert len(early) == 1 and gone(early[0]) and not home.folder.exists()
+
+
+def test_a_python_that_is_none_is_left_to_its_first_job(fake: dict[str, str]) -> None:
+    with Home() as home:
+        home.prepare(["/nowhere/python"])
+        with LocalEngine({"here": "/nowhere/python"}, home=home) as engine:
+            assert one(engine, "").ended == "broken"
