@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from unittest import mock
@@ -21,14 +21,24 @@ _KERNEL = 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_p
 _LOG = logging.getLogger(__name__)
 
 
-def prepare() -> None:
-    """Probe the vector instruction sets and precompile torch's header, all at the same time. Leaves no thread."""
+@contextlib.contextmanager
+def preparing(*more: Callable[[], object]) -> Iterator[None]:
+    """Probe the vector instruction sets and precompile torch's header while the block runs, all at the same time.
+
+    Leaves no thread. What runs in the block must compile nothing for the CPU.
+
+    Args:
+        more: what else can be done beside the block.
+    """
     isas = candidates()
-    if not isas or (os.cpu_count() or 1) < 2:
+    if (os.cpu_count() or 1) < 2:
+        yield
         return
-    with ThreadPoolExecutor(len(isas) + 1) as pool:
-        futures: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])]
+    with ThreadPoolExecutor(len(isas) + len(more) + 1) as pool:
+        futures: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])] if isas else []
         futures += [pool.submit(bool, isa) for isa in isas]
+        futures += [pool.submit(call) for call in more]
+        yield
         for future in futures:
             try:
                 future.result()

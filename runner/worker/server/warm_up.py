@@ -11,11 +11,11 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from runner.worker.server.entry import load_entry
-from runner.worker.server.toolchain import prepare
+from runner.worker.server.toolchain import preparing
 
 LEVELS = ("none", "import", "aot", "inductor")
 """Each does what the one before does and more: torch alone, its compilers imported, a graph compiled under
@@ -98,19 +98,24 @@ def warm_up(level: str) -> None:
         # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
         # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
         parts.append(("aot_eager", "backward"))
-    if level == "inductor":
-        parts.append(("inductor", "off"))  # a backward, too, would gain nothing more, and cost seconds
-        prepare()
+    has_inductor = level == "inductor"
     try:
-        for backend, mode in parts:
-            record = run_job(_warm_up_job(backend, mode), lambda message: None)
-            if record.get("findings") or record.get("trust"):
-                raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
+        with preparing(hash_triton) if has_inductor else contextlib.nullcontext():
+            for backend, mode in parts:
+                _run(run_job, backend, mode)
+        if has_inductor:
+            _run(run_job, "inductor", "off")  # a backward, too, would gain nothing more, and cost seconds
     finally:
         forget(torch)
         torch.set_rng_state(random)
     if _threads() > threads:
         raise ThreadsLeft(f"the warm-up left {_threads() - threads} threads")
+
+
+def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str) -> None:
+    record = run_job(_warm_up_job(backend, mode), lambda message: None)
+    if record.get("findings") or record.get("trust"):
+        raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
 
 
 def _load(names: Iterable[str]) -> None:
@@ -122,6 +127,11 @@ def _load(names: Iterable[str]) -> None:
 def load_for_devices() -> None:
     """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process there."""
     _load(_LAZY_FOR_DEVICES)
+    hash_triton()
+
+
+def hash_triton() -> None:
+    """Let Triton hash itself, if it is loaded: a second that the first matrix product under Inductor takes."""
     key = getattr(sys.modules.get("triton.runtime.cache"), "triton_key", None)
     if key is not None:
         key()  # it remembers the answer

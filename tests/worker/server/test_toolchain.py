@@ -48,7 +48,9 @@ def test_probes_and_header_at_the_same_time_and_no_thread_stays(monkeypatch: pyt
     monkeypatch.setattr(toolchain, "_compile_a_kernel", compile_a_kernel)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = threading.active_count()
-    toolchain.prepare()
+    beside = threading.Event()
+    with toolchain.preparing(beside.set):
+        assert beside.wait(20), "it goes on while the block runs"
     assert [isa.probed for isa in isas] == [1, 1] and compiled == [isas[0]]
     assert threading.active_count() == before
 
@@ -59,9 +61,18 @@ def test_what_fails_is_said_and_left_to_torch(
     monkeypatch.setattr(toolchain, "candidates", lambda: [Isa(False)])
     monkeypatch.setattr(toolchain, "_compile_a_kernel", lambda isa: None)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    with caplog.at_level(logging.WARNING):
-        toolchain.prepare()
+    with caplog.at_level(logging.WARNING), toolchain.preparing():
+        pass
     assert "no compiler" in caplog.text
+
+
+def test_on_one_processor_nothing_is_done_beside_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    isa = Isa(True)
+    monkeypatch.setattr(toolchain, "candidates", lambda: [isa])
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    with toolchain.preparing(pytest.fail):
+        pass
+    assert isa.probed == 0
 
 
 def test_torch_picks_for_itself_afterwards() -> None:
