@@ -65,6 +65,7 @@ class Server:
     queues: dict[Kind, deque[Task]] = field(default_factory=dict)
     workers: dict[int, Worker] = field(default_factory=dict)  # by their tickets
     _popen: ServerProcess | None = None
+    _zygote_log: Path | None = None
     _started: float = 0.0
     _starts: int = 0
 
@@ -124,7 +125,8 @@ class Server:
 
     def give_up(self) -> list[Outcome]:
         """Return failed outcomes for the jobs that wait, once it is clear that no server will come."""
-        detail = "\n".join(filter(None, (self.failure, interpreters.tail(self.log).strip())))
+        logs = dict.fromkeys((self._zygote_log, self.log))
+        detail = "\n".join(filter(None, (self.failure, *(interpreters.tail(log).strip() for log in logs if log))))
         outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.waiting]
         self.queues.clear()
         return outcomes
@@ -225,6 +227,7 @@ class Server:
         self.token = secrets.token_hex(16)
         try:
             self._popen = self.zygotes.start_server(self.python, self.token, self.warm, self.log, self.environ)
+            self._zygote_log = self._popen.zygote.log
         except OSError as error:
             self.failure = f"{self.python} cannot be started: {error.strerror or error}"
 

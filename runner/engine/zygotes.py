@@ -66,6 +66,7 @@ class Zygote:
 
     python: str
     token: str
+    log: Path
     popen: subprocess.Popen[bytes]
     channel: Channel | None = None
     _orders: deque[dict[str, Any]] = field(default_factory=deque)  # until it is up
@@ -179,7 +180,7 @@ class Zygotes:
                 self._earlier.append(zygote)
             token = secrets.token_hex(16)
             popen = interpreters.start_worker(python, self._address, token, log, variables)
-            zygote = self._zygotes[key] = Zygote(python, token, popen)
+            zygote = self._zygotes[key] = Zygote(python, token, log, popen)
         return zygote
 
     def greet(self, channel: Channel, token: object) -> bool:

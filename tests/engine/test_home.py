@@ -38,6 +38,16 @@ def test_a_home_without_an_engine_leaves_nothing(fake: dict[str, str]) -> None:
     assert len(early) == 1 and gone(early[0]) and not home.folder.exists()
 
 
+def test_what_a_zygote_printed_before_it_died_is_told(fake: dict[str, str]) -> None:
+    Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("import os; os.write(2, b'no libc10'); os.abort()")
+    with Home() as home:
+        home.environ.update(fake)
+        home.prepare([sys.executable])
+        with LocalEngine({"here": sys.executable}, home=home) as engine:
+            outcome = one(engine, "")
+    assert outcome.ended == "broken" and "SIGABRT" in outcome.detail and "no libc10" in outcome.detail
+
+
 def test_a_python_that_is_none_is_left_to_its_first_job(fake: dict[str, str]) -> None:
     with Home() as home:
         home.prepare(["/nowhere/python"])
