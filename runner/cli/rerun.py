@@ -6,7 +6,7 @@ import argparse
 
 from runner import console, exit_codes
 from runner.cli.past_run import add_run, command_line
-from runner.cli.run import run as run_again
+from runner.cli.run import run_again
 from runner.record.events import RED, finished_of, planned_of
 from runner.record.store import read_log
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli.past_run import add_run, command_line
-from runner.cli.run import Past
-from runner.cli.run import run as run_again
+from runner.cli.run import Past, run_again
 from runner.exit_codes import UsageError
 from runner.record import lock
 from runner.record.events import RED, RunFinished, VariantFinished, finished_of, planned_of

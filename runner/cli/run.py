@@ -90,10 +90,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def run(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
-    """``runner run``, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
+def run(arguments: argparse.Namespace) -> int:
+    """``runner run``. torch is imported while files are read: what was typed is to run, and nothing else can name a Python."""
     with early_home(settings_of(arguments)) as home:
-        return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past, home))
+        return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, None, None, home))
+
+
+def run_again(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
+    """Run, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
+    return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
 
 
 @contextlib.contextmanager

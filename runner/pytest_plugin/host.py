@@ -11,7 +11,7 @@ import threading
 from runner import console, interrupts
 from runner.cli.arguments import settings_of
 from runner.cli.past_run import run_parser
-from runner.cli.run import run
+from runner.cli.run import run_again
 from runner.cli.variants import refuse
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
@@ -29,7 +29,7 @@ def main() -> int:
     try:
         environments = find_environments(settings_of(arguments).python)
         only = frozenset((id, each.torch) for id in request["ids"] or () for each in environments)
-        return run(arguments, None if request["ids"] is None else only)
+        return run_again(arguments, None if request["ids"] is None else only)
     except InputError as error:
         return refuse(error.diagnostics)
     except UsageError as error:

@@ -35,7 +35,7 @@ class Runs:
         self.calls: list[tuple[argparse.Namespace, list[str], Any, Past | None, Path]] = []
         (path / "a.spec.yaml").write_text(CASES)
 
-    def run_variants(self, arguments: argparse.Namespace, loaded: Any, only: Any, past: Any, home: Any) -> int:
+    def run_variants(self, arguments: argparse.Namespace, loaded: Any, only: Any, past: Any) -> int:
         """In place of the real one."""
         self.calls.append((arguments, [*arguments.words], only, past, Path.cwd()))
         return 0
