@@ -209,3 +209,15 @@ def test_ten_thousand_variants_can_be_filtered(page: Browser, tmp_path: Path) ->
     page.open(tmp_path / "index.html")
     choose(page, "verdict", "FAIL")
     assert page.run(SHOWN) == "1000 of 10000 results"
+
+
+@pytest.mark.parametrize("width", [380, 1200])
+def test_a_long_table_has_its_columns_below_their_heads(page: Browser, tmp_path: Path, width: int) -> None:
+    write_folder(tmp_path, many(2000, 1000), Declared(), None)
+    page.resize(width, 800)
+    page.open(tmp_path / "index.html", "cases")
+    edges = "[...document.querySelector('{}').cells].map((cell) => Math.round(cell.getBoundingClientRect().right))"
+    head = page.run(edges.format("#matrix.long thead tr"))
+    assert head == page.run(edges.format("#matrix tbody tr:nth-child(2)")) and len(head) == 3
+    right = page.run("document.querySelector('#matrix tbody tr:nth-child(2)').getBoundingClientRect().right")
+    assert head[-1] <= right + 1, "nothing is cut off at the right of a row"

@@ -40,6 +40,7 @@ SIZE = 4_500_000
 _MEMBERS = 12  # links of a group
 _OPTIONS = 150  # values of a filter
 _COLUMNS = 60
+_MANY = 500  # rows from which on only those that are seen are laid out
 _NOTICES = 50
 _LONG = 400  # characters of an id; a longer one is cut
 _WORD = 100  # of a backend, an oracle, a stage or a tag
@@ -98,6 +99,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         "several": several,
         "more_columns": len(columns) - len(shown_columns),
         "sections": (),
+        "is_long": False,
         "left_out": 0,
         "stars": star_line(results.finished),
         "problem": one_line(declared.problem, 600),
@@ -112,6 +114,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         if bare < SIZE // 2:
             break
     values["sections"], values["left_out"] = _bounded(rows, len(shown_columns), SIZE - bare)
+    values["is_long"] = len(rows) > _MANY
     return render("run.html.j2", **values)
 
 
