@@ -16,16 +16,15 @@ class Home(contextlib.AbstractContextManager["Home"]):
 
     Attributes:
         folder: goes with ``close``.
-        work: a folder in it for what jobs write.
         environ: variables of every worker.
     """
 
     def __init__(self) -> None:
         """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
         self.folder = scratch.make()
-        self.work = self.folder / "work"
-        self.work.mkdir()
-        self.environ = {scratch.VARIABLE: str(self.work)}
+        work = self.folder / "work"  # for what jobs write
+        work.mkdir()
+        self.environ = {scratch.VARIABLE: str(work)}
         self.connections = Connections(self.folder)
         self.zygotes = Zygotes(self.connections.address)
         self._is_closed = False

@@ -5,14 +5,12 @@ What ends a job is returned as an ``Outcome`` by whatever method noticed it.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any, NamedTuple
 
 from runner.engine import interpreters, process_tree, running_job
@@ -261,11 +259,5 @@ class Server:
 
     def end(self, grace: float) -> None:
         """Wait ``grace`` seconds for it to end by itself, then kill it with all that it started."""
-        if self._popen is None:
-            return
-        with contextlib.suppress(TimeoutExpired):
-            self._popen.wait(grace)
-        if self._popen.poll() is None:  # not reaped yet, so the number is still its own
-            process_tree.kill_tree(self._popen.pid)
-            with contextlib.suppress(TimeoutExpired):
-                self._popen.wait(5)
+        if self._popen is not None:
+            process_tree.end(self._popen, grace)

@@ -5,7 +5,6 @@ A server that is forked starts in no time. So a run imports torch once for its w
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import subprocess
 import time
@@ -133,12 +132,7 @@ class Zygote:
         """End it, with the servers that it has."""
         if self.channel is not None:
             self.channel.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.popen.wait(2.0 if self.channel is not None else 0.0)
-        if self.popen.poll() is None:  # not reaped yet, so the number is still its own
-            process_tree.kill_tree(self.popen.pid)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(5)
+        process_tree.end(self.popen, 2.0 if self.channel is not None else 0.0)
 
     def _send(self) -> None:
         while self.channel is not None and self._orders:

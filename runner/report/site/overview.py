@@ -99,7 +99,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         "several": several,
         "more_columns": len(columns) - len(shown_columns),
         "sections": (),
-        "is_long": False,
+        "is_long": len(rows) > _MANY,
         "left_out": 0,
         "stars": star_line(results.finished),
         "problem": one_line(declared.problem, 600),
@@ -114,7 +114,6 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         if bare < SIZE // 2:
             break
     values["sections"], values["left_out"] = _bounded(rows, len(shown_columns), SIZE - bare)
-    values["is_long"] = len(rows) > _MANY
     return render("run.html.j2", **values)
 
 

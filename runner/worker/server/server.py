@@ -70,8 +70,7 @@ def _zygote(address: str, token: str) -> int:
     """Import torch, then fork a server for each order."""
     connection = _connect(address)
     import_torch()  # a server says why it failed
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # the collections of its servers then leave alone what the import made
     forks = Forks(connection, functools.partial(_run_server, address=address))
     try:
         forks.serve({"zygote": os.getpid(), "token": token})
