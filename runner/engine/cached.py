@@ -55,6 +55,9 @@ class Wrapped(Protocol):
     def cancel_all(self) -> list[Job]:
         """End what runs and drop what waits."""
 
+    def notices(self) -> list[str]:
+        """Return what a person should know after the run."""
+
     def close(self) -> None:
         """End every process."""
 
@@ -131,9 +134,9 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         return self.engine.running()
 
     def notices(self) -> list[str]:
-        """Return what a person should know: why nothing was taken or kept."""
+        """Return what a person should know: why nothing was taken or kept, and what the engine says."""
         dirty = sorted({fingerprint.dirty for fingerprint in self.fingerprints.values() if fingerprint.dirty})
-        notices = [f"--cached: nothing is taken or kept: {text}" for text in dirty]
+        notices = [*self.engine.notices(), *(f"--cached: nothing is taken or kept: {text}" for text in dirty)]
         return [*notices, f"--cached: {self.problem}"] if self.problem else notices
 
     def cancel_all(self) -> list[Job]:

@@ -169,6 +169,14 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 server.end(2.0 if server.hello else 0.0)
             self._home.close()
 
+    def notices(self) -> list[str]:
+        """Return what a person should know: which servers could not warm up, so that their jobs take longer."""
+        errors = ((server.python, server.hello.get("warm_error")) for server in self._servers.values())
+        texts = (
+            f"{python}: every job is slow, since no warm-up was possible: {error}" for python, error in errors if error
+        )
+        return list(dict.fromkeys(texts))
+
     def _server(self, job: Job) -> Server:
         accelerated = job.device != "cpu"
         warm = "none" if job.isolation == "fresh" else self._warm.get(job.environment, "import")

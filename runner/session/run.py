@@ -75,6 +75,9 @@ class Plan:
 class ClosableEngine(Engine, Protocol):
     """An engine that ends its processes when it is closed."""
 
+    def notices(self) -> list[str]:
+        """Return what a person should know after the run."""
+
     def close(self) -> None:
         """End every process."""
 
@@ -155,7 +158,7 @@ def run(
                 "runner resume goes on",
                 "error",
             )
-        for text in getattr(engine, "notices", list)():
+        for text in engine.notices():
             yield Notice(text)
     except KeyboardInterrupt:
         code, interrupted = INTERRUPTED, True

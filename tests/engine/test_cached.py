@@ -56,6 +56,9 @@ class FakeEngine:
         done, self.queue = self.queue, []
         return done
 
+    def notices(self) -> list[str]:
+        return ["from behind"]
+
     def close(self) -> None:
         self.closed += 1
 
@@ -428,7 +431,8 @@ def test_without_a_key_nothing_is_kept_and_that_is_said(tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     made = engine(tmp_path / "results")
     assert ask(made).ended == "result" and entries(tmp_path / "results") == []
-    (notice,) = made.notices()
+    behind, notice = made.notices()
+    assert behind == "from behind"
     assert "results cannot be kept" in notice and "state/runner/key cannot be used" in notice
 
 

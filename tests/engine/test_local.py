@@ -106,6 +106,14 @@ def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
     assert found["fresh"]["parent"] == found["again"]["parent"] and found["fresh"]["pid"] != found["again"]["pid"]
 
 
+@pytest.mark.parametrize(("warm", "words"), [("aot", "every job is slow, since no warm-up was possible"), ("none", "")])
+def test_a_warm_up_that_failed_is_said(make: Make, warm: str, words: str) -> None:
+    """The fake torch has no compiler, so that nothing can be warmed up."""
+    engine = make(1, warm=warm)
+    assert one(engine, "").ended == "result"
+    assert len(engine.notices()) == bool(words) and all(words in notice for notice in engine.notices())
+
+
 def test_the_cold_server_starts_when_it_is_needed(make: Make) -> None:
     engine = make(1, warm="aot")
     zygotes, servers = [], []

@@ -116,12 +116,12 @@ def observe(
         generators = _generators(settings.device)
         try:
             _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
+            record.drew_random = _have_moved(generators, settings.device)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
+            with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
+                record.drew_random = _have_moved(generators, settings.device)
             break
-        finally:
-            states = zip(generators, _generators(settings.device))  # noqa: B905  of the same devices
-            record.drew_random = not all(torch.equal(*pair) for pair in states)
     return observation
 
 
@@ -378,6 +378,11 @@ def _generators(device: str) -> list[torch.Tensor]:
     module = getattr(torch, device)
     states = module.get_rng_state_all() if hasattr(module, "get_rng_state_all") else [module.get_rng_state(device)]
     return [torch.get_rng_state(), *states]
+
+
+def _have_moved(earlier: Sequence[torch.Tensor], device: str) -> bool:
+    states = zip(earlier, _generators(device))  # noqa: B905  of the same devices
+    return not all(torch.equal(*pair) for pair in states)
 
 
 def _synchronize(device: str) -> None:

@@ -52,7 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     address, token, warm = options["--socket"], options["--token"], options.get("--warm")
     _end_with_parent(signal.SIGTERM if warm is None else signal.SIGKILL)
     gc.disable()  # imports make little garbage, and looking for it takes a quarter of their time
-    return _zygote(address, token) if warm is None else _serve(address, token, warm)
+    if warm is None:
+        return _zygote(address, token)
+    return _serve(address, token, warm, options.get("--threads", ""))
 
 
 def _end_with_parent(number: int) -> None:
@@ -104,15 +106,17 @@ def _connect(address: str) -> socket.socket:
     return connection
 
 
-def _serve(address: str, token: str, warm: str) -> int:
-    """Be a server."""
+def _serve(address: str, token: str, warm: str, threads: str = "") -> int:
+    """Be a server. ``threads`` says why the one before it, of the same process, could not be one."""
     connection = _connect(address)
     try:
         hello = describe(warm)
     except ThreadsLeft as error:
         print(f"starting again, to import and no more: {error}", file=sys.stderr, flush=True)
-        words = [sys.executable, sys.argv[0], "--socket", address, "--token", token, "--warm", "import"]
-        os.execv(sys.executable, words)  # the only way to be rid of them
+        words = ["--socket", address, "--token", token, "--warm", "import", "--threads", str(error)]
+        os.execv(sys.executable, [sys.executable, sys.argv[0], *words])  # the only way to be rid of them
+    if threads and "error" not in hello:
+        hello["warm_error"] = threads
     hello.update(pid=os.getpid(), python=platform.python_version(), executable=sys.executable)
     forks = Forks(connection, functools.partial(run_child, address=address, token=token))
     if "error" in hello:

@@ -195,5 +195,16 @@ def _built_for_accelerators(torch: Any) -> bool:
 
 
 def _threads() -> int:
-    """Return the number of threads of this process, native ones included."""
-    return len(os.listdir("/proc/self/task"))
+    """Return the number of threads of this process, native ones included, that a child would miss.
+
+    CUDA's driver starts one of its own where somebody asks for devices, even if none is visible. No job on the CPU needs it.
+    """
+    return sum(not _thread_name(thread).startswith("cuda") for thread in os.listdir("/proc/self/task"))
+
+
+def _thread_name(thread: str) -> str:
+    try:
+        with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # it has ended
+        return ""

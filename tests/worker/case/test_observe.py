@@ -99,6 +99,25 @@ def test_a_device_s_own_generator_counts_as_random(tmp_path, monkeypatch):
         assert record(tmp_path, "return x + 1").drew_random is drew
 
 
+@pytest.mark.parametrize(
+    ("body", "error"), [("raise ValueError(x.shape)", "ValueError"), ("return x + 1", "RuntimeError")]
+)
+def test_a_spoilt_device_is_an_error_of_the_call(tmp_path, monkeypatch, body, error):
+    """After an assertion on a GPU its generator cannot be read. The model's own exception, if there is one, says more."""
+    answers = iter([[torch.zeros(16)]])
+
+    def read(device):
+        answer = next(answers, None)
+        if answer is None:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        return answer
+
+    monkeypatch.setattr(observing, "_generators", read)
+    loaded = Source(source(body, "torch.randn(4, 5)"), "case", str(tmp_path)).load(0)
+    seen = observe(loaded, loaded.model, Settings.of({}))
+    assert seen.error.info["type"] == error and not seen.drew_random
+
+
 def test_the_states_are_those_of_all_devices_of_a_kind(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: ["cuda:0", "cuda:1"])
     assert observing._generators("cuda")[1:] == ["cuda:0", "cuda:1"]

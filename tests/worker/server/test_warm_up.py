@@ -158,6 +158,29 @@ def test_no_backward_before_a_fork_where_autograd_keeps_threads(
     assert ran == modes
 
 
+def test_only_threads_of_the_cuda_driver_do_no_harm() -> None:
+    """A thread that has the name of the driver's does not count; any other does."""
+    program = """
+import ctypes, sys, threading, time
+from runner.worker.server import warm_up
+before, named = warm_up._threads(), threading.Semaphore(0)
+def sleep():
+    ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)  # PR_SET_NAME
+    named.release()
+    time.sleep(60)
+threading.Thread(target=sleep, daemon=True).start()
+named.acquire()
+print(warm_up._threads() - before)
+"""
+    counts = [
+        subprocess.run(
+            [sys.executable, "-c", program, name], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for name in ("cuda0000280000b", "python")
+    ]
+    assert counts == ["0\n", "1\n"]
+
+
 def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None:
     """The first start leaves a thread; what serves in the end was only imported, and answers."""
     program = tmp_path / "server.py"
@@ -189,4 +212,4 @@ def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None
         process.wait(30)
     assert said[0] == ""
     hello = json.loads(said[1])["hello"]
-    assert hello["torch"] and hello["warm_error"] == "" and hello["pid"] == process.pid
+    assert hello["torch"] and hello["warm_error"] == "the warm-up left 2 threads" and hello["pid"] == process.pid
