@@ -21,7 +21,14 @@ from xml.etree import ElementTree
 from runner.builder.source import build
 from runner.cases.model import THREADS, Variant
 
-WAYS = ("scripts", "pytest", "xdist", "runner", "runner-ray")
+RUNNERS: Mapping[str, Sequence[str]] = {
+    "runner": (),
+    "runner-living": ("--isolation", "living"),
+    "runner-cached": ("--cached",),
+    "runner-ray": ("--engine", "ray"),
+}
+"""Ways that are the runner's: the options of each."""
+WAYS = ("scripts", "pytest", "xdist", *RUNNERS)
 NEEDS = {"pytest": "pytest", "xdist": "xdist", "runner-ray": "ray"}
 """Module that a way needs beside torch and the runner."""
 
@@ -157,7 +164,7 @@ def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
         _pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
         done = Pass(time.monotonic() - began, sum(cpu_seconds()) - before, work.count)
     else:
-        seconds, parts = _runner(work, backend, place, engine="ray" if way == "runner-ray" else "")
+        seconds, parts = _runner(work, backend, place, way, warm)
         done = Pass(seconds, sum(cpu_seconds()) - before, work.count, parts)
     filled.write_text(key, encoding="utf-8")
     return done
@@ -184,6 +191,7 @@ def environment(place: Path) -> dict[str, str]:
         **kept,
         "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
         "XDG_CACHE_HOME": str(place / "xdg"),
+        "XDG_STATE_HOME": str(place / "xdg"),
         "TMPDIR": str(place / "tmp"),
         "RAY_TMPDIR": tempfile.gettempdir(),  # its sockets' names would be too long further down
     }
@@ -236,13 +244,13 @@ def _pytest(work: Work, backend: str, place: Path, slots: int) -> None:
         raise Broken(f"pytest did not pass {work.count} tests: {counts}")
 
 
-def _runner(work: Work, backend: str, place: Path, engine: str) -> tuple[float, dict[str, float]]:
+def _runner(work: Work, backend: str, place: Path, way: str, warm: bool) -> tuple[float, dict[str, float]]:
     command = [sys.executable, "-m", "runner", "run", str(work.file), "--backend", backend, "-j", str(work.slots)]
     journal = place / "run" / ".runner" / "latest" / "events.jsonl"
     (place / "run" / ".runner" / "latest").unlink(missing_ok=True)  # the last pass's
     watch = Watch(journal)
     began = time.monotonic()
-    code = run_command([*command, *(["--engine", engine] if engine else [])], place / "run", place, watch.look)
+    code = run_command([*command, *RUNNERS[way]], place / "run", place, watch.look)
     seconds = time.monotonic() - began
     watch.look()
     finished = watch.finished
@@ -252,9 +260,9 @@ def _runner(work: Work, backend: str, place: Path, engine: str) -> tuple[float, 
         told = "\n".join(bad[:5]) or tail(place / "output")
         raise Broken(f"runner gave exit code {code} and {len(verdicts)} verdicts of {work.count}\n{told}")
     cached = sum(event.get("cached") is not None for event in finished)
-    if cached:
-        raise Broken(f"runner took {cached} results from an earlier run and measured nothing; --keep a fresh folder")
-    return seconds, _parts(finished, watch, began, seconds)
+    if cached != (work.count if way == "runner-cached" and warm else 0):
+        raise Broken(f"{way} took {cached} of {work.count} results from an earlier run; --keep a fresh folder")
+    return seconds, _parts(finished, watch, began, seconds) if not cached else {}
 
 
 def _parts(finished: list[dict[str, Any]], watch: Watch, began: float, seconds: float) -> dict[str, float]:

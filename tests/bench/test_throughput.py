@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -96,6 +97,15 @@ def test_targets_are_ratios_of_the_cold_passes(
     assert verdicts(bench, *warm) == {}
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(100.0, "met"), (101.0, "MISSED")])
+def test_second_runs_are_held_against_the_second_run_of_xdist(
+    bench: SimpleNamespace, seconds: float, expected: str
+) -> None:
+    passes = [("xdist", 130.0), ("runner", seconds), ("runner-cached", seconds)]
+    warm = [measurement(bench, "inductor", way, taken, temperature="warm") for way, taken in passes]
+    assert [*verdicts(bench, *warm).values()] == [expected, expected]
+
+
 @pytest.mark.parametrize(("torch", "inductor", "aot_eager"), [(181.0, "met", "met"), (179.0, "MISSED", "MISSED")])
 def test_what_torch_does_not_spend_is_held_against_its_target(
     bench: SimpleNamespace, torch: float, inductor: str, aot_eager: str
@@ -171,7 +181,7 @@ def test_a_journal_read_while_it_is_written_gives_every_part(
 ) -> None:
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(bench.ways, "run_command", fake_run(0, [{"event": "run-started"}, finished(), finished()]))
-    _, parts = bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "")
+    _, parts = bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner", False)
     assert {name: parts[name] for name in ("busy", "torch", "load", "judge")} == pytest.approx(
         {"busy": 4.0, "torch": 3.0, "load": 0.2, "judge": 0.4}
     )
@@ -184,7 +194,7 @@ def test_a_journal_read_while_it_is_written_gives_every_part(
         (1, [finished(), finished("FAIL")], "FAIL a"),
         (0, [finished()], "1 verdicts of 2"),
         (2, [finished(), finished()], "exit code 2"),
-        (0, [finished(), finished(cached="before")], "took 1 results from an earlier run"),
+        (0, [finished(), finished(cached="before")], "took 1 of 2 results from an earlier run"),
     ],
 )
 def test_a_run_that_is_not_all_green_is_no_measurement(
@@ -193,7 +203,21 @@ def test_a_run_that_is_not_all_green_is_no_measurement(
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(bench.ways, "run_command", fake_run(code, lines))
     with pytest.raises(bench.ways.Broken, match=message):
-        bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "")
+        bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner", False)
+
+
+@pytest.mark.parametrize(
+    ("cached", "warm", "measured"), [(2, True, True), (1, True, False), (0, False, True), (1, False, False)]
+)
+def test_a_second_run_with_cached_takes_all_its_results_from_the_first(
+    bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: int, warm: bool, measured: bool
+) -> None:
+    (tmp_path / "run").mkdir()
+    events = [finished(**({"cached": "before"} if number < cached else {})) for number in range(2)]
+    monkeypatch.setattr(bench.ways, "run_command", fake_run(0, events))
+    with nullcontext() if measured else pytest.raises(bench.ways.Broken, match=f"took {cached} of 2"):
+        _, parts = bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner-cached", warm)
+        assert bool(parts) is not warm
 
 
 def test_settings_of_torch_in_the_shell_reach_no_way(
