@@ -59,8 +59,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         Args:
             environments: a name to the Python executable that has torch.
             slots: how many jobs run at once.
-            warm: environment to ``none``, ``import``, ``aot`` or ``inductor`` (where jobs compile so far): what its
-                CPU server loads.
+            warm: environment to one of ``worker.server.warm_up.LEVELS``: how far its CPU server goes before it forks.
             environ: environment variables for the workers, over control's own.
             log_folder: where what jobs print is kept (one file a job, empty ones removed); nowhere if None.
             kernel_cache: ``shared`` with other runs of the same Python, or ``private``: new, and gone when we close.
@@ -182,7 +181,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         warm = "none" if job.isolation == "fresh" else self._warm.get(job.environment, "import")
         if accelerated and warm not in ("none", "import"):
             warm = "import"  # compiling, even for the CPU, would spoil CUDA for forked children
-        if job.variables and warm != "none":
+        if job.variables and warm not in ("none", "dynamo"):
             warm = "import"  # what is compiled under other settings is of no use
         key = (job.environment, accelerated, warm, tuple(sorted(job.variables.items())))
         if key not in self._servers:

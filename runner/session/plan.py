@@ -178,7 +178,12 @@ def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:
 
 def warmth(variants: Sequence[Variant]) -> str:
     """How far the CPU server should go before it forks: as far as any variant on the CPU will, and no further."""
-    stages = {stage_of(v.backend.backend) for v in variants if v.device == "cpu"}
+    on_cpu = [variant for variant in variants if variant.device == "cpu"]
+    stages = {stage_of(variant.backend.backend) for variant in on_cpu}
     if "inductor" in stages:
         return "inductor"
-    return "aot" if stages & {"aot", "decomposition"} else "import"
+    if "backend" in stages:
+        return "import"  # nobody knows what a backend of somebody else's brings along
+    if not stages & {"aot", "decomposition"}:
+        return "dynamo"
+    return "backward" if any(variant.grad.mode == "backward" for variant in on_cpu) else "aot"

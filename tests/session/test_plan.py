@@ -11,8 +11,9 @@ import torch
 from runner.builder.source import Source, build
 from runner.cases.flags import PRECISION
 from runner.session.collect import load
-from runner.session.plan import INTERPRET, Environment, Planned, job, skip_reason
+from runner.session.plan import INTERPRET, Environment, Planned, job, skip_reason, warmth
 from runner.worker.case.load import configured
+from tests.handmade import loaded, written
 
 SHIPPED = Path(__file__).resolve().parents[2] / "specs" / "kernels"
 INTERPRETED = "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
@@ -70,3 +71,25 @@ def test_every_torch_has_these_switches() -> None:
     with configured(dict.fromkeys(PRECISION, False).items()):
         assert not torch.backends.cudnn.allow_tf32
     assert torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize(
+    ("backends", "keys", "level"),
+    [
+        (["eager"], "", "dynamo"),
+        (["eager"], "devices: [cuda]", "dynamo"),
+        (["inductor"], "devices: [cuda]", "dynamo"),
+        (["eager", "aot_eager"], "", "aot"),
+        (["aot_eager"], "grad: backward", "backward"),
+        (["aot_eager_decomp_partition"], "", "aot"),
+        (["aot_eager", "somebody:backend"], "", "import"),
+        (["aot_eager", "inductor"], "grad: backward", "inductor"),
+    ],
+)
+def test_a_server_goes_as_far_as_its_variants_on_the_cpu(
+    tmp_path: Path, backends: list[str], keys: str, level: str
+) -> None:
+    """A server for an accelerator imports all compilers, whatever this says."""
+    case = "cases:\n  - {name: a, inputs: {x: {shape: [2], requires_grad: true}}, chain: [torch.sin], %s}\n"
+    path = written(tmp_path, case % (keys or "grad: off"))
+    assert warmth(loaded(path, backends=backends).variants) == level

@@ -17,9 +17,10 @@ from typing import Any
 from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
 
-LEVELS = ("none", "import", "aot", "inductor")
-"""Each does what the one before does and more: torch alone, its compilers imported, a graph compiled under
-``aot_eager``, and one under Inductor. Where an accelerator is in sight nothing is compiled."""
+LEVELS = ("none", "dynamo", "aot", "backward", "import", "inductor")
+"""How far a server goes: torch alone; Dynamo imported; a graph compiled under ``aot_eager``; one with a backward too; all
+compilers imported and nothing compiled; everything. Each level costs up to a second more, so that a run asks for what its
+variants need. Where an accelerator is in sight nothing is compiled, and ``import`` stands for all levels from ``aot`` on."""
 
 _LAZY = (
     "torch._dynamo.dce_extra_outputs",
@@ -79,22 +80,26 @@ def warm_up(level: str) -> None:
     """
     if level == "none":
         return
+    torch = importlib.import_module("torch")
     importlib.import_module("torch._dynamo")
-    importlib.import_module("torch._inductor.compile_fx")
     run_job = load_entry()
-    _load(_LAZY)
     importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
     skip_guard_timing()
     stop_progress_bars()
-    torch = importlib.import_module("torch")
-    if _has_accelerator(torch):
+    if level == "dynamo":
+        return
+    _load(_LAZY)
+    accelerated = _has_accelerator(torch)
+    if level in ("import", "inductor") or accelerated:
+        importlib.import_module("torch._inductor.compile_fx")
+    if accelerated:
         load_for_devices()
         return  # compiling would open the accelerator, and every child would fail to open it again
     if level == "import":
         return
     threads, random = _threads(), torch.get_rng_state()
     parts = [("aot_eager", "off")]
-    if not _built_for_accelerators(torch):
+    if level in ("backward", "inductor") and not _built_for_accelerators(torch):
         # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
         # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
         parts.append(("aot_eager", "backward"))
@@ -109,7 +114,7 @@ def warm_up(level: str) -> None:
         forget(torch)
         torch.set_rng_state(random)
     if _threads() > threads:
-        raise ThreadsLeft(f"the warm-up left {_threads() - threads} threads")
+        raise ThreadsLeft(f"threads that the warm-up left: {_threads() - threads}")
 
 
 def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str) -> None:
