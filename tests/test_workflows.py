@@ -67,13 +67,14 @@ def test_a_workflow_may_read_and_nothing_else_and_its_jobs_end(path: Path) -> No
         assert job["timeout-minutes"] <= 60 and {*filter(None, [job.get("needs")])} <= data["jobs"].keys()
     declared = read(ACTION)["inputs"]
     used = [step["with"] for step in steps_of(path) if step.get("uses") == "./"]
-    assert used and all(names.keys() <= declared.keys() for names in used)
+    assert all(names.keys() <= declared.keys() for names in used)
+    assert used or path.name == "nightly.yml", "the bench does not run cases by the action"
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_the_runner_takes_each_command(path: Path) -> None:
     commands = [step["run"] for step in steps_of(path) if step.get("run", "").startswith("runner ")]
-    assert commands
+    assert commands or path.name == "nightly.yml"
     for command in commands:
         build_parser().parse_args(shlex.split(command)[1:])
 
