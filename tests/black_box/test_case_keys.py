@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import re
 
-from .driver import Result, spec, write
+import pytest
+
+from .driver import Result, run_in, spec, write
 
 BACKEND = """
 import time
@@ -24,183 +25,234 @@ def slow(graph, inputs):
     return graph.forward
 """
 
+OFF: list[str] = []
+"""Cases that run under ``nearly:off``, which shows that their results are compared. Each stands above its test."""
+SLOW: list[str] = []
+"""Cases that run under ``nearly:slow``."""
+RIGHT: list[str] = []
+"""Cases that run under ``aot_eager``."""
+WRONG: dict[str, str] = {}
+"""Files that ``runner validate`` refuses."""
 
-def test_a_tolerance_for_one_output(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    two = """
-        name: {}
-        inputs: {{x: [4]}}
-        chain:
-          - {{torch.sin: $x, out: a}}
-          - {{torch.cos: $x, out: b}}
-        return: [$a, $b]
-        tolerance: {{"output[0]": {{atol: 1, reason: it is loose}}, {}}}
-        """
-    text = spec(two.format("one", "exact: false"), two.format("both", "'output[1]': {atol: 1, reason: it is loose}"))
-    write(tmp_path, {"two.spec.yaml": text, "nearly.py": BACKEND})
-    assert run_runner("validate", "two.spec.yaml").code == 0
-    ran = run_runner("run", "two.spec.yaml", "--backend", "nearly:off")
-    assert ran.verdicts == {"one@nearly:off": "FAIL", "both@nearly:off": "PASS"}
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run of all cases, each file of them under its backend."""
+    folder = tmp_path_factory.mktemp("keys")
+    files = {"off": OFF, "slow": SLOW, "right": RIGHT}
+    write(folder, {f"{name}.spec.yaml": spec(*cases) for name, cases in files.items()} | {"nearly.py": BACKEND})
+    words = "off.spec and backend:nearly:off or slow.spec and backend:nearly:slow or right.spec and backend:aot_eager"
+    backends = ("--backend", "nearly:off", "--backend", "nearly:slow", "--backend", "aot_eager")
+    return run_in(folder, "run", ".", *backends, "-k", words, "--no-confirm", "-j", 2)
+
+
+@pytest.fixture(scope="module")
+def shown(ran: Result) -> dict[str, str]:
+    """What ``runner show`` prints of each case."""
+    done = run_in(ran.cwd, "show", ".")
+    assert done.code == 0, done.text
+    texts = re.split(r"^(?=# id: )", done.out, flags=re.MULTILINE)[1:]
+    return {text.partition("::")[2].partition("[")[0]: text for text in texts}
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What ``runner validate`` says of all files that it refuses."""
+    folder = tmp_path_factory.mktemp("wrong")
+    write(folder, WRONG)
+    done = run_in(folder, "validate", ".")
+    assert done.code == 4 and "0 valid cases" in done.text, done.text
+    return done.text
+
+
+# --- tolerance ------------------------------------------------------------------------------
+
+TWO = """
+    name: {}
+    inputs: {{x: [4]}}
+    chain:
+      - {{torch.sin: $x, out: a}}
+      - {{torch.cos: $x, out: b}}
+    return: [$a, $b]
+    tolerance: {{"output[0]": {{atol: 1, reason: it is loose}}, {}}}
+    """
+OFF += [TWO.format("one", "exact: false"), TWO.format("both", "'output[1]': {atol: 1, reason: it is loose}")]
+
+
+def test_a_tolerance_for_one_output(ran: Result) -> None:
+    assert (ran.verdicts["one@nearly:off"], ran.verdicts["both@nearly:off"]) == ("FAIL", "PASS")
     assert [finding["path"] for finding in ran.of("one@nearly:off")["findings"]] == ["output[1]"]
 
 
-def test_a_tolerance_for_an_output_that_is_not_returned(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    keys = "name: a\ninputs: {x: [4]}\nchain: [F.relu]\nreturn: [$_]\ntolerance: {'output[1]': {rtol: 1, reason: x}}"
-    write(tmp_path, {"a.spec.yaml": spec(keys)})
-    done = run_runner("validate", "a.spec.yaml")
-    assert done.code == 4 and "a.spec.yaml:6:17: error: the case returns no output[1]" in done.text
+WRONG["no_output.spec.yaml"] = spec(
+    "name: a\ninputs: {x: [4]}\nchain: [F.relu]\nreturn: [$_]\ntolerance: {'output[1]': {rtol: 1, reason: x}}"
+)
 
 
-def test_the_argument_out_of_an_operator(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = """
-        name: {}
-        inputs: {{x: [4, 3], a: [4, 3], b: [3], c: [3]}}
-        grad: off
-        chain:
-          - torch.native_batch_norm:
-              "*": [$x, null, null, null, null, true, 0.1, 1.0e-5]
-              out: {}
-        return: [$a, $b, $c]
-        """
-    write(
-        tmp_path,
-        {
-            "given.spec.yaml": spec(body.format("given", "[$a, $b, $c]")),
-            "names.spec.yaml": spec(body.format("names", "[a, b, c]")),
-        },
-    )
-    ran = run_runner("run", "given.spec.yaml", "--backend", "aot_eager")
-    assert ran.verdicts == {"given@aot_eager": "PASS"}, ran.text
-    assert "out=[a, b, c])" in run_runner("show", "given.spec.yaml::given").out
-    refused = run_runner("validate", "names.spec.yaml")
-    assert refused.code == 4 and "names.spec.yaml:8:11: error: 'out' stands among the arguments" in refused.text
+def test_a_tolerance_for_an_output_that_is_not_returned(refused: str) -> None:
+    assert "no_output.spec.yaml:6:17: error: the case returns no output[1]" in refused
 
 
-def test_a_seed_of_the_case(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = "name: {}\n{}inputs: {{x: [4]}}\nchain: [{{torch.mul: [$_, 2]}}]"
-    text = spec(body.format("own", "seed: 5\n"), body.format("none", ""))
-    write(tmp_path, {"seeds.spec.yaml": text, "nearly.py": BACKEND})
+# --- out ------------------------------------------------------------------------------------
 
-    def eager(name: str, *words: str) -> float:
-        ran = run_runner("run", f"seeds.spec.yaml::{name}", "--backend", "nearly:off", *words)
-        return float(ran.of(f"{name}@nearly:off")["findings"][0]["numbers"]["eager"])
+OUT = """
+    name: given
+    inputs: {x: [4, 3], a: [4, 3], b: [3], c: [3]}
+    grad: off
+    chain:
+      - torch.native_batch_norm:
+          "*": [$x, null, null, null, null, true, 0.1, 1.0e-5]
+          out: [$a, $b, $c]
+    return: [$a, $b, $c]
+    """
+RIGHT += [OUT]
+WRONG["names.spec.yaml"] = spec(OUT.replace("out: [$a, $b, $c]", "out: [a, b, c]"))
 
-    assert eager("own") == eager("own", "--seed", "6") == eager("none", "--seed", "5") != eager("none")
-    script = run_runner("repro", "seeds.spec.yaml::own", "--backend", "nearly:off").out
+
+def test_the_argument_out_of_an_operator(ran: Result, shown: dict[str, str], refused: str) -> None:
+    assert ran.verdicts["given@aot_eager"] == "PASS", ran.text
+    assert "out=[a, b, c])" in shown["given"]
+    assert "names.spec.yaml:8:11: error: 'out' stands among the arguments" in refused
+
+
+# --- seed -----------------------------------------------------------------------------------
+
+SEED = "name: {}\n{}inputs: {{x: [4]}}\nchain: [{{torch.mul: [$_, 2]}}]"
+OFF += [SEED.format("own", "seed: 5\n"), SEED.format("own_6", "seed: 6\n"), SEED.format("none", "")]
+
+
+def test_a_seed_of_the_case(ran: Result, shown: dict[str, str]) -> None:
+    """It comes before that of the command."""
+    cases = [f"off.spec.yaml::{name}" for name in ("own", "none")]
+    other = run_in(ran.cwd, "run", *cases, "--backend", "nearly:off", "--no-confirm", "--seed", "6")
+
+    def eager(done: Result, name: str) -> float:
+        return float(done.of(f"{name}@nearly:off")["findings"][0]["numbers"]["eager"])
+
+    assert eager(ran, "own") == eager(other, "own") != eager(ran, "none")
+    assert eager(ran, "own_6") == eager(other, "none") != eager(ran, "own")
+    script = run_in(ran.cwd, "repro", "off.spec.yaml::own", "--backend", "nearly:off").out
     assert "torch.manual_seed(5)" in script
-    assert "seed:           5" in run_runner("show", "seeds.spec.yaml::own").out
+    assert "seed:           5" in shown["own"]
 
 
-def test_a_seed_is_an_integer_of_64_bits(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = "name: {}\nseed: {}\ninputs: {{x: [4]}}\nchain: [F.relu]"
-    texts = [spec(body.format("a", seed)) for seed in ("-9223372036854775808", "18446744073709551616", "one")]
-    write(tmp_path, {f"{place}.spec.yaml": text for place, text in enumerate(texts)})
-    assert run_runner("validate", "0.spec.yaml").code == 0
-    for name, message in (("1", "18446744073709551616 is too large"), ("2", "expected an integer of 64 bits")):
-        refused = run_runner("validate", f"{name}.spec.yaml")
-        assert refused.code == 4 and f"{name}.spec.yaml:3:11: error: {message}" in refused.text
+RIGHT += ["name: smallest_seed\nseed: -9223372036854775808\ninputs: {x: [4]}\nchain: [torch.sin]"]
+for name, seed in (("large", "18446744073709551616"), ("word", "one")):
+    WRONG[f"{name}.spec.yaml"] = spec(f"name: a\nseed: {seed}\ninputs: {{x: [4]}}\nchain: [F.relu]")
 
 
-def test_a_random_order(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = """
-        name: {}
-        inputs: {{x: [300], i: {{shape: [300], dtype: {}, init: randperm}}}}
-        chain: [{{torch.index_select: [$x, 0, $i]}}]
-        """
-    write(tmp_path, {"a.spec.yaml": spec(body.format("a", "int64")), "b.spec.yaml": spec(body.format("b", "uint8"))})
-    assert run_runner("run", "a.spec.yaml", "--backend", "aot_eager").verdicts == {"a@aot_eager": "PASS"}
-    refused = run_runner("validate", "b.spec.yaml")
-    assert refused.code == 4 and "b.spec.yaml:3:24: error: init randperm makes the numbers 0 to 299" in refused.text
+def test_a_seed_is_an_integer_of_64_bits(ran: Result, refused: str) -> None:
+    assert ran.verdicts["smallest_seed@aot_eager"] == "PASS"
+    assert "large.spec.yaml:3:11: error: 18446744073709551616 is too large" in refused
+    assert "word.spec.yaml:3:11: error: expected an integer of 64 bits" in refused
 
 
-def test_a_given_cotangent(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = """
-        name: {}
-        inputs:
-          x: {{shape: [3], requires_grad: true}}
-          g: {{values: {}, hidden: true}}
-        grad: {{cotangent: $g}}
-        chain: [torch.tanh]
-        """
-    text = spec(body.format("fits", "[1.0, 0.0, -2.0]"), body.format("too_long", "[1.0, 0.0, -2.0, 1.0]"))
-    write(tmp_path, {"a.spec.yaml": text, "b.spec.yaml": spec(body.format("b", "[1.0]").replace(", hidden: true", ""))})
-    ran = run_runner("run", "a.spec.yaml", "--backend", "aot_eager")
-    assert ran.verdicts == {"fits@aot_eager": "PASS", "too_long@aot_eager": "INVALID"}, ran.text
+# --- inputs ---------------------------------------------------------------------------------
+
+ORDER = """
+    name: order
+    inputs: {{x: [300], i: {{shape: [300], dtype: {}, init: randperm}}}}
+    chain: [{{torch.index_select: [$x, 0, $i]}}]
+    """
+RIGHT += [ORDER.format("int64")]
+WRONG["order.spec.yaml"] = spec(ORDER.format("uint8"))
+
+
+def test_a_random_order(ran: Result, refused: str) -> None:
+    assert ran.verdicts["order@aot_eager"] == "PASS"
+    assert "order.spec.yaml:3:24: error: init randperm makes the numbers 0 to 299" in refused
+
+
+COTANGENT = """
+    name: {}
+    inputs:
+      x: {{shape: [3], requires_grad: true}}
+      g: {{values: {}, hidden: true}}
+    grad: {{cotangent: $g}}
+    chain: [torch.tanh]
+    """
+RIGHT += [COTANGENT.format("fits", "[1.0, 0.0, -2.0]"), COTANGENT.format("too_long", "[1.0, 0.0, -2.0, 1.0]")]
+WRONG["cotangent.spec.yaml"] = spec(COTANGENT.format("b", "[1.0]").replace(", hidden: true", ""))
+
+
+def test_a_given_cotangent(ran: Result, shown: dict[str, str], refused: str) -> None:
+    assert (ran.verdicts["fits@aot_eager"], ran.verdicts["too_long@aot_eager"]) == ("PASS", "INVALID")
     assert ran.of("too_long@aot_eager")["reason"] == "grad: output has the shape [3], its cotangent [4]"
-    shown = run_runner("show", "a.spec.yaml::fits").out
-    assert "def make_cotangents():\n    g = torch.tensor([1.0, 0.0, -2.0])\n    return [g]" in shown
-    refused = run_runner("validate", "b.spec.yaml")
-    assert refused.code == 4 and "'g' is a cotangent, and the model gets it too" in refused.text
+    assert "def make_cotangents():\n    g = torch.tensor([1.0, 0.0, -2.0])\n    return [g]" in shown["fits"]
+    assert "'g' is a cotangent, and the model gets it too" in refused
 
 
-def test_a_leaf_behind_a_cast(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = """
-        name: {}
-        inputs: {{x: {{shape: [3], layout: [Tensor.bfloat16], requires_grad: {}}}}}
-        grad: backward
-        chain: [torch.tanh]
-        """
-    text = spec(body.format("before", "true"), body.format("after", "after_layout"))
-    write(tmp_path, {"a.spec.yaml": text, "b.spec.yaml": spec(body.format("b", "after"))})
-    ran = run_runner("run", "a.spec.yaml", "--backend", "aot_eager")
-    assert ran.verdicts == {"before@aot_eager": "PASS", "after@aot_eager": "PASS"}, ran.text
-    assert "    x = x.bfloat16()\n    x.requires_grad_()\n" in run_runner("show", "a.spec.yaml::after").out
-    refused = run_runner("validate", "b.spec.yaml")
-    assert (
-        refused.code == 4
-        and "b.spec.yaml:3:72: error: expected true, false or after_layout, found the text 'after'" in refused.text
-    )
+LEAF = """
+    name: {}
+    inputs: {{x: {{shape: [3], layout: [Tensor.bfloat16], requires_grad: {}}}}}
+    grad: backward
+    chain: [torch.tanh]
+    """
+RIGHT += [LEAF.format("before", "true"), LEAF.format("after", "after_layout")]
+WRONG["leaf.spec.yaml"] = spec(LEAF.format("b", "after"))
 
 
-def test_what_parameters_hold_at_first(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = """
-        name: {}
-        inputs: {{x: {{values: [[1.0, 10.0]]}}}}
-        grad: off
-        chain:
-          - nn.Linear: [2, 2]
-            state: {{weight: {{values: [[1.0, 2.0], [3.0, 4.0]]}}, {}: {{init: {{full: 0.5}}}}}}
-        """
-    write(
-        tmp_path,
-        {"a.spec.yaml": spec(body.format("right", "bias"), body.format("wrong", "bais")), "nearly.py": BACKEND},
-    )
-    ran = run_runner("run", "a.spec.yaml", "--backend", "nearly:off")
-    assert ran.verdicts == {"right@nearly:off": "FAIL", "wrong@nearly:off": "INVALID"}, ran.text
+def test_a_leaf_behind_a_cast(ran: Result, shown: dict[str, str], refused: str) -> None:
+    assert (ran.verdicts["before@aot_eager"], ran.verdicts["after@aot_eager"]) == ("PASS", "PASS")
+    assert "    x = x.bfloat16()\n    x.requires_grad_()\n" in shown["after"]
+    assert "leaf.spec.yaml:3:72: error: expected true, false or after_layout, found the text 'after'" in refused
+
+
+COMPLEX = """
+    name: complex
+    inputs: {x: {values: [1+2j, -0.5j]}}
+    chain: [{torch.mul: [$x, 2j]}, {torch.add: [$_, {$tensor: [1j, 2]}]}]
+    """
+RIGHT += [COMPLEX]
+WRONG["complex.spec.yaml"] = spec(COMPLEX.replace("1+2j", "1e999j"))
+
+
+def test_complex_numbers(ran: Result, shown: dict[str, str], refused: str) -> None:
+    assert ran.verdicts["complex@aot_eager"] == "PASS"
+    assert "torch.mul(x, (0.0+2.0j))" in shown["complex"]
+    assert "complex.spec.yaml:3:27: error: 1e999j is beyond the range" in refused
+
+
+# --- state ----------------------------------------------------------------------------------
+
+STATE = """
+    name: {}
+    inputs: {{x: {{values: [[1.0, 10.0]]}}}}
+    grad: off
+    chain:
+      - nn.Linear: [2, 2]
+        state: {{weight: {{values: [[1.0, 2.0], [3.0, 4.0]]}}, {}: {{init: {{full: 0.5}}}}}}
+    """
+OFF += [STATE.format("right", "bias"), STATE.format("wrong", "bais")]
+
+
+def test_what_parameters_hold_at_first(ran: Result) -> None:
+    assert (ran.verdicts["right@nearly:off"], ran.verdicts["wrong@nearly:off"]) == ("FAIL", "INVALID")
     numbers = ran.of("right@nearly:off")["findings"][0]["numbers"]
     assert numbers["eager"] in (21.5, 43.5)
     assert "KeyError: 'bais'" in ran.of("wrong@nearly:off")["reason"]
 
 
-def test_a_parameter_has_its_own_shape(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    keys = "name: a\ninputs: {x: [2]}\nchain:\n  - nn.Linear: [2, 2]\n    state: {weight: {shape: [2, 2], init: ones}}"
-    write(tmp_path, {"a.spec.yaml": spec(keys)})
-    refused = run_runner("validate", "a.spec.yaml")
-    assert refused.code == 4 and "a.spec.yaml:6:26: error: unknown key 'shape'" in refused.text
+WRONG["shape.spec.yaml"] = spec(
+    "name: a\ninputs: {x: [2]}\nchain:\n  - nn.Linear: [2, 2]\n    state: {weight: {shape: [2, 2], init: ones}}"
+)
 
 
-def test_complex_numbers(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    keys = """
-        name: a
-        inputs: {x: {values: [1+2j, -0.5j]}}
-        chain: [{torch.mul: [$x, 2j]}, {torch.add: [$_, {$tensor: [1j, 2]}]}]
-        """
-    write(tmp_path, {"a.spec.yaml": spec(keys), "b.spec.yaml": spec(keys.replace("1+2j", "1e999j"))})
-    ran = run_runner("run", "a.spec.yaml", "--backend", "aot_eager")
-    assert ran.verdicts == {"a@aot_eager": "PASS"}, ran.text
-    assert "torch.mul(x, (0.0+2.0j))" in run_runner("show", "a.spec.yaml::a").out
-    refused = run_runner("validate", "b.spec.yaml")
-    assert refused.code == 4 and "b.spec.yaml:3:27: error: 1e999j is beyond the range" in refused.text
+def test_a_parameter_has_its_own_shape(refused: str) -> None:
+    assert "shape.spec.yaml:6:26: error: unknown key 'shape'" in refused
 
 
-def test_a_limit_for_compiling(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    body = "name: {}\ninputs: {{x: [4]}}\nchain: [torch.sin]\ncompile: {{timeout: {}}}"
-    text = spec(body.format("short", "1s"), body.format("long", "100s"))
-    write(tmp_path, {"a.spec.yaml": text, "nearly.py": BACKEND, "b.spec.yaml": spec(body.format("b", "1 parsec"))})
-    ran = run_runner("run", "a.spec.yaml", "--backend", "nearly:slow")
-    assert ran.verdicts == {"short@nearly:slow": "ERROR", "long@nearly:slow": "PASS"}, ran.text
+# --- compile --------------------------------------------------------------------------------
+
+LIMIT = "name: {}\ninputs: {{x: [4]}}\nchain: [torch.sin]\ncompile: {{timeout: {}}}"
+SLOW += [LIMIT.format("short", "1s"), LIMIT.format("long", "100s")]
+WRONG["limit.spec.yaml"] = spec(LIMIT.format("b", "1 parsec"))
+
+
+def test_a_limit_for_compiling(ran: Result, shown: dict[str, str], refused: str) -> None:
+    assert (ran.verdicts["short@nearly:slow"], ran.verdicts["long@nearly:slow"]) == ("ERROR", "PASS")
     event = ran.of("short@nearly:slow")
     assert event["oracles"] == ["timeout"]
     assert event["reason"] == "timeout: compiling took more than 1 s, the case's limit for compiling"
-    assert "compile:        timeout=1.0" in run_runner("show", "a.spec.yaml::short").out
-    refused = run_runner("validate", "b.spec.yaml")
-    assert refused.code == 4 and "b.spec.yaml:5:24: error: expected a time above 0 with its unit" in refused.text
+    assert "compile:        timeout=1.0" in shown["short"]
+    assert "limit.spec.yaml:5:24: error: expected a time above 0 with its unit" in refused

@@ -88,14 +88,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ran(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """One run with every death in it, and survivors before, between and after."""
+    """One run with every death in it, and survivors before, between and after. ``test_every_verdict.py`` confirms deaths."""
     folder = tmp_path_factory.mktemp("deaths")
     survivors = [f"name: survivor_{n}\ntags: [survivor]\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(2)]
-    victim = "name: victim\ninputs: {x: [4]}\nchain: [torch.neg]\ntimeout: 15s\nmemory: 300MiB"
+    victim = "name: victim\ninputs: {x: [4]}\nchain: [torch.neg]\ntimeout: 8s\nmemory: 300MiB"
     write(folder, {"deaths.spec.yaml": spec(survivors[0], victim, survivors[1])})
     flags = [word for name in BACKENDS for word in ("--backend", f"deadly:{name}")]
     mark = uuid.uuid4().hex
-    done = run_in(folder, "run", "deaths.spec.yaml", *flags, "--backend", "eager", "-j", 2, "-k", "victim or backend:eager",
+    done = run_in(folder, "run", "deaths.spec.yaml", *flags, "--backend", "eager", "-j", 2, "--no-confirm", "-k", "victim or backend:eager",
                   env={"PYTHONPATH": str(library), "DEATHS": mark})  # fmt: skip
     assert not processes_of(mark), "something outlived the run"
     return done
@@ -116,7 +116,7 @@ def test_the_others_go_on(ran: Result) -> None:
         ("segfault", "signal", "SIGSEGV", "SIGSEGV", "in segfault"),
         ("segfault_later", "signal", "SIGSEGV", "SIGSEGV", "in forward"),
         ("abort", "signal", "SIGABRT", "SIGABRT", "in abort"),
-        ("hang", "timeout", None, "no answer after 15 s", "in hang"),
+        ("hang", "timeout", None, "no answer after 8 s", "in hang"),
         ("silent", "runtime-error", None, "exit status 0 and without a result", ""),
         ("memory", "memory", None, "passed the limit", ""),
         ("one_huge_piece", "memory", None, "out of memory", ""),
@@ -141,7 +141,7 @@ def test_a_death_is_reported(
 
 
 def test_a_hang_ends_at_its_own_timeout(ran: Result) -> None:
-    assert ran.of("victim@deadly:hang")["seconds"] >= 15
+    assert ran.of("victim@deadly:hang")["seconds"] >= 8
 
 
 def test_junit_tells_crash_timeout_and_memory_apart(ran: Result) -> None:
@@ -239,9 +239,9 @@ def bench() -> ModuleType:
 
 def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(bench: ModuleType, tmp_path: Path) -> None:
     told: list[str] = []
-    problems = bench.kill_loop(tmp_path, 6, say=told.append)
+    problems = bench.kill_loop(tmp_path, 4, backends=("eager",), say=told.append)
     assert not problems, "\n".join(problems)
-    assert sum("was killed" in line for line in told) >= 3, told
+    assert sum("was killed" in line for line in told) >= 2, told
 
 
 def test_the_kill_loop_sees_what_is_wrong(bench: ModuleType, tmp_path: Path) -> None:
