@@ -15,11 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from .driver import LIMIT, Result, command, environment, latest, processes_of, run_in, spec, write
+from .driver import KNOWN_ISA, LIMIT, Result, command, environment, latest, processes_of, run_in, spec, write
 from .test_deaths import wait_until
-
-KNOWN_ISA = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
-"""A new kernel cache without the compiler's answers about the processor, which take ten seconds and are not the matter here."""
 
 HARMFUL = """
     import ctypes
@@ -150,19 +147,20 @@ def test_the_others_are_unharmed(ran: Result) -> None:
 
 
 def test_a_compiler_that_sleeps_is_ended_with_its_variant(tmp_path: Path) -> None:
-    compiler = tmp_path / "slow-g++"
-    compiler.write_text(
-        '#!/bin/sh\nfor word in "$@"; do case "$word" in *.cpp) grep -q 77.25 "$word" && sleep 600;; esac; done\nexec g++ "$@"\n'
-    )
+    compiler = tmp_path / "bin" / "g++"  # under the name of the real one, whose compiled headers then serve
+    write(tmp_path, {
+        "bin/g++": f"""\
+            #!/bin/sh
+            for word in "$@"; do case "$word" in *.cpp) grep -q 77.25 "$word" && sleep 600;; esac; done
+            exec {shutil.which("g++")} "$@"
+            """,
+        "a.spec.yaml": cases(1, "name: slow\ninputs: {x: [4]}\nchain: [{torch.add: [$x, 77.25]}]\ntimeout: 10s"),
+    })  # fmt: skip
     compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
-    slow = "name: slow\ninputs: {x: [4]}\nchain: [{torch.add: [$x, 77.25]}]\ntimeout: 10s"
-    write(tmp_path, {"a.spec.yaml": cases(2, slow)})
     mark = uuid.uuid4().hex
     done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "inductor", "--no-confirm", "-j", 2,
-                  env={"CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "FAULTS": mark, **KNOWN_ISA})  # fmt: skip
-    assert done.verdicts == {"slow@inductor": "ERROR", "small_0@inductor": "PASS", "small_1@inductor": "PASS"}, (
-        done.text
-    )
+                  env={"PATH": f"{compiler.parent}:{os.environ['PATH']}", "FAULTS": mark})  # fmt: skip
+    assert done.verdicts == {"slow@inductor": "ERROR", "small_0@inductor": "PASS"}, done.text
     assert (done.of("slow@inductor")["oracles"], done.of("slow@inductor")["stage"]) == (["timeout"], "inductor")
     assert not processes_of(mark)
 
@@ -182,33 +180,34 @@ def in_small_disk(
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_full_disk_under_the_kernels_is_no_compiler_bug(tmp_path: Path) -> None:
-    write(tmp_path, {"a.spec.yaml": cases(2)})
+    write(tmp_path, {"a.spec.yaml": cases(1)})
     disk = tmp_path / "disk"
     done = in_small_disk(tmp_path, disk, "64k", "run", "a.spec.yaml", "--backend", "inductor", "--backend", "aot_eager",
-                         TORCHINDUCTOR_CACHE_DIR=str(disk))  # fmt: skip
+                         TORCHINDUCTOR_CACHE_DIR=str(disk), **KNOWN_ISA)  # fmt: skip
     result = Result(done.returncode, done.stdout, done.stderr, tmp_path, latest(tmp_path))
     assert result.code == 3, result.text
     assert "No space left on device" in result.out and "the harness failed, not the case" in result.out
-    assert [result.verdicts[f"small_{n}@aot_eager"] for n in range(2)] == ["PASS", "PASS"]
-    assert {result.verdicts[f"small_{n}@inductor"] for n in range(2)} == {"ERROR"}
+    assert result.verdicts == {"small_0@aot_eager": "PASS", "small_0@inductor": "ERROR"}
     assert not result.of("small_0@inductor")["findings"]
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_full_disk_under_the_reports_loses_no_verdict(tmp_path: Path) -> None:
-    write(tmp_path, {"a.spec.yaml": cases(40)})  # far beyond one page of the disk, whatever the host's name
+    """Nothing of it needs a process of its own: what counts is a report far beyond one page of the disk."""
+    many = "name: many\ninputs: {x: [4]}\nparams: {n: NUMBERS}\nchain: [{torch.add: [$x, $n]}]\nrequires: {torch: '<2'}"
+    write(tmp_path, {"a.spec.yaml": spec(many.replace("NUMBERS", str([*range(40)])))})
     disk = tmp_path / "disk"
     done = in_small_disk(
         tmp_path, disk, "4k", "run", "a.spec.yaml", "--backend", "eager", "--junit", disk / "report.xml"
     )
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "could not be written" in done.stdout and "40 passed" in done.stdout
+    assert "could not be written" in done.stdout and "40 skip" in done.stdout
     result = Result(done.returncode, done.stdout, done.stderr, tmp_path, latest(tmp_path))
-    assert set(result.verdicts.values()) == {"PASS"} and len(result.verdicts) == 40
+    assert [event["verdict"] for event in result.finished.values()] == ["SKIP"] * 40
 
 
 def test_a_cache_folder_that_vanishes(tmp_path: Path) -> None:
-    write(tmp_path, {"a.spec.yaml": cases(6)})
+    write(tmp_path, {"a.spec.yaml": cases(3)})
     cache = tmp_path / "cache"
     words = command("run", "a.spec.yaml", "--backend", "inductor", "-j", 1, "--order", "plan")
     process = subprocess.Popen(words, cwd=tmp_path, env=environment({"TORCHINDUCTOR_CACHE_DIR": str(cache), **KNOWN_ISA}),
@@ -217,14 +216,7 @@ def test_a_cache_folder_that_vanishes(tmp_path: Path) -> None:
     wait_until(lambda: process.poll() is not None or (log.exists() and '"variant-finished"' in log.read_text()), LIMIT)
     shutil.rmtree(cache, ignore_errors=True)
     out, _ = process.communicate(timeout=LIMIT)
-    assert process.returncode == 0 and "6 passed" in out, out
-
-
-def test_a_working_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    write(tmp_path, {"a.spec.yaml": cases(2), ".runner": "somebody's own file"})  # as root, permissions stop nobody
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager")
-    assert done.code == 0 and "2 passed" in done.out and "cannot keep runs here" in done.out
-    shutil.rmtree(done.out.rpartition("run folder: ")[2].strip())
+    assert process.returncode == 0 and "3 passed" in out, out
 
 
 def test_the_clock_set_back(tmp_path: Path) -> None:
@@ -249,11 +241,11 @@ def test_the_clock_set_back(tmp_path: Path) -> None:
     )
     env = {"PYTHONPATH": str(tmp_path / "clock")}
     words = ("run", "a.spec.yaml", "--backend", broken, "--backend", "eager", "-j", 1, "--no-confirm")
-    first = run_in(tmp_path, *words)
+    first = run_in(tmp_path, *words, "--device", "cuda:99")  # nothing of it runs
     done = run_in(tmp_path, *words, env=env)
-    assert (first.code, done.code) == (1, 1) and done.folder is not None and first.folder is not None, done.text
+    assert (first.code, done.code) == (0, 1) and done.folder is not None and first.folder is not None, done.text
     assert done.folder.name < first.folder.name, "the clock did not go back"
-    assert done.verdicts == first.verdicts
+    assert done.verdicts == {f"a@{broken}": "FAIL", "a@eager": "PASS"}
     assert all(0 <= event["seconds"] < LIMIT for event in done.finished.values())
     assert float(done.junit.get("time", "-1")) >= 0
     last = run_in(tmp_path, *words, "--lf", env=env)
@@ -290,7 +282,7 @@ def test_a_killed_server_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None
 def test_two_runners_in_one_folder(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(4)})
     both = [
-        subprocess.Popen(command("run", "a.spec.yaml", "--backend", "inductor", "-j", 1, "--cached"), cwd=tmp_path,
+        subprocess.Popen(command("run", "a.spec.yaml", "--backend", "aot_eager", "-j", 1, "--cached"), cwd=tmp_path,
                          env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]  # fmt: skip
@@ -301,7 +293,7 @@ def test_two_runners_in_one_folder(tmp_path: Path) -> None:
     assert len(runs) == 2
     assert all((run / "events.jsonl").read_text().count('"variant-finished"') == 4 for run in runs)
     assert latest(tmp_path) in [run.resolve() for run in runs]
-    assert run_in(tmp_path, "run", "a.spec.yaml", "--backend", "inductor", "--cached").out.count(" cached]") == 4
+    assert run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager", "--cached").out.count(" cached]") == 4
 
 
 def test_output_that_nobody_takes(tmp_path: Path) -> None:
