@@ -13,6 +13,34 @@ import pytest
 
 from .driver import LIMIT, Result, run_in, spec, write
 
+BACKENDS = {
+    "float8": ("eager", "aot_eager"),
+    "bits": ("my_backend:other_bit",),
+    "graphs": ("aot_eager",),
+    "strides": ("my_backend:ones",),
+    "stride_known": ("my_backend:odd",),
+    "cudnn": ("eager",),
+    "options": ("aot_eager",),
+}
+"""Under which backends the cases of each file run."""
+FILES: dict[str, str] = {}
+"""Their texts, each above its tests."""
+MY_BACKEND = ""
+"""The backends of one's own that they name."""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run of all that expects neither a certain exit code nor other verdicts beside its own."""
+    folder = tmp_path_factory.mktemp("expectations")
+    write(folder, {f"{name}.spec.yaml": text for name, text in FILES.items()})
+    write(folder, {"my_backend.py": MY_BACKEND, "m.py": ASKED})
+    wanted = [f"{name}.spec and backend:{backend}" for name, backends in BACKENDS.items() for backend in backends]
+    flags = [word for backend in sorted({*sum(BACKENDS.values(), ())}) for word in ("--backend", backend)]
+    words = ("-k", " or ".join(wanted), "--allow-python", "--no-confirm", "-v", "-j", 2)
+    return run_in(folder, "run", ".", *flags, *words)
+
+
 NO_LEAF = "name: a\ninputs: {x: [2]}\ngrad: backward\nchain: [F.relu]"
 LEAF = "name: a\ninputs: {x: {shape: [2], requires_grad: true}}\ngrad: backward\nchain: [F.relu]"
 
@@ -101,8 +129,10 @@ def test_report_has_v_too(explained: Result) -> None:
 
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
 
-FLOAT8_CASES = f"defaults: {{dtypes: [{', '.join(FLOAT8)}]}}\n" + spec(
-    "name: moved\ninputs: {x: [4, 8]}\nchain: [Tensor.t, Tensor.contiguous]",
+DTYPES = f"defaults: {{dtypes: [{', '.join(FLOAT8)}]}}\n"
+MOVED = "name: moved\ninputs: {x: [4, 8]}\nchain: [Tensor.t, Tensor.contiguous]"
+FILES["float8"] = DTYPES + spec(
+    MOVED,
     """
     name: cast
     inputs: {x: [4, 8]}
@@ -122,7 +152,8 @@ FLOAT8_CASES = f"defaults: {{dtypes: [{', '.join(FLOAT8)}]}}\n" + spec(
     """,
 )
 
-BITS = '''
+FILES["bits"] = DTYPES + spec(MOVED)
+MY_BACKEND += '''
 import torch
 
 
@@ -139,31 +170,22 @@ def other_bit(graph, inputs):
 '''
 
 
-@pytest.fixture(scope="module")
-def float8(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """Every float8 dtype as a variant's, under two backends."""
-    folder = tmp_path_factory.mktemp("float8")
-    write(folder, {"a.spec.yaml": FLOAT8_CASES})
-    return run_in(folder, "run", "a.spec.yaml", "--backend", "eager", "--backend", "aot_eager", "--no-confirm", "-j", 2)
-
-
 @pytest.mark.parametrize("dtype", FLOAT8)
-def test_float8_inputs_are_compared(float8: Result, dtype: str) -> None:
+def test_float8_inputs_are_compared(ran: Result, dtype: str) -> None:
     expected = {"moved": "PASS", "cast": "PASS", "written": "PASS", "constant": "PASS", "saturated": "VACUOUS"}
     for backend in ("eager", "aot_eager"):
         for case, verdict in expected.items():
-            event = float8.finished[f"{case}[{dtype},cpu]@{backend}"]
+            event = ran.finished[f"{case}[{dtype},cpu]@{backend}"]
             assert event["verdict"] == verdict, event
             assert event["compared"]["elements"] > 0 and not event["notes"]
 
 
-def test_float8_outputs_must_be_equal(tmp_path: Path) -> None:
-    write(tmp_path, {"a.spec.yaml": FLOAT8_CASES, "my_backend.py": BITS})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "my_backend:other_bit", "-k", "moved", "--no-confirm")
-    assert done.code == 1
+def test_float8_outputs_must_be_equal(ran: Result) -> None:
     for dtype in FLOAT8:
-        (finding,) = done.finished[f"moved[{dtype},cpu]@my_backend:other_bit"]["findings"]
+        event = ran.finished[f"moved[{dtype},cpu]@my_backend:other_bit"]
+        (finding,) = event["findings"]
         assert (finding["oracle"], finding["numbers"]["mismatched"], finding["numbers"]["elements"]) == ("value", 1, 32)
+        assert event["verdict"] == "FAIL"
 
 
 def by_script(folder: Path, case: str, backend: str = "aot_eager") -> tuple[int, str]:
@@ -179,86 +201,88 @@ def by_script(folder: Path, case: str, backend: str = "aot_eager") -> tuple[int,
 # --- expect: {graphs: 0} --------------------------------------------------------------------
 
 
-def test_a_case_may_expect_that_nothing_compiles(tmp_path: Path) -> None:
-    size = "inputs: {x: [3, 4]}\nchain: [Tensor.size]"
-    cases = [f"name: expected\n{size}\nexpect: {{graphs: 0}}", f"name: unexpected\n{size}",
-             "name: compiled\ninputs: {x: [3]}\nchain: [torch.neg]\nexpect: {graphs: 0}"]  # fmt: skip
-    write(tmp_path, {"a.spec.yaml": spec(*cases)})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager", "--no-confirm", "-j", 2)
-    assert done.verdicts == {
-        "expected@aot_eager": "PASS",
-        "unexpected@aot_eager": "VACUOUS",
-        "compiled@aot_eager": "FAIL",
-    }
-    assert done.of("compiled@aot_eager")["oracles"] == ["graphs"]
-    assert by_script(tmp_path, "a.spec.yaml::compiled") == (1, "AssertionError: 1 graphs")
-    assert by_script(tmp_path, "a.spec.yaml::expected")[0] == 0
+SIZE = "inputs: {x: [3, 4]}\nchain: [Tensor.size]"
+FILES["graphs"] = spec(
+    f"name: expected\n{SIZE}\nexpect: {{graphs: 0}}",
+    f"name: unexpected\n{SIZE}",
+    "name: compiled\ninputs: {x: [3]}\nchain: [torch.neg]\nexpect: {graphs: 0}",
+)
+
+
+def test_a_case_may_expect_that_nothing_compiles(ran: Result) -> None:
+    names = ("expected@aot_eager", "unexpected@aot_eager", "compiled@aot_eager")
+    assert [ran.verdicts[name] for name in names] == ["PASS", "VACUOUS", "FAIL"]
+    assert ran.of("compiled@aot_eager")["oracles"] == ["graphs"]
+    assert ran.code == 1
+    assert by_script(ran.cwd, "graphs.spec.yaml::compiled") == (1, "AssertionError: 1 graphs")
+    assert by_script(ran.cwd, "graphs.spec.yaml::expected")[0] == 0
 
 
 # --- strides --------------------------------------------------------------------------------
 
-ONES = '''
+MY_BACKEND += '''
 def ones(graph, inputs):
     """Gives a row the stride 1: its only row has nowhere to step to."""
     return lambda *args: tuple(out.as_strided(out.shape, (1, 1)) for out in graph(*args))
 '''
+ROW = "inputs: {x: [1, 5]}\nchain: [torch.neg]"
+FILES["strides"] = spec(f"name: noted\n{ROW}", f"name: found\n{ROW}\nstrides: exact")
 
 
-def test_strides_of_size_one_are_a_note_or_a_finding(tmp_path: Path) -> None:
-    row = "inputs: {x: [1, 5]}\nchain: [torch.neg]"
-    cases = spec(f"name: noted\n{row}", f"name: found\n{row}\nstrides: exact")
-    write(tmp_path, {"a.spec.yaml": cases, "my_backend.py": ONES})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "my_backend:ones", "--no-confirm", "-v")
+def test_strides_of_size_one_are_a_note_or_a_finding(ran: Result, tmp_path: Path) -> None:
     steps = "eager [5, 1], compiled [1, 1] for shape [1, 5]"
-    assert done.verdicts == {"noted@my_backend:ones": "PASS", "found@my_backend:ones": "FAIL"}
-    assert f"note output: strides of dimensions of size one differ: {steps}\n" in done.out
-    assert f"stride at output: {steps}\n" in done.out
-    wrong = tmp_path / "wrong.spec.yaml"
-    wrong.write_text(cases.replace("exact", "all"))
+    assert (ran.verdicts["noted@my_backend:ones"], ran.verdicts["found@my_backend:ones"]) == ("PASS", "FAIL")
+    assert f"note output: strides of dimensions of size one differ: {steps}\n" in ran.out
+    assert f"stride at output: {steps}\n" in ran.out
+    write(tmp_path, {"wrong.spec.yaml": FILES["strides"].replace("exact", "all")})
     told = run_in(tmp_path, "validate", "wrong.spec.yaml")
     assert told.code == 4 and "'all' is not one of significant, exact" in told.err
 
 
 # --- known: {sometimes: true} ---------------------------------------------------------------
 
-NOW_AND_THEN = '''
+MY_BACKEND += '''
 import pathlib
 
 
 def odd(graph, inputs):
-    """Is wrong every other time that it compiles."""
-    count = pathlib.Path(__file__).with_name("count")
+    """Is wrong every other time that it compiles, from the first time on where the input has an odd number of elements."""
+    size = inputs[0].numel()
+    count = pathlib.Path(__file__).with_name(f"count{size}")
     number = len(count.read_text()) if count.exists() else 0
     count.write_text("x" * (number + 1))
-    return lambda *args: tuple(out + (number % 2 == 0) for out in graph(*args))
+    return lambda *args: tuple(out + ((number + size) % 2 == 1) for out in graph(*args))
 '''
+WAVERING = (
+    "name: {}\ninputs: {{x: [{}]}}\nchain: [torch.neg]\nknown: [{{oracle: [{}], reason: a race, sometimes: true}}]"
+)
+FILES["stride_known"] = spec(WAVERING.format("other_oracle", 5, "stride"))
 
 
 def test_a_known_failure_may_show_only_now_and_then(tmp_path: Path) -> None:
-    entry = "known: [{oracle: [%s], reason: a race, sometimes: true}]"
-    case = "name: a\ninputs: {x: [3]}\nchain: [torch.neg]\n"
-    write(tmp_path, {"a.spec.yaml": spec(case + entry % "value"), "b.spec.yaml": spec(case + entry % "stride"),
-                     "my_backend.py": NOW_AND_THEN})  # fmt: skip
+    cases = spec(WAVERING.format("wrong_at_first", 3, "value"), WAVERING.format("right_at_first", 4, "value"))
+    write(tmp_path, {"a.spec.yaml": cases, "my_backend.py": MY_BACKEND})
     command = ("--backend", "my_backend:odd", "-j", 1)
-    for verdict in ("XFAIL", "PASS"):
-        done = run_in(tmp_path, "run", "a.spec.yaml", *command)
-        assert (done.code, done.verdicts) == (0, {"a@my_backend:odd": verdict}), done.text
-        ledger = run_in(tmp_path, "ledger", "a.spec.yaml")
-        assert ledger.code == 0 and re.search(r"^matched .*sometimes: a race", ledger.out, re.MULTILINE)
-    done = run_in(tmp_path, "run", "a.spec.yaml", *command, "--stress", 4)
-    assert (done.code, done.verdicts) == (0, {"a@my_backend:odd": "XFAIL"}), done.text
-    done = run_in(tmp_path, "run", "b.spec.yaml", *command, "--no-confirm")
-    assert (done.code, done.verdicts) == (1, {"a@my_backend:odd": "FAIL"})
-    assert "the ledger expects stride" in done.of("a@my_backend:odd")["reason"]
+    done = run_in(tmp_path, "run", "a.spec.yaml", *command)
+    verdicts = {"wrong_at_first@my_backend:odd": "XFAIL", "right_at_first@my_backend:odd": "PASS"}
+    assert (done.code, done.verdicts) == (0, verdicts), done.text
+    ledger = run_in(tmp_path, "ledger", "a.spec.yaml")
+    assert ledger.code == 0 and len(re.findall(r"^matched .*sometimes: a race", ledger.out, re.MULTILINE)) == 2
+    done = run_in(tmp_path, "run", "a.spec.yaml::wrong_at_first", *command, "--stress", 4)
+    assert (done.code, done.verdicts) == (0, {"wrong_at_first@my_backend:odd": "XFAIL"}), done.text
+
+
+def test_a_failure_that_shows_now_and_then_is_the_one_that_is_known(ran: Result) -> None:
+    event = ran.of("other_oracle@my_backend:odd")
+    assert event["verdict"] == "FAIL" and "the ledger expects stride" in event["reason"]
 
 
 # --- switches of cuDNN ----------------------------------------------------------------------
 
 
-def test_a_case_may_set_how_cudnn_is_asked(tmp_path: Path) -> None:
-    switches = {"enabled": "false", "deterministic": "true", "benchmark": "true"}
-    config = ", ".join(f"torch.backends.cudnn.{name}: {value}" for name, value in switches.items())
-    model = """
+SWITCHES = {"enabled": "false", "deterministic": "true", "benchmark": "true"}
+CONFIG = ", ".join(f"torch.backends.cudnn.{name}: {value}" for name, value in SWITCHES.items())
+ASKED = """
     import torch
 
     class Asked(torch.nn.Module):
@@ -267,15 +291,16 @@ def test_a_case_may_set_how_cudnn_is_asked(tmp_path: Path) -> None:
             assert (cudnn.enabled, cudnn.deterministic, cudnn.benchmark) == (False, True, True)
             return x + 1
     """
-    set_, unset = (
-        f"name: {name}\ninputs: {{x: [3]}}\nmodule: {{file: m.py, name: Asked}}\n" for name in ("set", "unset")
-    )
-    raises = "expect: {raises: {type: AssertionError}}"
-    write(tmp_path, {"a.spec.yaml": spec(set_ + f"config: {{{config}}}", unset + raises), "m.py": model})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "eager", "--no-confirm")
-    assert done.verdicts == {"set@eager": "PASS", "unset@eager": "PASS"}, done.text
-    script = run_in(tmp_path, "repro", "a.spec.yaml::set", "--allow-python", "--backend", "eager")
-    assert all(f"torch.backends.cudnn.{name} = {value.title()}\n" in script.out for name, value in switches.items())
+MODEL = "inputs: {x: [3]}\nmodule: {file: m.py, name: Asked}\n"
+FILES["cudnn"] = spec(
+    f"name: set\n{MODEL}config: {{{CONFIG}}}", f"name: unset\n{MODEL}expect: {{raises: {{type: AssertionError}}}}"
+)
+
+
+def test_a_case_may_set_how_cudnn_is_asked(ran: Result) -> None:
+    assert (ran.verdicts["set@eager"], ran.verdicts["unset@eager"]) == ("PASS", "PASS")
+    script = run_in(ran.cwd, "repro", "cudnn.spec.yaml::set", "--allow-python", "--backend", "eager")
+    assert all(f"torch.backends.cudnn.{name} = {value.title()}\n" in script.out for name, value in SWITCHES.items())
 
 
 def test_what_a_switch_of_cudnn_takes(tmp_path: Path, run_runner: Callable[..., Result]) -> None:
@@ -289,7 +314,7 @@ def test_what_a_switch_of_cudnn_takes(tmp_path: Path, run_runner: Callable[..., 
 
 # --- enums and options ----------------------------------------------------------------------
 
-OPTIONS = spec(
+FILES["options"] = spec(
     """
     name: scaled
     requires: {torch: ">=2.13"}
@@ -310,16 +335,10 @@ OPTIONS = spec(
 )
 
 
-def test_enums_and_options_of_operators(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "a.spec.yaml": OPTIONS,
-            "b.spec.yaml": OPTIONS.replace("TensorWise,", "TensorWide,").replace("num_warps", "BLOCK_M"),
-        },
-    )
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager", "--no-confirm", "-j", 2)
-    assert done.verdicts == {"scaled@aot_eager": "PASS", "attention@aot_eager": "PASS"}, done.text
+def test_enums_and_options_of_operators(ran: Result, tmp_path: Path) -> None:
+    assert (ran.verdicts["scaled@aot_eager"], ran.verdicts["attention@aot_eager"]) == ("PASS", "PASS")
+    text = FILES["options"].replace("TensorWise,", "TensorWide,").replace("num_warps", "BLOCK_M")
+    write(tmp_path, {"b.spec.yaml": text})
     told = run_in(tmp_path, "validate", "b.spec.yaml")
     assert told.code == 4
     assert "did you mean 'torch.nn.functional.ScalingType.TensorWise'?" in told.err

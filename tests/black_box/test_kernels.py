@@ -10,7 +10,7 @@ import pytest
 
 from tests import gpus
 
-from .driver import REPOSITORY, Result, run_in
+from .driver import REPOSITORY, Result, run_in, write
 
 SHIPPED = REPOSITORY / "specs" / "kernels"
 
@@ -126,8 +126,27 @@ FAULTS = {
 }
 
 
-def planted(folder: Path, device: str) -> Result:
-    """One run: every fault in a folder of its own, and the same variants as shipped."""
+TRANSPOSED = """
+    kernels:
+      add:
+        file: add.py
+        function: add_kernel
+        arguments: [$x, $y, $out, "${{x.numel()}}"]
+        outputs: {{out: {{like: x}}}}
+        grid: ["${{cdiv(x.numel(), BLOCK)}}"]
+        constants: {{BLOCK: 64}}
+        reference: [{{torch.add: [$_, $y]}}, {chain}]
+    cases:
+      - name: a
+        inputs: {{x: [3, 3], y: [3, 3]}}
+        chain: [{{triton.add: [$x, $y]}}]
+    """
+REFERENCES = {"strides": "Tensor.t, Tensor.contiguous, Tensor.t", "values": "Tensor.t, Tensor.contiguous"}
+"""What a reference does besides, by what of it then differs from the kernel's result."""
+
+
+def planted(folder: Path, device: str, *more: str) -> Result:
+    """One run: every fault in a folder of its own, the same variants as shipped, and ``more``."""
     nodes = []
     for name, fault in FAULTS.items():
         shutil.copytree(SHIPPED, folder / name)
@@ -138,14 +157,18 @@ def planted(folder: Path, device: str) -> Result:
         nodes.append(fault.id(name, device))
     shutil.copytree(SHIPPED, folder / "clean")
     nodes += dict.fromkeys(fault.id("clean", device) for fault in FAULTS.values())
-    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", device, *nodes)
+    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", device, *nodes, *more)
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """In Triton's interpreter."""
     pytest.importorskip("triton")
-    return planted(tmp_path_factory.mktemp("kernels"), "cpu")
+    folder = tmp_path_factory.mktemp("kernels")
+    for name, chain in REFERENCES.items():
+        write(folder, {f"{name}/a.spec.yaml": TRANSPOSED.format(chain=chain)})
+        shutil.copy(SHIPPED / "add.py", folder / name)
+    return planted(folder, "cpu", *(f"{name}/a.spec.yaml::a[float32,cpu]@triton" for name in REFERENCES))
 
 
 @pytest.fixture(scope="module")
@@ -157,13 +180,13 @@ def ran_on_cuda(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return planted(tmp_path_factory.mktemp("kernels"), "cuda")
 
 
-def verdict(ran: Result, wanted: str) -> dict[str, object]:
+def event_of(ran: Result, wanted: str) -> dict[str, object]:
     return next(e for e in ran.events if e["event"] == "variant-finished" and e["id"] == wanted)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fault_is_caught(ran: Result, name: str) -> None:
-    event = verdict(ran, FAULTS[name].id(name, "cpu"))
+    event = event_of(ran, FAULTS[name].id(name, "cpu"))
     assert event["verdict"] == "FAIL", event["reason"]
     assert set(FAULTS[name].oracles) <= set(event["oracles"])  # type: ignore[call-overload]
     assert event["stage"] == "backend"
@@ -171,50 +194,25 @@ def test_the_fault_is_caught(ran: Result, name: str) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fault_is_caught_on_a_gpu(ran_on_cuda: Result, name: str) -> None:
-    event = verdict(ran_on_cuda, FAULTS[name].id(name, "cuda"))
+    event = event_of(ran_on_cuda, FAULTS[name].id(name, "cuda"))
     assert event["verdict"] == ("ERROR" if name == "int32_offset" else "FAIL"), event["reason"]
     assert set(FAULTS[name].on_cuda) <= set(event["oracles"])  # type: ignore[call-overload]
-    twin = verdict(ran_on_cuda, FAULTS[name].id("clean", "cuda"))
+    twin = event_of(ran_on_cuda, FAULTS[name].id("clean", "cuda"))
     assert twin["verdict"] == "PASS", twin["reason"]
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_its_twin_passes(ran: Result, name: str) -> None:
-    event = verdict(ran, FAULTS[name].id("clean", "cpu"))
+    event = event_of(ran, FAULTS[name].id("clean", "cpu"))
     assert event["verdict"] == "PASS", event["reason"]
 
 
-TRANSPOSED = """
-kernels:
-  add:
-    file: add.py
-    function: add_kernel
-    arguments: [$x, $y, $out, "${{x.numel()}}"]
-    outputs: {{out: {{like: x}}}}
-    grid: ["${{cdiv(x.numel(), BLOCK)}}"]
-    constants: {{BLOCK: 64}}
-    reference: [{{torch.add: [$_, $y]}}, {chain}]
-cases:
-  - name: a
-    inputs: {{x: [3, 3], y: [3, 3]}}
-    chain: [{{triton.add: [$x, $y]}}]
-"""
-
-
-@pytest.mark.parametrize(
-    ("chain", "verdict"), [("Tensor.t, Tensor.contiguous, Tensor.t", "PASS"), ("Tensor.t, Tensor.contiguous", "FAIL")]
-)
+@pytest.mark.parametrize(("name", "verdict", "oracles"), [("strides", "PASS", []), ("values", "FAIL", ["value"])])
 def test_a_references_strides_are_its_own_matter_and_its_values_are_not(
-    tmp_path: Path, chain: str, verdict: str
+    ran: Result, name: str, verdict: str, oracles: list[str]
 ) -> None:
-    pytest.importorskip("triton")
-    shutil.copy(SHIPPED / "add.py", tmp_path)
-    (tmp_path / "a.spec.yaml").write_text(TRANSPOSED.format(chain=chain), encoding="utf-8")
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "triton", "--no-confirm")
-    finished = [e for e in done.events if e["event"] == "variant-finished"]
-    assert [(e["verdict"], e["oracles"]) for e in finished] == [(verdict, [] if verdict == "PASS" else ["value"])], (
-        done.out
-    )
+    event = event_of(ran, f"{name}/a.spec.yaml::a[float32,cpu]@triton")
+    assert (event["verdict"], event["oracles"]) == (verdict, oracles), event["reason"]
 
 
 def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
@@ -232,7 +230,7 @@ def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
 
 
 def test_a_finding_names_the_line_of_the_kernel(ran: Result) -> None:
-    event = verdict(ran, FAULTS["off_by_one_mask"].id("off_by_one_mask", "cpu"))
+    event = event_of(ran, FAULTS["off_by_one_mask"].id("off_by_one_mask", "cpu"))
     first = event["findings"][0]  # type: ignore[index]
     file, line, _ = first["place"].rsplit(":", 2)
     assert Path(file).name == "add.py"
