@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from .driver import run_in, write
 
-from .driver import Result
-
-SPEC = Path(__file__).parents[2] / "specs" / "seeds" / "backends.spec.yaml"
+SPEC = (Path(__file__).parents[2] / "specs" / "seeds" / "backends.spec.yaml").read_text()
 ENTRY = "    known:\n      - {backend: toy, stage: backend"
 FALSE = '    known:\n      - {stage: dynamo, oracle: [value], reason: "there is no such bug"}\n'
+SUITE = """
+    suite: "{name}"
+    specs: [backends.spec.yaml]
+    select: case:relu_between_linears
+    backends: [{{name: toy, backend: "runner.worker.planted:toy_compiler"}}, eager]
+    """
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """The toy backend's case and its suite, on their own."""
-    (tmp_path / "toy.suite.yaml").write_text(
-        "suite: toy\nspecs: [backends.spec.yaml]\nselect: case:relu_between_linears\n"
-        'backends: [{name: toy, backend: "runner.worker.planted:toy_compiler"}, eager]\n'
-    )
-    target = tmp_path / "backends.spec.yaml"
-    target.write_text(SPEC.read_text())
-    return target
+def copy(folder: Path, name: str, text: str) -> None:
+    """Write the toy backend's case and its suite, on their own, below ``folder``."""
+    write(folder / name, {"toy.suite.yaml": SUITE.format(name=name)})
+    (folder / name / "backends.spec.yaml").write_text(text)
 
 
-def test_as_shipped_it_is_green(copy: Path, run_runner: Callable[..., Result]) -> None:
-    ran = run_runner("run", "toy.suite.yaml")
+def test_as_shipped_it_is_green(tmp_path: Path) -> None:
+    copy(tmp_path, "shipped", SPEC)
+    ran = run_in(tmp_path, "run", "shipped")
     assert ran.code == 0 and sorted(e["verdict"] for e in ran.finished.values()) == ["PASS", "XFAIL"]
 
 
-def test_without_its_line_it_is_red(copy: Path, run_runner: Callable[..., Result]) -> None:
-    text = copy.read_text()
-    assert ENTRY in text
-    copy.write_text(text[: text.index(ENTRY)])
-    ran = run_runner("run", "toy.suite.yaml")
-    assert ran.code == 1 and sorted(e["verdict"] for e in ran.finished.values()) == ["ERROR", "PASS"]
-
-
-def test_with_a_false_line_it_is_red(copy: Path, run_runner: Callable[..., Result]) -> None:
-    text = copy.read_text()
-    copy.write_text(text[: text.index(ENTRY)] + FALSE + text[text.index(ENTRY) + len("    known:\n") :])
-    ran = run_runner("run", "toy.suite.yaml")
-    assert ran.code == 1 and sorted(e["verdict"] for e in ran.finished.values()) == ["XFAIL", "XPASS"]
+def test_without_its_line_and_with_a_false_one_it_is_red(tmp_path: Path) -> None:
+    assert ENTRY in SPEC
+    before, after = SPEC[: SPEC.index(ENTRY)], SPEC[SPEC.index(ENTRY) + len("    known:\n") :]
+    copy(tmp_path, "without", before)
+    copy(tmp_path, "false", before + FALSE + after)
+    ran = run_in(tmp_path, "run", ".", "--no-confirm")
+    verdicts = {name: [] for name in ("without", "false")}
+    for event in ran.events:
+        if event["event"] == "variant-finished":
+            verdicts[event["id"].partition("/")[0]].append(event["verdict"])
+    assert ran.code == 1
+    assert {name: sorted(words) for name, words in verdicts.items()} == {
+        "without": ["ERROR", "PASS"], "false": ["XFAIL", "XPASS"],
+    }  # fmt: skip
