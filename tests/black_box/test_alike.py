@@ -86,7 +86,7 @@ def test_another_frame_is_another_bug(ran: Result) -> None:
 
 
 def test_another_process_says_the_same(ran: Result, folder: Path) -> None:
-    again = run_in(folder, "run", "alike.spec.yaml::larger", *BACKENDS, "--isolation", "fresh")
+    again = run_in(folder, "run", "alike.spec.yaml::larger", *BACKENDS, "--isolation", "fresh", "--no-confirm")
     assert len(again.finished) == 3
     for name, event in again.finished.items():
         first = ran.finished[name]

@@ -1,4 +1,4 @@
-"""``runner issue`` from a planted bug to a report whose script shows it, and the page of the same failure."""
+"""``runner issue`` from a planted bug to a report whose script shows it."""
 
 from __future__ import annotations
 
@@ -69,11 +69,3 @@ def test_what_passes_is_refused(folder: Path) -> None:
 def test_a_list_that_is_not_there_is_an_error_at_once(folder: Path) -> None:
     done = run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--similar", "absent.jsonl")
     assert done.code == 5 and "absent.jsonl: No such file" in done.err
-
-
-def test_the_page_of_a_diagnosis_has_its_picture(folder: Path) -> None:
-    done = run_in(folder, "diagnose", "a.spec.yaml::wrong", "--backend", PLANTED, "--no-bisect", "--html", "page.html", "-j", 2)  # fmt: skip
-    assert done.code == 0, done.text
-    text = (folder / "page.html").read_text()
-    assert text.count('<rect class="h') >= 32  # each of 4 times 8 elements is off by one
-    assert "32 of 32 elements lie beyond the tolerance" in text and "<script" not in text

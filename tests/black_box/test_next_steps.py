@@ -1,4 +1,4 @@
-"""A run with failures ends with commands that can be typed as they stand, and one without ends as it did."""
+"""A run with failures ends with commands that can be typed as they stand. One without ends as ``test_run.py`` says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(folder: Path) -> Result:
-    return run_in(folder, "run", "a.spec.yaml", "--backend", PLANTED, "--seed", 3, "-j", 2, env={"COLUMNS": "80"})
+    words = ("--seed", 3, "-j", 2, "--no-confirm")
+    return run_in(folder, "run", "a.spec.yaml", "--backend", PLANTED, *words, env={"COLUMNS": "80"})
 
 
 def commands_of(done: Result) -> list[str]:
@@ -58,8 +59,3 @@ def test_what_it_names_can_be_typed(done: Result, folder: Path) -> None:
     assert diagnosed.code == 0 and "stage     backend" in diagnosed.out, diagnosed.text
     written = run_in(folder, *repro[:-2])
     assert written.code == 0 and "def run(compiled):" in written.out, written.text
-
-
-def test_the_end_of_a_run_without_one(folder: Path) -> None:
-    done = run_in(folder, "run", "a.spec.yaml::fine", "--backend", PLANTED)
-    assert done.code == 0 and "next: " not in done.out and "runner diagnose" not in done.out

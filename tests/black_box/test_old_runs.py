@@ -9,61 +9,70 @@ from pathlib import Path
 
 import pytest
 
-from .driver import run_in, spec, write
+from .driver import Result, run_in, spec, write
 
 GOOD = "name: good\ninputs: {x: [4]}\nchain: [torch.neg]"
 BAD = "name: bad\ninputs: {x: [4]}\nchain: [{Tensor.view: [$_, 3]}]"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write(tmp_path, {
-        "good.spec.yaml": spec(GOOD), "bad.spec.yaml": spec(BAD),
-        "both.suite.yaml": "suite: both\nspecs: ['*.spec.yaml']\nbackends: [eager]\n",
-    })  # fmt: skip
-    return tmp_path
+FILES = {
+    "good.spec.yaml": spec(GOOD), "bad.spec.yaml": spec(BAD),
+    "both.suite.yaml": "suite: both\nspecs: ['*.spec.yaml']\nbackends: [eager]\n",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result]:
+    """A red run of both cases, and a green one of the good case alone."""
+    folder = tmp_path_factory.mktemp("old")
+    write(folder, FILES)
+    assert "no run is kept" in run_in(folder, "history", "good").err
+    first = run_in(folder, "run", "both.suite.yaml")
+    flags = ("--backend", "eager", "--backend", "aot_eager", "--stress", "3", "-k", "good")
+    second = run_in(folder, "run", "both.suite.yaml", *flags)
+    assert (first.code, second.code) == (1, 0)
+    return first, second
 
 
 def kept(folder: Path) -> list[str]:
     return sorted(os.listdir(folder / ".runner" / "runs"))
 
 
-def test_old_runs_are_removed_by_the_rule(folder: Path) -> None:
-    red = run_in(folder, "run", "both.suite.yaml")
-    green = run_in(folder, "run", "good.spec.yaml", "--backend", "eager")
-    assert red.code == 1 and green.code == 0 and red.folder is not None and green.folder is not None
-    runs = red.folder.parent
+def test_old_runs_are_removed_by_the_rule(runs: tuple[Result, Result], tmp_path: Path) -> None:
+    red, green = (run.folder for run in runs)
+    assert red is not None and green is not None
+    folder = tmp_path / "copy"
+    shutil.copytree(runs[0].cwd, folder, symlinks=True)
+    place = folder / ".runner" / "runs"
     older = [f"2026010{number}-000000-1" for number in (1, 2, 3)]
     for name in older:
-        shutil.copytree(green.folder, runs / name)
-    (runs / "mine").mkdir()
-    assert kept(folder) == [*older, red.folder.name, green.folder.name, "mine"]
-    with open(runs / older[1] / "lock") as holder:
+        shutil.copytree(green, place / name)
+    (place / "mine").mkdir()
+    assert kept(folder) == [*older, red.name, green.name, "mine"]
+    with open(place / older[1] / "lock") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)  # as a resume in another process
         last = run_in(folder, "run", "good.spec.yaml", "--backend", "eager", "--keep", "2 runs", "-v")
     assert last.folder is not None and last.code == 0, last.text
-    assert kept(folder) == [older[1], red.folder.name, last.folder.name, "mine"]
-    words = f"): {older[0]} to {green.folder.name}; kept are 2 runs (--keep); more stay: "
+    assert kept(folder) == [older[1], red.name, last.folder.name, "mine"]
+    words = f"): {older[0]} to {green.name}; kept are 2 runs (--keep); more stay: "
     assert "runner: removed 3 old runs (" in last.err and words in last.err
     newer = run_in(folder, "run", "both.suite.yaml", env={"RUNNER_KEEP": "1 run"})
     assert newer.folder is not None and newer.code == 1 and "removed" not in newer.text
     assert kept(folder) == [newer.folder.name, "mine"]
 
 
-def test_a_rule_that_is_none(folder: Path) -> None:
-    result = run_in(folder, "run", "good.spec.yaml", "--keep", "50")
+def test_a_rule_that_is_none(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    result = run_in(tmp_path, "run", "good.spec.yaml", "--keep", "50")
     assert result.code == 4 and "'50' is no rule such as '50 runs, 2 GiB'" in result.err
-    result = run_in(folder, "run", "good.spec.yaml", env={"RUNNER_KEEP": "some"})
+    result = run_in(tmp_path, "run", "good.spec.yaml", env={"RUNNER_KEEP": "some"})
     assert result.code == 4 and "environment variable RUNNER_KEEP: 'some' is no rule" in result.err
-    assert not (folder / ".runner").exists()
+    assert not (tmp_path / ".runner").exists()
 
 
-def test_the_history_of_a_case(folder: Path) -> None:
-    assert "no run is kept" in run_in(folder, "history", "good").err
-    first = run_in(folder, "run", "both.suite.yaml")
-    second = run_in(
-        folder, "run", "both.suite.yaml", "--backend", "eager", "--backend", "aot_eager", "--stress", "3", "-k", "good"
-    )
+def test_the_history_of_a_case(runs: tuple[Result, Result]) -> None:
+    first, second = runs
+    folder = first.cwd
     assert first.folder is not None and second.folder is not None
     assert "  0 of 3  0.0 %  (0.0 % to 56.1 %)  2 variants" in second.out
     result = run_in(folder, "history", "./good.spec.yaml::good")

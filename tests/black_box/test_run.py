@@ -72,7 +72,7 @@ def test_a_live_line_for_each(ran: Result) -> None:
     }
     assert [int(number) for _, _, number, _ in lines] == [*range(1, 9)]
     assert [bool(why) for word, _, _, why in lines] == [word == "FAIL" for word, _, _, _ in lines]
-    assert "\x1b" not in ran.text
+    assert "\x1b" not in ran.text and "\r" not in ran.text
 
 
 def test_the_table(ran: Result) -> None:
@@ -172,7 +172,7 @@ def test_the_printed_command_runs_that_variant_alone(ran: Result, folder: Path) 
     assert len(printed) == 1
     words = shlex.split(printed[0])
     assert words[0] == "runner"
-    done = run_in(folder, *words[1:])
+    done = run_in(folder, *words[1:], "--no-confirm")
     assert done.verdicts == {"wrong@inductor": "FAIL"}
     assert done.code == 1
     assert [f["oracle"] for f in done.of("wrong@inductor")["findings"]] == ["value"]
@@ -295,6 +295,10 @@ def test_suites_select_and_name_their_backends(both: Result) -> None:
     assert declared == {"specs/one.spec.yaml", "suites/first.suite.yaml"}
 
 
+def test_a_run_without_a_failure_has_no_next_step(both: Result) -> None:
+    assert "next: " not in both.out and "runner diagnose" not in both.out
+
+
 def test_a_variant_of_two_suites_runs_once_and_is_reported_in_both(both: Result) -> None:
     assert both.out.count("::quick[float32,cpu]@eager (") == 1
     shared = [case for case in both.junit.iter("testcase") if case.get("name") == "quick[float32,cpu]@eager"]
@@ -337,39 +341,40 @@ def test_a_suite_cannot_widen_a_cases_axes(suites: Path) -> None:
     assert run_in(suites, "list", "more/wide.suite.yaml").code == 5
 
 
-def test_a_suites_failure_prints_a_command_that_runs_it(suites: Path) -> None:
-    """The case fails under a configuration that only the suite knows, so the command must lead there."""
+@pytest.fixture(scope="module")
+def stopped(suites: Path) -> Result:
+    """A run that stops at its first failure, which shows under a configuration that only the suite knows."""
     text = """
         suite: strictly
         specs: ["../specs/one.spec.yaml"]
-        select: "case:broken_branch or case:quick"
-        dtypes: [float32]
-        backends:
-          - {name: planted, backend: relu_accuracy_error_TESTING_ONLY}
-          - eager
+        select: "case:broken_branch or case:after"
+        backends: [{name: planted, backend: relu_accuracy_error_TESTING_ONLY}, eager]
+        cases:
+          - name: after
+            params: {n: [1, 2, 3, 4]}
+            inputs: {x: [3]}
+            chain: [{torch.add: [$x, $n]}]
         """
     write(suites, {"strict/strictly.suite.yaml": text})
-    done = run_in(suites, "run", "strict/strictly.suite.yaml", "-x", "-j", 1)
-    assert done.code == 1
-    failed = done.of("broken_branch@planted")
+    return run_in(suites, "run", "strict/strictly.suite.yaml", "-x", "-j", 1, "--no-confirm", "--order", "plan")
+
+
+def test_a_suites_failure_prints_a_command_that_runs_it(suites: Path, stopped: Result) -> None:
+    failed = stopped.of("broken_branch@planted")
     assert failed["verdict"] == "FAIL"
     assert failed["stage"] == "backend"
-    again = run_in(suites, *shlex.split(failed["repro"])[1:])
+    again = run_in(suites, *shlex.split(failed["repro"])[1:], "--no-confirm")
     assert again.verdicts == {"broken_branch@planted": "FAIL"}
 
 
-def test_exitfirst_stops_and_says_what_did_not_run(suites: Path) -> None:
-    cases = spec(*[f"name: case_{n}\ninputs: {{x: [3]}}\nchain: [torch.relu]" for n in range(9)])
-    write(suites, {"many.spec.yaml": cases})
-    done = run_in(suites, "run", "many.spec.yaml", "-x", "-j", 1, "--backend", "relu_runtime_error_TESTING_ONLY")
-    assert done.code == 1
-    words = [event["verdict"] for event in done.finished.values()]
-    assert words[0] == "ERROR"
-    assert len(words) < 9, "everything ran"
-    assert re.search(rf"{9 - len(words)} not run", done.out)
-    skipped = done.junit.findall(".//testcase/skipped[@type='not-run']")
-    assert len(skipped) == 9 - len(words)
-    assert len([*done.junit.iter("testcase")]) == 9
+def test_exitfirst_stops_and_says_what_did_not_run(stopped: Result) -> None:
+    assert stopped.code == 1
+    count = len(stopped.finished)
+    assert count < 10, "everything ran"
+    assert re.search(rf"{10 - count} not run", stopped.out)
+    skipped = stopped.junit.findall(".//testcase/skipped[@type='not-run']")
+    assert len(skipped) == 10 - count
+    assert len([*stopped.junit.iter("testcase")]) == 10
 
 
 def test_a_reader_that_goes_away_is_no_trouble(folder: Path) -> None:
