@@ -45,7 +45,7 @@ def diagnosed(folder: Path, case: str, *words: str) -> tuple[Result, dict[str, A
 
 @pytest.fixture(scope="module")
 def wrong_relu(folder: Path) -> tuple[Result, dict[str, Any]]:
-    return diagnosed(folder, "wrong_relu")
+    return diagnosed(folder, "wrong_relu", "--html", "page.html")
 
 
 def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
@@ -81,18 +81,16 @@ def test_what_has_nothing_to_do_with_it_does_not_change_it(wrong_relu: tuple[Res
     assert set(outcomes.values()) == {"same"}, found["ablations"]
 
 
+def test_the_page_has_a_picture(wrong_relu: tuple[Result, dict[str, Any]], folder: Path) -> None:
+    text = (folder / "page.html").read_text()
+    assert text.count('<rect class="h') >= 32  # each of 4 times 8 elements is off by one
+    assert "32 of 32 elements lie beyond the tolerance" in text and "<script" not in text
+
+
 def test_of_a_twin_without_the_bug_there_is_nothing_to_say(folder: Path) -> None:
-    done, found = diagnosed(folder, "twin")
+    done, found = diagnosed(folder, "twin", "--backend", "aot_eager")
     assert done.code == 1 and "it passes: nothing to diagnose" in done.out
     assert found["signature"] is None and found["culprit"] is None and found["ablations"] == []
-
-
-def test_a_failure_of_dynamo_and_what_makes_it_go_away(folder: Path) -> None:
-    done, found = diagnosed(folder, "flipped", "--backend", "aot_eager")
-    assert done.code == 0 and found["stage"] == "dynamo"
-    assert found["culprit"]["backend"] == "eager" and "Dynamo" in found["bisect_note"]
-    outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}
-    assert outcomes == {"with static shapes": "gone"}
 
 
 def test_a_backend_of_ones_own_that_kills_the_process(folder: Path) -> None:
@@ -105,13 +103,30 @@ def test_a_backend_of_ones_own_that_kills_the_process(folder: Path) -> None:
     assert found["culprit"] is None and "own backends" in found["bisect_note"]
 
 
-def test_a_run_diagnoses_its_failures_and_exits_as_without(folder: Path) -> None:
-    done = run_in(
-        folder, "run", "all.spec.yaml", "-k", "not wrong_relu", "--backend", "aot_eager", "--diagnose", "-j", 2
-    )
+@pytest.fixture(scope="module")
+def run_with_diagnoses(folder: Path) -> tuple[Result, dict[str, dict[str, Any]]]:
+    """A run with --diagnose, and what it kept by the name of the case."""
+    words = ("-k", "not wrong_relu", "--backend", "aot_eager", "--diagnose", "--no-confirm", "-j", 2)
+    done = run_in(folder, "run", "all.spec.yaml", *words)
     assert done.code == 1 and done.folder is not None
     kept = [json.loads(path.read_text()) for path in sorted(done.folder.glob("diagnosis-*.json"))]
-    stages = {one["id"].partition("::")[2].partition("[")[0]: one["stage"] for one in kept}
+    return done, {one["id"].partition("::")[2].partition("[")[0]: one for one in kept}
+
+
+def test_a_run_diagnoses_its_failures_and_exits_as_without(
+    run_with_diagnoses: tuple[Result, dict[str, dict[str, Any]]],
+) -> None:
+    done, kept = run_with_diagnoses
+    stages = {case: one["stage"] for case, one in kept.items()}
     assert stages == {"flipped": "dynamo", "overlapping": "aot"}  # neither what passes nor what is invalid
     assert "backend aot_eager; torch's bisector cannot switch off parts of AOT autograd" in done.out
     assert done.out.index("backend eager;") < done.out.index("backend aot_eager;")
+
+
+def test_a_failure_of_dynamo_and_what_makes_it_go_away(
+    run_with_diagnoses: tuple[Result, dict[str, dict[str, Any]]],
+) -> None:
+    found = run_with_diagnoses[1]["flipped"]
+    assert found["culprit"]["backend"] == "eager" and "Dynamo" in found["bisect_note"]
+    outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}
+    assert outcomes == {"with static shapes": "gone"}

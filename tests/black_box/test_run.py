@@ -346,16 +346,12 @@ def stopped(suites: Path) -> Result:
     """A run that stops at its first failure, which shows under a configuration that only the suite knows."""
     text = """
         suite: strictly
-        specs: ["../specs/one.spec.yaml"]
-        select: "case:broken_branch or case:after"
+        specs: ["../specs/one.spec.yaml", later.spec.yaml]
+        select: "case:broken_branch or case:later"
         backends: [{name: planted, backend: relu_accuracy_error_TESTING_ONLY}, eager]
-        cases:
-          - name: after
-            params: {n: [1, 2, 3, 4]}
-            inputs: {x: [3]}
-            chain: [{torch.add: [$x, $n]}]
         """
-    write(suites, {"strict/strictly.suite.yaml": text})
+    later = "name: later\nparams: {n: [1, 2, 3, 4]}\ninputs: {x: [3]}\nchain: [{torch.add: [$x, $n]}]"
+    write(suites, {"strict/strictly.suite.yaml": text, "strict/later.spec.yaml": spec(later)})
     return run_in(suites, "run", "strict/strictly.suite.yaml", "-x", "-j", 1, "--no-confirm", "--order", "plan")
 
 
@@ -369,6 +365,7 @@ def test_a_suites_failure_prints_a_command_that_runs_it(suites: Path, stopped: R
 
 def test_exitfirst_stops_and_says_what_did_not_run(stopped: Result) -> None:
     assert stopped.code == 1
+    assert next(iter(stopped.verdicts)) == "broken_branch@planted"
     count = len(stopped.finished)
     assert count < 10, "everything ran"
     assert re.search(rf"{10 - count} not run", stopped.out)
