@@ -41,38 +41,43 @@ def compiled_graphs() -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
-@pytest.mark.parametrize(
-    ("read", "change"),
-    [
-        (torch.get_default_dtype, lambda: torch.set_default_dtype(torch.float64)),
-        (torch.is_grad_enabled, lambda: torch.set_grad_enabled(False)),
-        (torch.get_float32_matmul_precision, lambda: torch.set_float32_matmul_precision("medium")),
-        (torch.are_deterministic_algorithms_enabled, lambda: torch.use_deterministic_algorithms(True)),
-        (torch.get_default_device, lambda: torch.set_default_device("meta")),
-        (lambda: torch.get_rng_state().tolist(), lambda: torch.rand(3)),
-        (lambda: torch.backends.mkldnn.enabled, lambda: setattr(torch.backends.mkldnn, "enabled", False)),
-        (
-            lambda: torch._inductor.config.cpp.simdlen,
-            lambda: setattr(torch._inductor.config.cpp, "simdlen", 1),
-        ),
-        (
-            lambda: torch._dynamo.config.suppress_errors,
-            lambda: setattr(torch._dynamo.config, "suppress_errors", True),
-        ),
-        (
-            lambda: torch._functorch.config.functionalize_rng_ops,
-            lambda: setattr(torch._functorch.config, "functionalize_rng_ops", True),
-        ),
-        (compiled_graphs, lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))),
-        (lambda: dict(os.environ), lambda: os.environ.update(LEFT_BEHIND="1")),
-    ],
-)
-def test_a_setting_is_put_back(base: Base, read: Callable[[], object], change: Callable[[], object]) -> None:
+CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "compiled graphs": (
+        compiled_graphs,
+        lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2)),
+    ),
+    "random numbers": (lambda: torch.get_rng_state().tolist(), lambda: torch.rand(3)),
+    "dtype": (torch.get_default_dtype, lambda: torch.set_default_dtype(torch.float64)),
+    "gradients": (torch.is_grad_enabled, lambda: torch.set_grad_enabled(False)),
+    "precision": (torch.get_float32_matmul_precision, lambda: torch.set_float32_matmul_precision("medium")),
+    "determinism": (torch.are_deterministic_algorithms_enabled, lambda: torch.use_deterministic_algorithms(True)),
+    "mkldnn": (lambda: torch.backends.mkldnn.enabled, lambda: setattr(torch.backends.mkldnn, "enabled", False)),
+    "inductor": (
+        lambda: torch._inductor.config.cpp.simdlen,
+        lambda: setattr(torch._inductor.config.cpp, "simdlen", 1),
+    ),
+    "dynamo": (
+        lambda: torch._dynamo.config.suppress_errors,
+        lambda: setattr(torch._dynamo.config, "suppress_errors", True),
+    ),
+    "functorch": (
+        lambda: torch._functorch.config.functionalize_rng_ops,
+        lambda: setattr(torch._functorch.config, "functionalize_rng_ops", True),
+    ),
+    "environment": (lambda: dict(os.environ), lambda: os.environ.update(LEFT_BEHIND="1")),
+    "device": (torch.get_default_device, lambda: torch.set_default_device("meta")),
+}
+"""How each setting is read, and how a job may change it."""
+
+
+def test_settings_are_put_back(base: Base) -> None:
     assert base.restore(MUCH) == ""
-    before = read()
-    change()
-    assert read() != before
-    assert base.restore(MUCH) == "" and read() == before
+    before = {name: read() for name, (read, _) in CHANGES.items()}
+    for name, (read, change) in CHANGES.items():
+        change()
+        assert read() != before[name], name
+    assert base.restore(MUCH) == ""
+    assert {name: read() for name, (read, _) in CHANGES.items()} == before
 
 
 def test_a_mode_that_was_not_left_ends_the_process() -> None:

@@ -22,31 +22,35 @@ torch.set_num_threads(1)
 from runner.worker.server import warm_up
 torch.manual_seed(5)
 numbers, threads = torch.get_rng_state(), len(os.listdir("/proc/self/task"))
-cold = "torch._dynamo" not in sys.modules
-warm_up.warm_up(sys.argv[1])
-found = {
-    "cold": cold,
-    "loaded": [name for name in ("torch._dynamo", "torch._inductor.compile_fx", "runner.worker.job") if name in sys.modules],
-    "threads": len(os.listdir("/proc/self/task")) - threads, "python": threading.active_count(),
-    "intra-op": torch.get_num_threads(), "random": bool(torch.equal(numbers, torch.get_rng_state())),
-    "cases": [name for name in sys.modules if name.startswith("runner_case")],
-    "folders": [path for path in sys.path if "runner-" in path], "grad": torch.is_grad_enabled(),
-}
-if not cold or sys.argv[1] != "none":
-    from torch._dynamo.utils import counters, get_compilation_metrics
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch._inductor import metrics
-    found["counters"] = {name: dict(values) for name, values in counters.items() if values}
-    found["metrics"], found["kernels"] = len(get_compilation_metrics()), metrics.generated_kernel_count
-    found["fake"] = len(FakeTensorMode.cache)
-    found["fallback_random"] = torch._inductor.config.fallback_random
-print(json.dumps(found))
+traces = {}
+for level in warm_up.LEVELS:
+    cold = "torch._dynamo" not in sys.modules
+    warm_up.warm_up(level)
+    traces[level] = found = {
+        "cold": cold,
+        "loaded": sum(name in sys.modules for name in ("torch._dynamo", "torch._inductor.compile_fx", "runner.worker.job")),
+        "threads": len(os.listdir("/proc/self/task")) - threads, "python": threading.active_count(),
+        "intra-op": torch.get_num_threads(), "random": bool(torch.equal(numbers, torch.get_rng_state())),
+        "cases": [name for name in sys.modules if name.startswith("runner_case")],
+        "folders": [path for path in sys.path if "runner-" in path], "grad": torch.is_grad_enabled(),
+    }
+    if level != "none":
+        from torch._dynamo.utils import counters, get_compilation_metrics
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch._inductor import metrics
+        found["counters"] = {name: dict(values) for name, values in counters.items() if values}
+        found["metrics"], found["kernels"] = len(get_compilation_metrics()), metrics.generated_kernel_count
+        found["fake"] = len(FakeTensorMode.cache)
+        found["fallback_random"] = torch._inductor.config.fallback_random
+print(json.dumps(traces))
 """
 
 
-def warmed(level: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def traces() -> dict[str, dict[str, Any]]:
+    """What one process finds in itself after each warm-up, from the least to the most."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, level], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert isinstance(found, dict)
@@ -54,11 +58,10 @@ def warmed(level: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("level", [level for level in warm_up.LEVELS if level != "none"])
-def test_a_warm_server_has_no_trace_of_its_warm_up(level: str) -> None:
-    found = warmed(level)
-    assert len(found.pop("loaded")) == (3 if level in ("import", "inductor") else 2), "Inductor takes a second"
-    assert found == {
-        "cold": True,
+def test_a_warm_server_has_no_trace_of_its_warm_up(level: str, traces: dict[str, dict[str, Any]]) -> None:
+    assert traces[level] == {
+        "cold": level == "dynamo",
+        "loaded": 3 if level in ("import", "inductor") else 2,  # Inductor takes a second
         "threads": 0,
         "python": 1,
         "intra-op": 1,
@@ -109,9 +112,9 @@ def test_nothing_is_compiled_where_an_accelerator_is_in_sight(level: str, monkey
     assert did == ["loaded"]
 
 
-def test_a_cold_server_has_imported_nothing() -> None:
-    found = warmed("none")
-    assert found["cold"] and found["loaded"] == [] and found["threads"] == 0
+def test_a_cold_server_has_imported_nothing(traces: dict[str, dict[str, Any]]) -> None:
+    found = traces["none"]
+    assert found["cold"] and found["loaded"] == 0 and found["threads"] == 0
 
 
 def test_a_warm_up_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
