@@ -159,7 +159,7 @@ def test_a_compiler_that_sleeps_is_ended_with_its_variant(tmp_path: Path) -> Non
     compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
     mark = uuid.uuid4().hex
     done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "inductor", "--no-confirm", "-j", 2,
-                  env={"PATH": f"{compiler.parent}:{os.environ['PATH']}", "FAULTS": mark})  # fmt: skip
+                  env={"PATH": f"{compiler.parent}:{os.environ['PATH']}", "FAULTS": mark, **KNOWN_ISA})  # fmt: skip
     assert done.verdicts == {"slow@inductor": "ERROR", "small_0@inductor": "PASS"}, done.text
     assert (done.of("slow@inductor")["oracles"], done.of("slow@inductor")["stage"]) == (["timeout"], "inductor")
     assert not processes_of(mark)
@@ -282,7 +282,7 @@ def test_a_killed_server_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None
 def test_two_runners_in_one_folder(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(4)})
     both = [
-        subprocess.Popen(command("run", "a.spec.yaml", "--backend", "aot_eager", "-j", 1, "--cached"), cwd=tmp_path,
+        subprocess.Popen(command("run", "a.spec.yaml", "--backend", "eager", "-j", 1, "--cached"), cwd=tmp_path,
                          env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]  # fmt: skip
@@ -293,7 +293,7 @@ def test_two_runners_in_one_folder(tmp_path: Path) -> None:
     assert len(runs) == 2
     assert all((run / "events.jsonl").read_text().count('"variant-finished"') == 4 for run in runs)
     assert latest(tmp_path) in [run.resolve() for run in runs]
-    assert run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager", "--cached").out.count(" cached]") == 4
+    assert run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "--cached").out.count(" cached]") == 4
 
 
 def test_output_that_nobody_takes(tmp_path: Path) -> None:

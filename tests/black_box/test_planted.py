@@ -121,7 +121,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ran(folder: Path) -> Result:
-    done = run_in(folder, "run", ".", "--allow-python", "-j", 2)
+    done = run_in(folder, "run", ".", "--allow-python", "--no-confirm", "-j", 2)
     assert done.code == 1, done.text
     return done
 
@@ -199,7 +199,7 @@ def test_another_signature_is_red(ran: Result) -> None:
 
 
 def test_without_the_ledger_known_failures_are_failures(folder: Path) -> None:
-    done = run_in(folder, "run", "ledger.suite.yaml", "--no-known")
+    done = run_in(folder, "run", "ledger.suite.yaml", "--no-known", "--no-confirm")
     assert done.code == 1
     assert done.verdicts == {
         "expected@planted": "FAIL",
