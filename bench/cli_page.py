@@ -79,6 +79,7 @@ MORE = {
     "diff": "[An upgrade](upgrade.md).",
     "history": "[Old runs](engine.md#old-runs).",
     "resume": "[What is kept](engine.md#what-is-kept).",
+    "generate": "[Generated cases](generate.md).",
     "validate": "[The YAML format](format.md).",
     "diagnose": "[The cause of a failure](diagnosing.md).",
     "explain": "[explain](troubleshooting.md#explain).",

@@ -15,7 +15,7 @@ LAYERS = (
     ("pytest_plugin",),
     ("cli",),
     ("selftest", "report"),
-    ("reduce", "benchmark"),
+    ("reduce", "benchmark", "generate"),
     ("diagnose",),
     ("ledger",),
     ("session",),

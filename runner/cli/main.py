@@ -26,6 +26,7 @@ GROUPS = {
         "history": "a case's verdicts over the runs kept here",
     },
     "write": {
+        "generate": "draw valid cases by a seed",
         "list": "list variants, their tags, or their backends",
         "validate": "check files without running them",
         "show": "print a case resolved, with its source",

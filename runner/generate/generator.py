@@ -1,107 +1,150 @@
-"""Write random chains of operators as spec files, and a suite over them.
+"""Asks workers for cases and for what is wrong with them, a batch at a time.
 
-    python bench/chains.py --seed 7 --count 250 -o /tmp/chains
-    runner run /tmp/chains/chains_7.suite.yaml --no-known
-
-The same seed writes the same files on the same torch. A case is drawn and tried in a child process, so that a crash of
-eager PyTorch loses one case; what is lost or refused is counted at the end.
+A worker draws cases as plain data. Control reads each as any case is read, and a worker tries it out. A batch whose process dies
+is asked again case by case, so that a crash of eager PyTorch loses one case.
 """
 
 from __future__ import annotations
 
-import argparse
-import collections
-import multiprocessing
-import multiprocessing.connection
-import resource
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-import torch
-from chain_cases import Case, draw_case, fault_of, text_of
+from runner.builder.source import build
+from runner.cases.suites import SPEC
+from runner.engine import scratch
+from runner.engine.messages import Job, Outcome
+from runner.generate.files import text_of
+from runner.quote import QuoteError
+from runner.session.collect import load
+from runner.session.plan import Environment, Planned, job
+from runner.session.scheduler import Engine, drive
 
-LIMIT = 30.0  # seconds that one case may take
-MEMORY = 12 * 2**30  # bytes of address space of the child
-PER_FILE = 100
+T = TypeVar("T")
+Items = Mapping[int, T]
+"""Something of each case, by the case's number."""
 
+BATCH = 20
+"""Cases of one job, at most."""
+LIMIT = 30.0
+"""Seconds that drawing or trying one case may take."""
+LOADING = 120.0
+"""Seconds more for a batch, whose process may have to import torch's tables."""
+MEMORY = 4 << 30
+"""Bytes that a process may hold on top of what torch itself takes."""
 
-def _serve(seed: int, number: int, answers: multiprocessing.connection.Connection) -> None:
-    """Draw and try the cases from ``number`` on, for as long as somebody reads the answers."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        while True:
-            case = draw_case(seed, number)
-            fault = fault_of(case, Path(folder)) if case is not None else "too few steps"
-            try:
-                answers.send((case, fault))
-            except BrokenPipeError:
-                return
-            number += 1
-
-
-def make_cases(seed: int, count: int, limit: float = LIMIT) -> tuple[list[Case], collections.Counter[str]]:
-    """Give the first ``count`` cases of a seed that eager takes, and how often others were lost to what."""
-    context = multiprocessing.get_context("fork")
-    kept: list[Case] = []
-    faults: collections.Counter[str] = collections.Counter()
-    number = 0
-    while len(kept) < count:
-        ours, theirs = context.Pipe(duplex=False)
-        child = context.Process(target=_serve, args=(seed, number, theirs), daemon=True)
-        child.start()
-        theirs.close()
-        while len(kept) < count:
-            number += 1
-            try:
-                case, fault = ours.recv() if ours.poll(limit) else (None, "too long")
-            except EOFError:
-                case, fault = None, "crash"
-            if fault:
-                faults[fault.split(":")[0]] += 1
-                if "--verbose" in sys.argv:
-                    print(number - 1, fault[:200], file=sys.stderr)
-            else:
-                kept.append(case)
-            if fault in ("too long", "crash"):
-                break
-        ours.close()
-        child.kill()
-        child.join()
-    return kept, faults
+_OF_A_RUN = ("name", "source", "dtype", "device", "grad", "autocast", "threads", "config")
+"""The fields of a judging job that say how eager runs."""
 
 
-def write_files(folder: Path, cases: list[Case], seed: int, device: str = "cpu") -> Path:
-    """Write the cases into spec files of a hundred, and give the suite file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = []
-    for start in range(0, len(cases), PER_FILE):
-        names.append(f"chains_{seed}_{start // PER_FILE}.spec.yaml")
-        (folder / names[-1]).write_text(text_of(cases[start : start + PER_FILE], device), encoding="utf-8")
-    suite = folder / f"chains_{seed}.suite.yaml"
-    specs = ", ".join(f'"{name}"' for name in names)
-    suite.write_text(f"suite: chains_{seed}\nspecs: [{specs}]\nbackends: [inductor]\n", encoding="utf-8")
-    return suite
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be drawn: the first ``count`` valid cases of a seed, from the number ``first`` on."""
+
+    seed: int
+    count: int
+    first: int = 0
+
+    @property
+    def command(self) -> str:
+        """The command that draws the same cases, but for which and how many."""
+        return f"runner generate --seed {self.seed}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write the files that the command line asks for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=100, help="how many cases")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="the device that the cases name")
-    parser.add_argument("--verbose", action="store_true", help="say of each lost case why")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the folder of the files")
-    options: Any = parser.parse_args(arguments)
-    cases, faults = make_cases(options.seed, options.count)
-    suite = write_files(options.output, cases, options.seed, options.device)
-    families = {tag for case in cases for tag in case["tags"]}
-    lost = ", ".join(f"{count} {fault}" for fault, count in faults.most_common(8))
-    print(f"{suite}: {len(cases)} cases of {len(families)} families; lost: {lost or 'none'}")
-    return 0
+@dataclass(frozen=True, slots=True)
+class GeneratedCase:
+    """A valid case as plain data. Its seed and its number give it again."""
+
+    number: int
+    data: Mapping[str, Any]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+class CaseGenerator:
+    """Draws the cases of a request on an engine. ``faults`` counts why others were lost."""
+
+    def __init__(self, engine: Engine, environment: Environment, request: Request, slots: int = 1) -> None:
+        """Start nothing yet."""
+        self.faults: Counter[str] = Counter()
+        self.drawn = 0
+        self._engine, self._environment, self._request = engine, environment, request
+        self._slots = slots
+        self._jobs = 0
+
+    def next_cases(self, missing: int, tick: Callable[[], None] | None = None) -> list[GeneratedCase]:
+        """Draw one batch for each slot, or fewer where ``missing`` cases need no more, and return the valid cases in order."""
+        count = min(BATCH * self._slots, missing + missing // 3 + 1)
+        first = self._request.first + self.drawn
+        self.drawn += count
+        return drive(self._engine, self._draw(range(first, first + count)), tick)
+
+    def _draw(self, numbers: Sequence[int]) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:
+        texts: Items[str] = yield from self._ask(dict.fromkeys(numbers, 0), self._drawing, "cases")
+        cases = {number: json.loads(text) for number, text in texts.items() if text}
+        self.faults["too few steps"] += len(texts) - len(cases)
+        jobs = self._read(cases)
+        faults: Items[str] = yield from self._ask(jobs, self._trying, "faults")
+        self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
+        return [GeneratedCase(number, cases[number]) for number in sorted(faults) if not faults[number]]
+
+    def _ask(
+        self, items: Items[T], make: Callable[[Items[T]], Job], key: str
+    ) -> Generator[Sequence[Job], Sequence[Outcome], Items[str]]:
+        """Ask about items, in a batch for each slot. What dies alone is counted among the faults, and has no answer."""
+        numbers = list(items)
+        size = min(BATCH, -(-len(numbers) // self._slots)) or 1
+        batches = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+        answers: dict[int, str] = {}
+        while batches:
+            outcomes = yield [make({number: items[number] for number in batch}) for batch in batches]
+            again: list[list[int]] = []
+            for batch, outcome in zip(batches, outcomes, strict=True):
+                if outcome.ended == "result":
+                    answers.update(zip(batch, outcome.result[key], strict=True))
+                elif len(batch) > 1:
+                    again += [[number] for number in batch]
+                else:
+                    self.faults[outcome.ended] += 1
+            batches = again
+        return answers
+
+    def _read(self, cases: Items[dict[str, Any]]) -> Items[Job]:
+        """Return the judging job of each case that is read without an error."""
+        folder = scratch.make()
+        try:
+            files = {}
+            for number, data in cases.items():
+                try:
+                    text = text_of([data])
+                except QuoteError:
+                    self.faults["refused"] += 1
+                    continue
+                path = folder / f"{number}{SPEC}"
+                path.write_text(text, encoding="utf-8")
+                files[str(path)] = number
+            variants = load([*files], everything=True).variants if files else ()
+        finally:
+            scratch.remove(folder)
+        self.faults["refused"] += len(files) - len(variants)
+        return {
+            files[variant.case.file]: job(Planned(variant, self._environment), build(variant)) for variant in variants
+        }
+
+    def _drawing(self, numbers: Items[int]) -> Job:
+        return self._job(
+            "draw", len(numbers), {"seed": self._request.seed, "numbers": list(numbers), "again": self._request.command}
+        )
+
+    def _trying(self, jobs: Items[Job]) -> Job:
+        cases = [{name: getattr(each, name) for name in _OF_A_RUN} for each in jobs.values()]
+        return self._job("try", len(jobs), {"jobs": cases})
+
+    def _job(self, task: str, count: int, arguments: Mapping[str, Any]) -> Job:
+        self._jobs += 1
+        key = f"{task} {self._jobs}"
+        return Job(
+            key=key, id=key, environment=self._environment.key, name=task, source="", backend={"backend": "eager"},
+            timeout=LIMIT if count == 1 else LIMIT + LOADING, memory=MEMORY, task=task, arguments=arguments,
+            isolation="living", cacheable=False,
+        )  # fmt: skip

@@ -33,6 +33,7 @@ TASKS = {
     "build": "runner.worker.tasks.build:run_build",
     "bisect": "runner.worker.tasks.bisect:run_bisect",
     "debug": "runner.worker.tasks.debug:run_debug",
+    "draw": "runner.worker.tasks.generate:run_draw",
     "environment": "runner.worker.tasks.describe:run_environment",
     "explain": "runner.worker.tasks.explain:run_explain",
     "minify": "runner.worker.tasks.minify:run_minify",
@@ -40,6 +41,7 @@ TASKS = {
     "record": "runner.worker.tasks.dynamo_replay:run_dynamo_record",
     "replay": "runner.worker.tasks.dynamo_replay:run_dynamo_replay",
     "shapes": "runner.worker.tasks.shapes:run_shapes",
+    "try": "runner.worker.tasks.generate:run_try",
 }
 """What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its own."""
 

@@ -1,33 +1,16 @@
-"""One case of a seed and a number: what it is like, its chain, and whether eager PyTorch takes it.
-
-A case stays if eager runs it under two seeds, if its outputs differ between the two, if no output is NaN alone, and if two
-runs with one seed agree bit by bit.
-"""
+"""One case of a seed and a number: what it is like, and its chain. Cases are plain data in the form of spec files."""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from pathlib import Path
 from typing import Any
 
-import chain_contexts  # noqa: F401
-import chain_indexing  # noqa: F401  registers its families
-import chain_layers  # noqa: F401
-import chain_points  # noqa: F401
-import chain_views  # noqa: F401
 import torch
-import yaml
-from chain_draw import FAMILIES, Chain
-from chain_values import RefusedStepError
 
-from runner.builder.source import build
-from runner.cases.model import THREADS
-from runner.session.collect import load
-from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import Source
-from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf
+from runner.worker.generate import contexts, indexing, layers, points, views  # noqa: F401  each registers its families
+from runner.worker.generate.chain import FAMILIES, Chain
+from runner.worker.generate.values import RefusedStepError
 
 VERSION = 3
 """Of the generator. A case is the same for the same version, seed and number, on the same torch."""
@@ -38,7 +21,6 @@ DTYPES = {
     torch.float32: 62, torch.float64: 8, torch.float16: 7, torch.bfloat16: 8, torch.int64: 8, torch.int32: 7,
 }  # fmt: skip
 LENGTHS = (0, 1, 1, 2, 2, 3, 5, 7, 8, 13, 16, 17, 20, 31)  # of the dimension that changes from call to call
-SEEDS = (0, 1)
 ATTEMPTS = 40  # steps that are tried for one chain
 
 
@@ -97,86 +79,3 @@ def _write(chain: Chain, name: str, mode: str, autocast: torch.dtype | None) -> 
     elif chain.chance(0.06):
         case["calls"] = [{}]
     return case
-
-
-def text_of(cases: list[Case], device: str = "cpu") -> str:
-    """Return the text of a spec file of these cases."""
-    content = {**({"defaults": {"devices": [device]}} if device != "cpu" else {}), "cases": cases}
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes a list that stands twice out twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def fault_of(case: Case, folder: Path) -> str:
-    """Say why a case does not stay; nothing if it does. ``folder`` holds what is written meanwhile."""
-    file = folder / "case.spec.yaml"
-    file.write_text(text_of([case]), encoding="utf-8")
-    loaded = load([str(file)], everything=True)
-    if loaded.diagnostics:
-        return f"refused: {loaded.diagnostics[0].message}"
-    [variant] = loaded.variants
-    written = build(variant)
-    if written.diagnostics:
-        return f"refused: {written.diagnostics[0].message}"
-    autocast = torch.bfloat16 if variant.autocast else None
-    torch.set_num_threads(1 if variant.threads is None else THREADS)
-    source = Source(written.text, "case", str(folder))
-    try:
-        runs = [
-            _run(source, Settings(seed, variant.grad.mode, variant.grad.cotangent, 1, autocast, "cpu"))
-            for seed in (SEEDS[0], *SEEDS)
-        ]
-    except InvalidCase as error:
-        return f"invalid: {error}"
-    finally:
-        source.close()
-    return _fault_of_runs(variant.grad.mode == "backward", *runs)
-
-
-def _run(source: Source, settings: Settings) -> Observation:
-    loaded = source.load(settings.seed)
-    return observe(loaded, loaded.model, settings)
-
-
-def _fault_of_runs(backward: bool, first: Observation, again: Observation, other: Observation) -> str:
-    """Say what is wrong with two runs of one seed and one of another; with ``backward`` there must be a gradient."""
-    for run in (first, again, other):
-        if run.error is not None:
-            return f"raises {run.error.summary}"
-    for one, two, three in zip(first.calls, again.calls, other.calls, strict=True):
-        leaves = [*one.outputs.leaves, *one.inputs.leaves, *filter(None, one.gradients.values())]
-        same = [*two.outputs.leaves, *two.inputs.leaves, *filter(None, two.gradients.values())]
-        if len(leaves) != len(same) or any(_bits(a) != _bits(b) for a, b in zip(leaves, same, strict=True)):
-            return "varies"
-        if any(_is_nan(leaf) for leaf in one.outputs.leaves):
-            return "not a number"
-        pairs = zip(one.outputs.leaves, three.outputs.leaves, strict=False)
-        if one is first.calls[0] and all(_bits(a) == _bits(b) for a, b in pairs):
-            return "constant"
-    if backward and not any(first.calls[0].gradients.values()):
-        return "no gradient"
-    return ""
-
-
-def _bits(leaf: Leaf) -> Any:
-    """What two leaves are compared by: the bytes of a tensor."""
-    if not isinstance(leaf.value, torch.Tensor):
-        return repr(leaf.value)
-    flat = leaf.value.clone(memory_format=torch.contiguous_format).reshape(-1)
-    return leaf.value.shape, flat.view(torch.uint8).numpy().tobytes()
-
-
-def _is_nan(leaf: Leaf) -> bool:
-    value = leaf.value
-    if (
-        not isinstance(value, torch.Tensor)
-        or not (value.is_floating_point() or value.is_complex())
-        or not value.numel()
-    ):
-        return False
-    return bool(value.isnan().all())

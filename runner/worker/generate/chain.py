@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from chain_inputs import ELEMENTS, LARGEST, Inputs
-from chain_values import RefusedStepError, Value, run, text_of, values_of
+
+from runner.worker.generate.inputs import ELEMENTS, LARGEST, Inputs
+from runner.worker.generate.values import RefusedStepError, Value, run, text_of, values_of
 
 Step = dict[str, Any]
 
@@ -50,7 +51,8 @@ class Chain(Inputs):
         if self.chance(0.5):
             return self.like(value, torch.bool)
         name = self.one("torch.gt", "torch.le", "operator.ge", "operator.lt", "torch.ne")
-        return self.call(name, value, self.one(0, 1, -1))
+        mask: Value = self.call(name, value, self.one(0, 1, -1))
+        return mask
 
     def mask_of(self, value: Value) -> Value:
         """A bool tensor of the shape of ``value``."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from chain_draw import Chain, family
-from chain_points import write_in_place
-from chain_values import Function, Index, RefusedStepError
+
+from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.points import write_in_place
+from runner.worker.generate.values import Function, Index, RefusedStepError
 
 
 @family(7)

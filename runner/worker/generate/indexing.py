@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from chain_draw import Chain, family
-from chain_values import Index, RefusedStepError, Size, Value
+
+from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.values import Index, RefusedStepError, Size, Value
 
 
 @family(16)

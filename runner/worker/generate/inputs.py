@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from chain_values import Index, RefusedStepError, Size, Value, data_of, find, run, text_of
+
+from runner.worker.generate.values import Index, RefusedStepError, Size, Value, data_of, find, run, text_of
 
 LARGEST = {torch.float16: 500.0, torch.bfloat16: 1e4, torch.float32: 1e5, torch.float64: 1e6, torch.complex64: 1e5}
 """The largest absolute value of a result, by dtype: what is larger drowns the rest in rounding, or overflows soon."""
@@ -62,7 +63,7 @@ class Inputs:
 
     def number(self) -> float:
         """A float that every dtype holds exactly."""
-        return self.one(-2.5, -1.5, -0.75, -0.25, 0.125, 0.5, 1.25, 2.0, 3.0)
+        return self.numbers.choice((-2.5, -1.5, -0.75, -0.25, 0.125, 0.5, 1.25, 2.0, 3.0))
 
     def dim(self, value: Value) -> int:
         """One of the dimensions, counted from either end."""
@@ -134,7 +135,8 @@ class Inputs:
             return torch.rand(shape) > 0.5 if dtype == torch.bool else torch.randn(shape).to(dtype)
         [(word, arguments)] = init.items() if isinstance(init, dict) else [(init, None)]
         if word == "randint":
-            return torch.randint(*arguments, shape).to(dtype)
+            low, high = arguments or (0, 2)
+            return torch.randint(low, high, shape).to(dtype)
         if word == "uniform":
             low, high = arguments or (0, 1)
             return (torch.rand(shape) * (high - low) + low).to(dtype)
@@ -148,7 +150,8 @@ class Inputs:
         """Give the input strides of another kind: transposed, with gaps, or expanded. Its shape stays."""
         grad, rank = data.requires_grad, len(shape)
         kind = self.one("permute", "permute", "step", "expand", "offset")
-        base, steps = [*shape], None
+        base = [*shape]
+        steps: list[tuple[str, list[Any]]] | None = None
         if kind == "permute" and rank > 1:
             order = self.numbers.sample(range(rank), rank)
             base = [shape[order.index(dim)] for dim in range(rank)]
@@ -191,7 +194,7 @@ class Inputs:
         """A floating tensor with ``low`` to ``high`` dimensions."""
 
         def fits(t: torch.Tensor) -> bool:
-            return t.is_floating_point() and low <= t.ndim <= high
+            return bool(t.is_floating_point()) and low <= t.ndim <= high
 
         kind = self.dtype if self.dtype.is_floating_point else torch.float32
         return self.pick(fits, fresh) or self.input(self.shape(max(low, 1), max(1, min(high, max(low, 3)))), kind)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from chain_draw import Chain, family
-from chain_values import Function, RefusedStepError, Value
+
+from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.values import Function, RefusedStepError, Value
 
 
 @family(10)
@@ -47,7 +48,8 @@ def _matmul(chain: Chain) -> None:
     y = chain.input([inner, columns], x.data.dtype)
     if name == "addmm":
         bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
-        chain.call("torch.addmm", bias, x, y, **({"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}))
+        more: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
+        chain.call("torch.addmm", bias, x, y, **more)
     elif name == "einsum":
         chain.call("torch.einsum", "...i,ij->...j", x, y) if chain.chance(0.6) else chain.call(
             "torch.einsum", "...ij->...ji", x
@@ -203,7 +205,7 @@ def _loss(chain: Chain) -> None:
     if name in ("cross_entropy", "nll_loss"):
         if x.ndim != 2:
             raise RefusedStepError("no classes")
-        more = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
+        more: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
         chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **more)
     elif name in ("cosine_similarity", "pairwise_distance"):
         chain.call(f"F.{name}", x, chain.like(x, same=True))
@@ -223,9 +225,8 @@ def _fourier(chain: Chain) -> None:
     x = chain.pick(lambda t: t.dtype in (torch.float32, torch.float64, torch.complex64) and t.ndim > 0, 0.1)
     x = x or chain.input(chain.shape(), torch.float32)
     name = chain.word("fft rfft ifft fft2 fftshift irfft ifftshift hfft rfft2")
-    made = chain.call(
-        f"torch.fft.{name}", x, **({"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {})
-    )
+    more: dict[str, Any] = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
+    made = chain.call(f"torch.fft.{name}", x, **more)
     if made.data.is_complex() and chain.chance(0.7):
         chain.call(chain.one("torch.abs", "torch.view_as_real", "Tensor.real", "Tensor.imag"), made)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from chain_draw import Chain, family
-from chain_values import Literal, RefusedStepError, Value
+
+from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.values import Literal, RefusedStepError, Value
 
 SMOOTH = (
     "torch.sin", "torch.cos", "torch.tanh", "torch.sigmoid", "torch.atan", "torch.erf", "torch.asinh", "torch.neg",

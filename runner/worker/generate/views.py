@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from chain_draw import Chain, family
-from chain_points import write_in_place
-from chain_values import Index, RefusedStepError, Size, Value
+from typing import Any
+
+from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.points import write_in_place
+from runner.worker.generate.values import Index, RefusedStepError, Size, Value
 
 
 def draw_view(chain: Chain, x: Value) -> Value:
@@ -171,7 +173,7 @@ def _setitem(chain: Chain) -> None:
         index = Index([chain.mask_of(x)])
     else:
         index = Index([Ellipsis, chain.index([2], x.shape[-1])])
-    value = number
+    value: Any = number
     if choice in (0, 1) and chain.chance(0.5):
         part = chain.call("operator.getitem", x, index)
         value = chain.call("operator.mul", part, 2) if chain.chance(0.5) else chain.like(part)

@@ -1,0 +1,35 @@
+"""The files of generated cases: spec files of a hundred, and a suite over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.cases.suites import SPEC, SUITE
+from runner.cases.yaml.emitter import emit
+
+PER_FILE = 100
+
+
+def text_of(cases: Sequence[Mapping[str, Any]], device: str = "cpu") -> str:
+    """Return the text of a spec file of these cases. Raises QuoteError for what no file can hold."""
+    defaults = {} if device == "cpu" else {"defaults": {"devices": [device]}}
+    return emit({**defaults, "cases": list(cases)}, ("cases", "chain"))
+
+
+def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]], device: str = "cpu") -> list[str]:
+    """Write the cases into files of a hundred, and return their names."""
+    names = []
+    for start in range(0, len(cases), PER_FILE):
+        names.append(f"{name}_{start // PER_FILE}{SPEC}")
+        text = text_of(cases[start : start + PER_FILE], device)
+        (folder / names[-1]).write_text(text, encoding="utf-8")
+    return names
+
+
+def write_suite(folder: Path, name: str, specs: Sequence[str]) -> Path:
+    """Write a suite over spec files, which runs them under inductor, and return its path."""
+    path = folder / f"{name}{SUITE}"
+    path.write_text(emit({"suite": name, "specs": list(specs), "backends": ["inductor"]}), encoding="utf-8")
+    return path

@@ -1,0 +1,90 @@
+"""Whether a case is worth writing: eager PyTorch takes it, its results say something, and all of them are defined.
+
+Eager runs it twice under one seed and once under another one, and then beside its float64 reference and under other legal choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from runner.worker.case.errors import InvalidCase
+from runner.worker.case.load import Source, open_source
+from runner.worker.case.observe import Observation, Settings, observe
+from runner.worker.case.snapshot import Leaf
+from runner.worker.judge.legal_runs import find_undefined
+from runner.worker.judge.reference import Reference, call_leaves
+from runner.worker.judge.validity import find_disagreement
+
+SEEDS = (0, 1)
+
+
+def fault_of(job: Mapping[str, Any]) -> str:
+    """Return why a case is not written, or nothing. ``job`` is a judging job as a plain dict; its backend does not run."""
+    settings = [Settings.of({**job, "seed": seed}) for seed in SEEDS]
+    try:
+        with open_source(job) as source:
+            first, again, other = (_run(source, each) for each in (settings[0], *settings))
+            return _fault_of_runs(first, again, other, settings[0]) or _fault_of_values(source, first, settings[0])
+    except InvalidCase as error:
+        return f"invalid: {error.reason}"
+
+
+def _run(source: Source, settings: Settings) -> Observation:
+    loaded = source.load(settings.seed)
+    return observe(loaded, loaded.model, settings)
+
+
+def _fault_of_runs(first: Observation, again: Observation, other: Observation, settings: Settings) -> str:
+    """Return what is wrong with two runs of one seed and one of another."""
+    for run in (first, again, other):
+        if run.error is not None:
+            return f"raises {run.error.summary}"
+    if find_disagreement(first, again):
+        return "varies"
+    if any(_is_nan(leaf) for call in first.calls for leaf in call.outputs.leaves):
+        return "not a number"
+    if not first.calls[0].outputs.leaves:
+        return "constant"
+    if all(_is_same(one, two) for one, two in _pairs(first, other)):
+        return "constant"
+    if settings.grad == "backward" and not any(first.calls[0].gradients.values()):
+        return "no gradient"
+    return ""
+
+
+def _pairs(first: Observation, other: Observation) -> Iterator[tuple[Leaf, Leaf]]:
+    """The outputs of the first call in both runs."""
+    return zip(first.calls[0].outputs.leaves, other.calls[0].outputs.leaves, strict=False)
+
+
+def _is_same(one: Leaf, two: Leaf) -> bool:
+    if not isinstance(one.value, torch.Tensor) or not isinstance(two.value, torch.Tensor):
+        return repr(one.value) == repr(two.value)
+    return one.value.shape == two.value.shape and bool(torch.equal(one.value, two.value))
+
+
+def _is_nan(leaf: Leaf) -> bool:
+    value = leaf.value
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return False
+    return bool(value.numel() and value.isnan().all())
+
+
+def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> str:
+    """Return what is wrong with the values: none in float64, an overflow, or some that torch leaves undefined."""
+    reference = Reference(source, settings, eager, True, lambda phase: None)
+    for number, call in enumerate(eager.calls):
+        for path in call_leaves(call):
+            reference.tensor(number, path)
+    reasons = [note for note in reference.notes if "nothing that is compared is floating" not in note]
+    if reasons:
+        return reasons[0]
+    if reference.overflow:
+        return f"overflow: {reference.overflow}"
+    undefined = find_undefined(source, settings, eager)
+    if undefined is not None and undefined.masks:
+        return f"undefined: {', '.join(undefined.operators)}"
+    return ""

@@ -1,0 +1,40 @@
+"""Drawing cases and trying them out: many in one job, so that a process imports and starts once for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from runner.worker.generate.cases import VERSION, draw_case
+from runner.worker.generate.check import fault_of
+from runner.worker.job import Send
+
+
+def run_draw(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Return ``cases``: a case as JSON text for each of ``numbers``, empty where none came about.
+
+    Each has a ``doc``, by which it can be drawn again: the job's ``again``, with the number in it.
+    """
+    send({"phase": "load"})
+    arguments = job["arguments"]
+    torch.set_num_threads(1)
+    cases = [_text(arguments, number) for number in arguments["numbers"]]
+    return {"cases": cases, "error": None}
+
+
+def _text(arguments: Mapping[str, Any], number: int) -> str:
+    case = draw_case(arguments["seed"], number)
+    if case is None:
+        return ""
+    again = f"{arguments['again']} --first {number} --count 1"
+    doc = f"{again} (generator {VERSION}, torch {torch.__version__})"
+    return json.dumps({"name": case["name"], "doc": doc, **case})
+
+
+def run_try(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Return ``faults``: for each of ``jobs``, judging jobs as plain dicts, why its case is not written, or nothing."""
+    send({"phase": "eager"})
+    return {"faults": [fault_of(case) for case in job["arguments"]["jobs"]], "error": None}

@@ -1,0 +1,95 @@
+"""The generator's control half, over a scripted engine: batches, deaths of processes, and what is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from runner.engine.messages import Ended, Job, Outcome
+from runner.generate.files import write_specs, write_suite
+from runner.generate.generator import BATCH, CaseGenerator, GeneratedCase, Request
+from runner.session.collect import load
+from runner.session.plan import Environment
+
+HERE = Environment("0", "python", "2.13.0", "2.13.0", "3.11")
+
+
+class ScriptedEngine:
+    """Draws and tries by two functions of a number; one that gives how a job ends ends its batch so."""
+
+    def __init__(self, draw: Callable[[int], str], fault: Callable[[str], str]) -> None:
+        self.jobs: list[Job] = []
+        self._draw, self._fault = draw, fault
+        self._waiting: list[Job] = []
+
+    def submit(self, job: Job) -> None:
+        self.jobs.append(job)
+        self._waiting.append(job)
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        jobs, self._waiting = self._waiting, []
+        return [self._outcome(job) for job in jobs]
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        return []
+
+    def cancel_all(self) -> list[Job]:
+        return []
+
+    def _outcome(self, job: Job) -> Outcome:
+        if job.task == "draw":
+            key, answers = "cases", [self._draw(number) for number in job.arguments["numbers"]]
+        else:
+            key, answers = "faults", [self._fault(case["source"]) for case in job.arguments["jobs"]]
+        deaths: list[Ended] = [ended for ended in ("signal", "timeout") if ended in answers]
+        return Outcome(job, deaths[0], 0.0) if deaths else Outcome(job, "result", 0.0, result={key: answers})
+
+
+def case_text(number: int, operator: str = "torch.neg") -> str:
+    return json.dumps({"name": f"case_{number}", "inputs": {"x": [number + 1]}, "chain": [{operator: "$x"}]})
+
+
+def numbers(cases: list[GeneratedCase]) -> list[int]:
+    return [case.number for case in cases]
+
+
+def test_what_is_refused_or_faulty_is_counted_and_not_given() -> None:
+    texts = {1: "", 2: case_text(2, "torch.no_such"), 4: case_text(4, "torch.exp")}
+    engine = ScriptedEngine(
+        lambda n: texts.get(n, case_text(n)), lambda source: "constant: x" if ".exp(" in source else ""
+    )
+    generator = CaseGenerator(engine, HERE, Request(7, 6))
+    assert numbers(generator.next_cases(6)) == [0, 3, 5, 6, 7, 8]
+    assert +generator.faults == {"too few steps": 1, "refused": 1, "constant": 1}
+    assert numbers(generator.next_cases(1))[0] == 9
+
+
+def test_a_crash_and_a_hang_lose_one_case_each() -> None:
+    texts = {2: case_text(2, "torch.exp"), 3: "signal", 5: "timeout"}
+    engine = ScriptedEngine(lambda n: texts.get(n, case_text(n)), lambda source: "signal" if ".exp(" in source else "")
+    generator = CaseGenerator(engine, HERE, Request(0, 20))
+    assert numbers(generator.next_cases(20)) == [n for n in range(BATCH) if n not in (2, 3, 5)]
+    assert +generator.faults == {"signal": 2, "timeout": 1}
+    assert [len(job.arguments["numbers"]) for job in engine.jobs if job.task == "draw"] == [BATCH, *[1] * BATCH]
+
+
+def test_what_is_drawn_depends_on_no_number_of_slots() -> None:
+    results = []
+    for slots in (1, 3):
+        generator = CaseGenerator(ScriptedEngine(case_text, lambda source: ""), HERE, Request(0, 50, first=5), slots)
+        cases: list[GeneratedCase] = []
+        while len(cases) < 50:
+            cases += generator.next_cases(50 - len(cases))
+        results.append(numbers(cases)[:50])
+    assert results[0] == results[1] == list(range(5, 55))
+
+
+def test_files_of_a_hundred_and_a_suite_hold_every_case(tmp_path: Path) -> None:
+    data = [json.loads(case_text(number)) for number in range(130)]
+    specs = write_specs(tmp_path, "drawn", data, "cuda")
+    assert specs == ["drawn_0.spec.yaml", "drawn_1.spec.yaml"]
+    loaded = load([str(write_suite(tmp_path, "drawn", specs))], everything=True)
+    assert loaded.diagnostics == ()
+    assert [variant.case.name for variant in loaded.variants] == [case["name"] for case in data]
+    assert {(variant.device, variant.backend.name) for variant in loaded.variants} == {("cuda", "inductor")}

@@ -1,0 +1,70 @@
+"""Which cases are written, and why others are not."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from runner.builder.source import build
+from runner.generate.files import text_of
+from runner.session.collect import load
+from runner.session.plan import Environment, Planned, job
+from runner.worker.generate import check
+
+HERE = Environment("0", "python", "2.13.0", "2.13.0", "3.11")
+
+
+def fault(folder: Path, chain: list[Any], inputs: Any = None, **more: Any) -> str:
+    """What is wrong with a case of this chain."""
+    file = folder / "case.spec.yaml"
+    file.write_text(
+        text_of([{"name": "planted", "inputs": inputs or {"x": [4]}, "chain": chain, **more}]), encoding="utf-8"
+    )
+    loaded = load([str(file)], everything=True)
+    assert loaded.diagnostics == ()
+    [variant] = loaded.variants
+    return check.fault_of(dataclasses.asdict(job(Planned(variant, HERE), build(variant))))
+
+
+@pytest.mark.parametrize(
+    ("chain", "reason"),
+    [
+        ([{"torch.neg": "$x"}], ""),
+        ([{"torch.zeros_like": "$x"}], "constant"),
+        ([{"operator.getitem": ["$x", 7]}], "raises IndexError"),
+        ([{"torch.square": "$x"}, {"torch.sub": [-1, "$_"]}, {"torch.log": "$_"}], "not a number"),
+        ([{"torch.mul": ["$x", 1e30]}, {"torch.mul": ["$_", 1e30]}], "overflow: "),
+        ([{"torch.gt": ["$x", 0]}, "torch.argsort"], "undefined: "),
+        ([{"Tensor.expand": ["$x", [2, 4]], "out": "y"}, {"Tensor.add_": ["$y", "$x"]}], "raises RuntimeError"),
+    ],
+)
+def test_a_case_is_written_only_if_its_results_say_something(tmp_path: Path, chain: list[Any], reason: str) -> None:
+    assert fault(tmp_path, chain).startswith(reason)
+    assert bool(fault(tmp_path, chain)) == bool(reason)
+
+
+def test_every_call_is_tried(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"params": {"n": [4]}, "inputs": {"x": ["${n}"]}}
+    chain = [{"operator.getitem": ["$x", 3]}]
+    assert fault(tmp_path, chain, **sizes, calls=[{"params": {"n": 5}}]) == ""
+    assert fault(tmp_path, chain, **sizes, calls=[{"params": {"n": 2}}]).startswith("raises IndexError")
+
+
+def test_a_backward_without_a_gradient_is_a_fault(tmp_path: Path) -> None:
+    leaf = {"x": {"shape": [4], "requires_grad": True}}
+    assert fault(tmp_path, [{"torch.neg": "$x"}], leaf, grad="backward") == ""
+    assert fault(tmp_path, ["torch.detach", "torch.neg"], leaf, grad="backward") == "no gradient"
+
+
+def test_what_varies_between_two_runs_of_one_seed_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, seeds = check._run, itertools.count()
+    monkeypatch.setattr(
+        check, "_run", lambda source, settings: run(source, dataclasses.replace(settings, seed=next(seeds)))
+    )
+    assert fault(tmp_path, [{"torch.neg": "$x"}]) == "varies"
