@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from runner import console, exit_codes, interrupts
 from runner.cli.arguments import add_environment, integer, set_epilog, settings_of
@@ -15,6 +19,12 @@ from runner.record.store import output_folder
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY
 from runner.text import plural
+from runner.worker.generate.profiles import PROFILES
+
+LONGEST = 60
+"""Steps of a case."""
+
+_PROFILE_HELP = "; ".join(f"{name}: {profile.summary}" for name, profile in PROFILES.items()) + " (default: wide)"
 
 _EPILOG = """\
 The same seed gives the same cases on the same torch, by the same version of the generator.
@@ -30,33 +40,58 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite."
     )
     set_epilog(parser, _EPILOG)
+    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=_PROFILE_HELP)
+    parser.add_argument("--ops", default="", metavar="PATTERN",
+                        help="only operators with such a name are taken from torch's operator database, and each case has one: 'torch.scatter*'")  # fmt: skip
+    parser.add_argument("--depth", type=_depth, metavar="A..B", help="steps of a case, instead of the profile's")
+    parser.add_argument(
+        "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
+    )
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
     parser.add_argument(
         "--count", type=integer(1, COUNT), default=100, metavar="N", help="how many cases (default: 100)"
     )
     parser.add_argument("--first", type=integer(0, MANY), default=0, metavar="N",
                         help="the number of the first case of that seed (default: 0)")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder of the files, new or empty")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="the folder of the files, new or empty (default: generated/ in a new run folder)",
+    )
     add_environment(parser)
+
+
+def _depth(text: str) -> tuple[int, int]:
+    """How many steps, as A..B or one number."""
+    match = re.fullmatch(r"([0-9]{1,3})(?:\.\.([0-9]{1,3}))?", text, re.ASCII)
+    low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= low <= high <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no range such as 3..8, from 1 to {LONGEST}")
+    return low, high
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the cases that the command line asks for.
 
     Raises:
-        UsageError: no such Python, or a folder that cannot be used.
+        UsageError: no such Python, a pattern that no operator has, or a folder that cannot be used.
     """
     settings = settings_of(arguments)
     environment = find_environments(settings.python)[0]
-    folder = output_folder(arguments.output, "generated")
-    request = Request(arguments.seed, arguments.count, arguments.first)
+    request = Request(
+        arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth
+    )
+    folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
     cases: list[GeneratedCase] = []
     progress = Progress()
     interrupted = False
     engine = LocalEngine({environment.key: environment.python}, settings.slots(), warm={environment.key: "import"})
     generator = CaseGenerator(engine, environment, request, settings.slots())
     try:
-        while len(cases) < request.count:
+        progress.say("torch's operator database")
+        operators = generator.find_operators()
+        while folder is not None and len(cases) < request.count:
             progress.say(f"{len(cases)} of {request.count} cases")
             cases += generator.next_cases(request.count - len(cases))
     except KeyboardInterrupt:
@@ -66,13 +101,22 @@ def run(arguments: argparse.Namespace) -> int:
             engine.close()
             progress.end()
             interrupted = interrupts.noted() or interrupted
-    name = f"chains_{request.seed}"
-    suite = write_suite(folder, name, write_specs(folder, name, [case.data for case in cases[: request.count]]))
-    lost = ", ".join(f"{count} {fault}" for fault, count in generator.faults.most_common() if count)
-    console.output(
-        f"{shown_path(str(suite))}: {plural(min(len(cases), request.count), 'case')}; not written: {lost or 'none'}"
-    )
+    if folder is None:
+        console.output("\n".join(operators))
+    else:
+        _write(folder, request, [case.data for case in cases[: request.count]], generator)
     if interrupted:
-        console.message(f"runner: interrupted: {request.count - len(cases)} of {request.count} cases are missing")
+        console.message(
+            f"runner: interrupted: {max(0, request.count - len(cases))} of {request.count} cases are missing"
+        )
         return exit_codes.INTERRUPTED
     return exit_codes.OK
+
+
+def _write(folder: Path, request: Request, cases: Sequence[Mapping[str, Any]], generator: CaseGenerator) -> None:
+    """Write the files, and print what there is."""
+    suite = write_suite(folder, request.name, write_specs(folder, request.name, cases))
+    lost = ", ".join(f"{count} {fault}" for fault, count in generator.faults.most_common() if count)
+    console.output(
+        f"{shown_path(str(suite))}: {plural(len(cases), 'case')} of {plural(generator.drawn, 'draw')}; not written: {lost or 'none'}"
+    )

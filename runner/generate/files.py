@@ -12,18 +12,17 @@ from runner.cases.yaml.emitter import emit
 PER_FILE = 100
 
 
-def text_of(cases: Sequence[Mapping[str, Any]], device: str = "cpu") -> str:
+def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a spec file of these cases. Raises QuoteError for what no file can hold."""
-    defaults = {} if device == "cpu" else {"defaults": {"devices": [device]}}
-    return emit({**defaults, "cases": list(cases)}, ("cases", "chain"))
+    return emit({"cases": list(cases)}, ("cases", "chain"))
 
 
-def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]], device: str = "cpu") -> list[str]:
+def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Write the cases into files of a hundred, and return their names."""
     names = []
     for start in range(0, len(cases), PER_FILE):
         names.append(f"{name}_{start // PER_FILE}{SPEC}")
-        text = text_of(cases[start : start + PER_FILE], device)
+        text = text_of(cases[start : start + PER_FILE])
         (folder / names[-1]).write_text(text, encoding="utf-8")
     return names
 

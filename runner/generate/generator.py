@@ -10,17 +10,22 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from runner.builder.operators import Operator, resolve
 from runner.builder.source import build
 from runner.cases.suites import SPEC
+from runner.diagnose.harness import result_of
+from runner.diagnostics import nearest
 from runner.engine import scratch
 from runner.engine.messages import Job, Outcome
+from runner.exit_codes import UsageError
 from runner.generate.files import text_of
-from runner.quote import QuoteError
+from runner.quote import QuoteError, shell_words
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
-from runner.session.scheduler import Engine, drive
+from runner.session.scheduler import Engine, drive, with_reference
 
 T = TypeVar("T")
 Items = Mapping[int, T]
@@ -46,11 +51,22 @@ class Request:
     seed: int
     count: int
     first: int = 0
+    profile: str = "wide"
+    ops: str = ""  # a pattern of operators' names; empty for all
+    depth: tuple[int, int] | None = None
 
     @property
     def command(self) -> str:
         """The command that draws the same cases, but for which and how many."""
-        return f"runner generate --seed {self.seed}"
+        words = ["runner", "generate", "--profile", self.profile, "--seed", self.seed]
+        words += ["--ops", self.ops] if self.ops else []
+        words += ["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []
+        return shell_words(words)
+
+    @property
+    def name(self) -> str:
+        """How its files are called."""
+        return f"{self.profile}_{self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +84,24 @@ class CaseGenerator:
         """Start nothing yet."""
         self.faults: Counter[str] = Counter()
         self.drawn = 0
+        self._operators: list[str] = []
         self._engine, self._environment, self._request = engine, environment, request
         self._slots = slots
         self._jobs = 0
+
+    def find_operators(self, tick: Callable[[], None] | None = None) -> list[str]:
+        """Ask a worker for the operators that may be drawn from torch's operator database, and return those of the request.
+
+        Raises:
+            UsageError: the worker died, or no operator has such a name.
+        """
+        [outcome] = drive(self._engine, with_reference([self._job("operators", BATCH, {})]), tick)
+        known = [name for name in result_of(outcome)["operators"] if isinstance(resolve(name), Operator)]
+        self._operators = [name for name in known if fnmatchcase(name, self._request.ops or "*")]
+        if self._request.ops and not self._operators:
+            hint = nearest(self._request.ops, known) or "a pattern such as 'torch.scatter*'"
+            raise UsageError(f"--ops {self._request.ops}: none of {len(known)} operators has such a name; {hint}")
+        return self._operators
 
     def next_cases(self, missing: int, tick: Callable[[], None] | None = None) -> list[GeneratedCase]:
         """Draw one batch for each slot, or fewer where ``missing`` cases need no more, and return the valid cases in order."""
@@ -82,7 +113,7 @@ class CaseGenerator:
     def _draw(self, numbers: Sequence[int]) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:
         texts: Items[str] = yield from self._ask(dict.fromkeys(numbers, 0), self._drawing, "cases")
         cases = {number: json.loads(text) for number, text in texts.items() if text}
-        self.faults["too few steps"] += len(texts) - len(cases)
+        self.faults["nothing drawn"] += len(texts) - len(cases)
         jobs = self._read(cases)
         faults: Items[str] = yield from self._ask(jobs, self._trying, "faults")
         self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
@@ -110,13 +141,13 @@ class CaseGenerator:
         return answers
 
     def _read(self, cases: Items[dict[str, Any]]) -> Items[Job]:
-        """Return the judging job of each case that is read without an error."""
+        """Return the judging job, on the CPU, of each case that is read without an error."""
         folder = scratch.make()
         try:
             files = {}
             for number, data in cases.items():
                 try:
-                    text = text_of([data])
+                    text = text_of([{key: value for key, value in data.items() if key != "devices"}])
                 except QuoteError:
                     self.faults["refused"] += 1
                     continue
@@ -132,9 +163,17 @@ class CaseGenerator:
         }
 
     def _drawing(self, numbers: Items[int]) -> Job:
-        return self._job(
-            "draw", len(numbers), {"seed": self._request.seed, "numbers": list(numbers), "again": self._request.command}
-        )
+        request = self._request
+        arguments = {
+            "seed": request.seed,
+            "numbers": list(numbers),
+            "again": request.command,
+            "profile": request.profile,
+            "operators": self._operators,
+            "depth": request.depth,
+            "required": bool(request.ops),
+        }
+        return self._job("draw", len(numbers), arguments)
 
     def _trying(self, jobs: Items[Job]) -> Job:
         cases = [{name: getattr(each, name) for name in _OF_A_RUN} for each in jobs.values()]

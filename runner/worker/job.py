@@ -37,6 +37,7 @@ TASKS = {
     "environment": "runner.worker.tasks.describe:run_environment",
     "explain": "runner.worker.tasks.explain:run_explain",
     "minify": "runner.worker.tasks.minify:run_minify",
+    "operators": "runner.worker.tasks.generate:run_operators",
     "picture": "runner.worker.tasks.heatmap:run_picture",
     "record": "runner.worker.tasks.dynamo_replay:run_dynamo_record",
     "replay": "runner.worker.tasks.dynamo_replay:run_dynamo_replay",

@@ -21,7 +21,7 @@ def test_a_seed_gives_the_same_valid_cases_again(run_runner: Callable[..., Resul
     for folder, slots in (("one", 1), ("two", 2)):
         drawn = run_runner("generate", "--seed", 5, "--count", 8, "-o", folder, "-j", slots, limit=600)
         assert drawn.code == 0, drawn.err
-        assert f"{folder}/chains_5.suite.yaml: 8 cases; not written: " in drawn.out
+        assert f"{folder}/wide_5.suite.yaml: 8 cases of " in drawn.out
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert run_runner("validate", "one").out == "8 valid cases, 8 variants, 0 errors, 0 warnings\n"
     judged = run_runner("run", "one", "--backend", "eager", "-j", 2, limit=600)
@@ -32,11 +32,11 @@ def test_a_seed_gives_the_same_valid_cases_again(run_runner: Callable[..., Resul
 @pytest.mark.slow
 def test_the_command_in_a_doc_draws_that_case_again(run_runner: Callable[..., Result], tmp_path: Path) -> None:
     run_runner("generate", "--seed", 5, "--count", 3, "-o", "three", limit=600)
-    text = (tmp_path / "three" / "chains_5_0.spec.yaml").read_text(encoding="utf-8")
+    text = (tmp_path / "three" / "wide_5_0.spec.yaml").read_text(encoding="utf-8")
     last = text[text.rindex("  - name: ") :]
     command = last[last.index("runner generate") :].partition(" (generator")[0].split()[1:]
     assert run_runner(*command, "-o", "again", limit=600).code == 0
-    assert (tmp_path / "again" / "chains_5_0.spec.yaml").read_text(encoding="utf-8") == "cases:\n" + last
+    assert (tmp_path / "again" / "wide_5_0.spec.yaml").read_text(encoding="utf-8") == "cases:\n" + last
 
 
 def test_a_folder_with_files_is_left_alone(run_runner: Callable[..., Result], tmp_path: Path) -> None:

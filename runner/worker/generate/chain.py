@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.generate.inputs import ELEMENTS, LARGEST, Inputs
+from runner.worker.generate.inputs import DTYPES, ELEMENTS, LARGEST, Inputs
 from runner.worker.generate.values import RefusedStepError, Value, run, text_of, values_of
 
 Step = dict[str, Any]
@@ -22,6 +22,9 @@ CREATIONS = (
     "torch.arange", "torch.eye", "torch.full", "torch.linspace", "torch.scalar_tensor", "torch.tril_indices",
 )  # fmt: skip
 """Operators that make a tensor of numbers alone: on the CPU, unless they name the device of the case."""
+
+PARTS = 6
+"""Values of one step, at most."""
 
 FAMILIES: dict[str, tuple[int, Family]] = {}
 
@@ -81,6 +84,20 @@ class Chain(Inputs):
         self._into.append(step)
         self.values += values
         return values[0] if out == 1 else tuple(values)
+
+    def call_any(self, operator_name: str, *args: Any, **kwargs: Any) -> None:
+        """Add a step that makes one value or several, as many as there are, and run it. Raises RefusedStepError."""
+        result = run(operator_name, args, kwargs)
+        parts = list(result) if isinstance(result, (list, tuple)) else [result]
+        if not 1 <= len(parts) <= PARTS:
+            raise RefusedStepError(f"{len(parts)} values")
+        values = [Value(f"v{self._next()}", part) for part in parts]
+        for value in values:
+            self._check(value.data)
+        step = self._write(operator_name, args, kwargs)
+        names = [value.name for value in values]
+        self._into.append({**step, "out": names if isinstance(result, (list, tuple)) else names[0]})
+        self.values += values
 
     def do(self, operator_name: str, target: Value, *args: Any, **kwargs: Any) -> Value:
         """Add a step that writes into ``target``, and run it. Raises RefusedStepError."""
@@ -159,6 +176,8 @@ class Chain(Inputs):
             if isinstance(result, (bool, int, float, complex)) or callable(result):
                 return
             raise RefusedStepError(f"a {type(result).__name__}")
+        if result.layout != torch.strided or result.dtype not in DTYPES:
+            raise RefusedStepError("another layout or dtype")
         if result.numel() > ELEMENTS or result.ndim > 5:
             raise RefusedStepError("too large")
         data = result.detach()
@@ -171,15 +190,20 @@ class Chain(Inputs):
 
     def draw(self, name: str) -> bool:
         """Let a family add its steps; what it added is taken back if one of them is refused. Gives whether it stays."""
-        before = dict(self.inputs), len(self.steps), len(self.values), set(self.used), self._count
-        try:
-            FAMILIES[name][1](self)
-            added = len(self.steps) > before[1]
-        except (RefusedStepError, IndexError, ValueError):  # nothing to choose from: a size of 0, no dimension
-            added = False
-        if added:
+        if self.attempt(lambda: FAMILIES[name][1](self)):
             self.tags += [name] if name not in self.tags else []
             return True
+        return False
+
+    def attempt(self, add: Callable[[], None]) -> bool:
+        """Let a function add steps; what it added is taken back if one of them is refused. Gives whether it stays."""
+        before = dict(self.inputs), len(self.steps), len(self.values), set(self.used), self._count
+        try:
+            add()
+            if len(self.steps) > before[1]:
+                return True
+        except (RefusedStepError, IndexError, ValueError):  # nothing to choose from: a size of 0, no dimension
+            pass
         self.inputs, self.used, self._count = before[0], before[3], before[4]
         del self.steps[before[1] :], self.values[before[2] :]
         return False

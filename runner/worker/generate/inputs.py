@@ -10,10 +10,14 @@ import torch
 
 from runner.worker.generate.values import Index, RefusedStepError, Size, Value, data_of, find, run, text_of
 
-LARGEST = {torch.float16: 500.0, torch.bfloat16: 1e4, torch.float32: 1e5, torch.float64: 1e6, torch.complex64: 1e5}
+LARGEST = {torch.float16: 500.0, torch.bfloat16: 1e4, torch.float32: 1e5, torch.float64: 1e6, torch.complex64: 1e5,
+           torch.complex128: 1e6}  # fmt: skip
 """The largest absolute value of a result, by dtype: what is larger drowns the rest in rounding, or overflows soon."""
 
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+DTYPES = (*LARGEST, *WHOLE, torch.bool)
+"""Of the values of a chain."""
 
 ELEMENTS = 40_000  # of a result: chains are small, so that compiling costs more than running
 

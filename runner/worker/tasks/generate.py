@@ -8,9 +8,17 @@ from typing import Any
 
 import torch
 
-from runner.worker.generate.cases import VERSION, draw_case
+from runner.worker.generate.cases import VERSION, Wish, draw_case
+from runner.worker.generate.chain import FAMILIES
 from runner.worker.generate.check import fault_of
+from runner.worker.generate.database import operators
 from runner.worker.job import Send
+
+
+def run_operators(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Return ``operators``: the names of torch's operator database, and ``families``, those of the other kinds of steps."""
+    send({"phase": "load"})
+    return {"operators": [*operators()], "families": [*FAMILIES], "error": None}
 
 
 def run_draw(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
@@ -26,7 +34,7 @@ def run_draw(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 
 
 def _text(arguments: Mapping[str, Any], number: int) -> str:
-    case = draw_case(arguments["seed"], number)
+    case = draw_case(arguments["seed"], number, Wish.of(arguments))
     if case is None:
         return ""
     again = f"{arguments['again']} --first {number} --count 1"

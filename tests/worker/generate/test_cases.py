@@ -9,6 +9,9 @@ import pytest
 pytest.importorskip("torch")
 
 from runner.worker.generate import cases
+from runner.worker.generate.cases import Wish
+from runner.worker.generate.chain import Chain
+from runner.worker.generate.profiles import PROFILES
 
 
 def test_a_case_is_the_same_for_the_same_seed_and_number_alone() -> None:
@@ -17,13 +20,44 @@ def test_a_case_is_the_same_for_the_same_seed_and_number_alone() -> None:
     assert [cases.draw_case(4, number) for number in range(12)] != first
 
 
+def test_depth_and_profile_decide_on_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wish, low, high in ((Wish("deep"), 15, 41), (Wish(depth=(2, 2)), 2, 3)):
+        lengths = {len(case["chain"]) for number in range(8) if (case := cases.draw_case(0, number, wish))}
+        assert lengths
+        assert lengths <= set(range(low, high + 1))
+
+
+def test_a_required_operator_is_in_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_step(chain: Chain, name: str) -> bool:
+        return chain.attempt(lambda: chain.call(name, chain.real()) and None)
+
+    monkeypatch.setattr(cases, "add_step", add_step)
+    drawn = [cases.draw_case(0, number, Wish("layout", ("torch.sin",), (1, 3), True)) for number in range(20)]
+    written = [case for case in drawn if case is not None]
+    assert 5 < len(written) < 20  # in the others, chance gave other steps alone
+    assert all("torch.sin" in str(case["chain"]) for case in written)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_the_first_tag_and_the_name_of_its_cases(profile: str) -> None:
+    drawn = [case for number in range(12) if (case := cases.draw_case(0, number, Wish(profile, depth=(3, 5))))]
+    assert {case["tags"][0] for case in drawn} == {profile}
+    assert {case["name"].rpartition("_")[0] for case in drawn} == {f"{profile}_0"}
+    assert {*PROFILES[profile].families} <= {*cases.FAMILIES}
+    assert {tuple(case.get("devices", ["cpu"])) for case in drawn} == {(PROFILES[profile].device,)}
+    share = sum("params" in case for case in drawn) / len(drawn)
+    assert share > 0.5 if profile == "dynamic" else share < 0.6
+    if profile == "training":
+        assert {str(case["grad"]) for case in drawn} <= {"backward", "{'cotangent': 'sum'}"}
+
+
 @pytest.fixture(scope="module")
 def drawn() -> list[dict[str, Any]]:
     return [case for number in range(250) if (case := cases.draw_case(1, number)) is not None]
 
 
 def test_every_family_is_drawn(drawn: list[dict[str, Any]]) -> None:
-    tags = {tag for case in drawn for tag in case["tags"]}
+    tags = {tag for case in drawn for tag in case["tags"][1:]}
     assert len(cases.FAMILIES) >= 36
     assert tags == set(cases.FAMILIES)
     assert {len(case["chain"]) for case in drawn} <= set(range(3, 10))

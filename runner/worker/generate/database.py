@@ -1,0 +1,180 @@
+"""torch's own operator database: names of operators, and for each the arguments that torch tests it with.
+
+A sample is a pattern. Its tensors become values of the chain where dtype and rank fit, and new inputs elsewhere; sizes that the
+pattern has in several places stay equal. What the format cannot write, or eager refuses, is another step's turn.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import sys
+import types
+import unittest
+from collections.abc import Mapping
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from runner.worker.generate.chain import Chain
+from runner.worker.generate.inputs import DTYPES, WHOLE
+from runner.worker.generate.values import RefusedStepError, Value
+
+SAMPLES = 24
+"""Of one operator and dtype, at most: some have thousands."""
+
+FITTING = 0.85
+"""How often a sample is taken that fits a value of the chain, where there is one."""
+
+_DEVELOPERS = "expecttest"
+"""A package that torch's module of the database imports for tests of its own, and that users do not have."""
+
+_UNFIT = ("empty", "resize", "jiterator", "_like_fn", "sparse", "nested", "chalf", "cauchy", "item", "tolist", "numpy")
+"""Parts of names: memory that nobody wrote, other layouts, and what gives no tensor."""
+
+_SPACES = {"nn.functional": "F", "": "torch"}
+_DROPPED = ("layout", "pin_memory", "generator")
+
+
+@cache
+def operators() -> Mapping[str, tuple[Any, ...]]:
+    """Return the names by which the format may call operators of the database, each with its entries there.
+
+    An entry is known as a function, as a method, by its form in place, and as an operator of ATen. Without numpy, which the
+    database needs, there are none.
+    """
+    if _DEVELOPERS not in sys.modules and find_spec(_DEVELOPERS) is None:
+        substitute = types.ModuleType(_DEVELOPERS)
+        substitute.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules[_DEVELOPERS] = substitute
+    try:
+        database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
+    except ImportError:
+        return {}
+    names: dict[str, list[Any]] = {}
+    for entry in database:
+        for name in _names(entry):
+            names.setdefault(name, []).append(entry)
+    return {name: tuple(names[name]) for name in sorted(names)}
+
+
+def _names(entry: Any) -> list[str]:
+    space, _, member = entry.name.rpartition(".")
+    if any(part in entry.name for part in _UNFIT) or member.startswith("_") or entry.name.startswith("torch.ops"):
+        return []
+    names = []
+    holder: Any = torch
+    for part in filter(None, space.split(".")):
+        holder = getattr(holder, part, None)
+    if callable(getattr(holder, member, None)):
+        names.append(f"{_SPACES.get(space, f'torch.{space}')}.{member}")
+    method = getattr(entry.method_variant, "__name__", member)
+    if not space and callable(getattr(torch.Tensor, method, None)):
+        names.append(f"Tensor.{method}")
+    in_place = getattr(entry.inplace_variant, "__name__", "")
+    if in_place.endswith("_") and hasattr(torch.Tensor, in_place):
+        names.append(f"Tensor.{in_place}")
+    if hasattr(torch.ops.aten, entry.aten_name) and not entry.aten_name.startswith("_"):
+        names.append(f"aten.{entry.aten_name}")
+    return names
+
+
+def add_step(chain: Chain, name: str) -> bool:
+    """Add a step of this operator, on values of the chain if it takes them, else on new inputs. Return whether it stays."""
+    try:
+        sample = _sample(chain, name)
+    except Exception:  # noqa: BLE001  an entry of the database raises what it likes
+        return False
+    return any(chain.attempt(partial(_bind, chain, name, sample, fresh)) for fresh in (False, True))
+
+
+def _sample(chain: Chain, name: str) -> Any:
+    entry = chain.one(*operators()[name])
+    supported = entry.supported_dtypes("cpu")
+    kinds = [kind for kind in DTYPES if kind in supported]
+    kind = chain.dtype if chain.dtype in kinds and chain.chance(0.8) else chain.one(*kinds)
+    samples = list(itertools.islice(entry.sample_inputs("cpu", kind), SAMPLES))
+    fitting = [sample for sample in samples if any(_fits(sample, value.data) for value in chain.values)]
+    return chain.one(*(fitting if fitting and chain.chance(FITTING) else samples))
+
+
+def _fits(sample: Any, value: Any) -> bool:
+    """Return whether a value of the chain may take the place of the first tensor of a sample: of any rank if all have one shape."""
+    tensors = [leaf for leaf in tree_leaves((sample.input, sample.args)) if isinstance(leaf, torch.Tensor)]
+    if not tensors or not isinstance(value, torch.Tensor) or value.dtype != tensors[0].dtype:
+        return False
+    return value.ndim == tensors[0].ndim or all(tensor.shape == tensors[0].shape for tensor in tensors)
+
+
+def _bind(chain: Chain, name: str, sample: Any, fresh: bool) -> None:
+    pattern = _Pattern(chain, sample, fresh)
+    args = [pattern.argument(arg) for arg in (sample.input, *sample.args)]
+    kwargs = {key: pattern.argument(arg) for key, arg in sample.kwargs.items() if key not in _DROPPED}
+    if "device" in kwargs:
+        kwargs["device"] = torch.device("cpu")
+    if name.startswith("Tensor.") and name.endswith("_"):
+        target = args[0]
+        if not isinstance(target, Value):
+            raise RefusedStepError("nothing to write into")
+        if (target.data.requires_grad and target.data.is_leaf) or chain.chance(0.3):
+            args[0] = chain.call("torch.clone", target)
+        chain.do(name, *args, **kwargs)
+    else:
+        chain.call_any(name, *args, **kwargs)
+
+
+class _Pattern:
+    """The arguments of one sample, on their way to those of a step."""
+
+    def __init__(self, chain: Chain, sample: Any, fresh: bool) -> None:
+        self._chain, self._sample, self._fresh = chain, sample, fresh
+        self._sizes: dict[int, int] = {}  # of the sample, to those of the step
+        self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def argument(self, value: Any) -> Any:
+        """Return what stands for one argument of the sample. Raises RefusedStepError for what the format lacks."""
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, (list, tuple)):
+            return [self.argument(item) for item in value]
+        if isinstance(value, complex):
+            raise RefusedStepError("a complex number")
+        if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.memory_format, torch.device)):
+            return value
+        raise RefusedStepError(f"a {type(value).__name__}")
+
+    def _tensor(self, tensor: torch.Tensor) -> Value:
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in DTYPES:
+            raise RefusedStepError(f"{tensor.layout}, {tensor.dtype}")
+        shape = tuple(tensor.shape)
+        if not self._shapes and not self._fresh:
+            value = self._chain.pick(lambda t: _fits(self._sample, t), 0.05)
+            if value is not None:
+                self._shapes[shape] = value.shape
+                self._sizes = dict(zip(reversed(shape), reversed(value.shape), strict=False))
+                return value
+        wanted = self._shapes.setdefault(shape, tuple(self._sizes.get(size, size) for size in shape))
+        if self._chain.chance(0.25 if self._fresh else 0.6):
+            value = self._chain.pick(lambda t: t.dtype == tensor.dtype and tuple(t.shape) == wanted, 0.0)
+            if value is not None:
+                return value
+        return self._chain.input(wanted, tensor.dtype, self._init(tensor))
+
+    def _init(self, tensor: torch.Tensor) -> Any:
+        """How a new input is filled: within the bounds of the sample's numbers, which lie in the operator's domain."""
+        if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
+            return None
+        low, high = float(tensor.min()), float(tensor.max())
+        if tensor.dtype in WHOLE:
+            return {"randint": [int(low), int(high) + 1]}
+        if not math.isfinite(low) or not math.isfinite(high) or (low < -1 < 1 < high and self._chain.chance(0.6)):
+            return None
+        return {"uniform": [_rounded(low), _rounded(high)]} if low < high else {"full": _rounded(low)}
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.3g}")
