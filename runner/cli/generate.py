@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes, interrupts
-from runner.cli.arguments import add_environment, integer, set_epilog, settings_of
+from runner.cli.arguments import add_settings, integer, set_epilog, settings_of
 from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
 from runner.engine.local import LocalEngine
+from runner.exit_codes import UsageError
 from runner.generate.files import write_specs, write_suite
 from runner.generate.generator import CaseGenerator, GeneratedCase, Request
 from runner.record.store import output_folder
@@ -59,7 +60,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="the folder of the files, new or empty (default: generated/ in a new run folder)",
     )
-    add_environment(parser)
+    add_settings(parser, "python", help="the Python whose torch draws the cases (default: this one)")
+    add_settings(parser, "jobs")
 
 
 def _depth(text: str) -> tuple[int, int]:
@@ -78,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: no such Python, a pattern that no operator has, or a folder that cannot be used.
     """
     settings = settings_of(arguments)
+    if len(settings.python) > 1:
+        raise UsageError("--python: one Python draws the cases")
     environment = find_environments(settings.python)[0]
     request = Request(
         arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth
@@ -91,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         progress.say("torch's operator database")
         operators = generator.find_operators()
+        if not operators:
+            console.message("runner: torch's operator database needs numpy: cases hold the generator's own kinds of steps")
         while folder is not None and len(cases) < request.count:
             progress.say(f"{len(cases)} of {request.count} cases")
             cases += generator.next_cases(request.count - len(cases))

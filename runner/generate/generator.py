@@ -36,7 +36,7 @@ BATCH = 20
 LIMIT = 30.0
 """Seconds that drawing or trying one case may take."""
 LOADING = 120.0
-"""Seconds more for a batch, whose process may have to import torch's tables."""
+"""Seconds more for a batch, whose process may import torch's operator database first; half as many for one case."""
 MEMORY = 4 << 30
 """Bytes that a process may hold on top of what torch itself takes."""
 
@@ -184,6 +184,6 @@ class CaseGenerator:
         key = f"{task} {self._jobs}"
         return Job(
             key=key, id=key, environment=self._environment.key, name=task, source="", backend={"backend": "eager"},
-            timeout=LIMIT if count == 1 else LIMIT + LOADING, memory=MEMORY, task=task, arguments=arguments,
+            timeout=LIMIT + (LOADING if count > 1 else LOADING / 2), memory=MEMORY, task=task, arguments=arguments,
             isolation="living", cacheable=False,
         )  # fmt: skip

@@ -134,6 +134,7 @@ class _Pattern:
         self._chain, self._sample, self._fresh = chain, sample, fresh
         self._sizes: dict[int, int] = {}  # of the sample, to those of the step
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._indexed: tuple[int, ...] = ()  # sizes of the value that whole numbers may index
 
     def argument(self, value: Any) -> Any:
         """Return what stands for one argument of the sample. Raises RefusedStepError for what the format lacks."""
@@ -155,6 +156,7 @@ class _Pattern:
             value = self._chain.pick(lambda t: _fits(self._sample, t), 0.05)
             if value is not None:
                 self._shapes[shape] = value.shape
+                self._indexed = () if tensor.dtype in WHOLE else tuple(filter(None, value.shape))
                 self._sizes = dict(zip(reversed(shape), reversed(value.shape), strict=False))
                 return value
         wanted = self._shapes.setdefault(shape, tuple(self._sizes.get(size, size) for size in shape))
@@ -170,7 +172,7 @@ class _Pattern:
             return None
         low, high = float(tensor.min()), float(tensor.max())
         if tensor.dtype in WHOLE:
-            return {"randint": [int(low), int(high) + 1]}
+            return {"randint": [int(low), max(int(low) + 1, min(int(high) + 1, *self._indexed, sys.maxsize))]}
         if not math.isfinite(low) or not math.isfinite(high) or (low < -1 < 1 < high and self._chain.chance(0.6)):
             return None
         return {"uniform": [_rounded(low), _rounded(high)]} if low < high else {"full": _rounded(low)}

@@ -76,6 +76,11 @@ def test_numbers_of_new_inputs_lie_within_those_of_the_sample(monkeypatch: pytes
     chain = chain_of()
     assert database.add_step(chain, "torch.log")
     assert chain.inputs == {"x1": {"shape": [2], "init": {"uniform": [2.0, 3.0]}}}
+    chain = chain_of()
+    chain.input([2, 2])
+    planted(monkeypatch, "torch.index_select", sample(torch.ones(3, 3), 0, torch.tensor([0, 2])))
+    assert database.add_step(chain, "torch.index_select")
+    assert chain.inputs["i2"]["init"] == {"randint": [0, 2]}  # a value of the chain is smaller than the sample's
     index = sample(torch.ones(3, 3), 0, torch.tensor([0, 2]))
     planted(monkeypatch, "torch.index_select", index)
     chain = chain_of()
