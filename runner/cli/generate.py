@@ -96,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
         progress.say("torch's operator database")
         operators = generator.find_operators()
         if not operators:
-            console.message("runner: torch's operator database needs numpy: cases hold the generator's own kinds of steps")
+            console.message(
+                "runner: torch's operator database needs numpy: cases hold the generator's own kinds of steps"
+            )
         while folder is not None and len(cases) < request.count:
             progress.say(f"{len(cases)} of {request.count} cases")
             cases += generator.next_cases(request.count - len(cases))

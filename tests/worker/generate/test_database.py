@@ -88,6 +88,16 @@ def test_numbers_of_new_inputs_lie_within_those_of_the_sample(monkeypatch: pytes
     assert chain.inputs["i2"] == {"shape": [2], "dtype": "int64", "init": {"randint": [0, 3]}}
 
 
+def test_tensors_of_an_operator_that_trusts_sizes_have_those_of_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("aten.batch_norm", "torch.native_batch_norm"):
+        planted(monkeypatch, name, sample(torch.ones(2, 3), torch.ones(3), torch.ones(3), None, None, True, 0.1, 1e-3))
+        for seed in range(10):
+            chain = chain_of(seed)
+            chain.input([4, 7])
+            database.add_step(chain, name)
+            assert "$x1" not in str(chain.steps)
+
+
 def test_a_step_that_eager_refuses_on_the_values_of_the_chain_has_inputs_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
