@@ -56,6 +56,7 @@ These commands give 0 and 1 another meaning:
 | --- | --- | --- |
 | `bench` | something was timed | never |
 | `diff` | nothing is broken | something is broken |
+| `generate` | the cases were written | there are fewer |
 | `history` | there are verdicts | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |

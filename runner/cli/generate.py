@@ -22,6 +22,9 @@ from runner.session.settings import COUNT, MANY
 from runner.text import plural
 from runner.worker.generate.profiles import PROFILES
 
+IDLE = 8
+"""Batches without a valid case, after which no more is drawn."""
+
 LONGEST = 60
 """Steps of a case."""
 
@@ -31,7 +34,7 @@ _EPILOG = """\
 The same seed gives the same cases on the same torch, by the same version of the generator.
 The doc of a case holds the command that draws it again. See docs/generate.md.
 
-exit codes: 0 the cases were written, 2 interrupted, 3 internal error, 4 bad arguments
+exit codes: 0 the cases were written, 1 there are fewer, 2 interrupted, 3 internal error, 4 bad arguments
 """
 
 
@@ -88,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
     cases: list[GeneratedCase] = []
+    operators: list[str] = []
     progress = Progress()
     interrupted = False
     engine = LocalEngine({environment.key: environment.python}, settings.slots(), warm={environment.key: "import"})
@@ -95,13 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         progress.say("torch's operator database")
         operators = generator.find_operators()
-        if not operators:
-            console.message(
-                "runner: torch's operator database needs numpy: cases hold the generator's own kinds of steps"
-            )
-        while folder is not None and len(cases) < request.count:
+        if generator.missing:
+            console.message(f"runner: without torch's operator database: {generator.missing}")
+        idle = 0
+        while folder is not None and len(cases) < request.count and idle < IDLE:
             progress.say(f"{len(cases)} of {request.count} cases")
-            cases += generator.next_cases(request.count - len(cases))
+            more = generator.next_cases(request.count - len(cases))
+            cases, idle = [*cases, *more], 0 if more else idle + 1
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -113,17 +117,21 @@ def run(arguments: argparse.Namespace) -> int:
         console.output("\n".join(operators))
     else:
         _write(folder, request, [case.data for case in cases[: request.count]], generator)
+    missing = 0 if folder is None else max(0, request.count - len(cases))
     if interrupted:
-        console.message(
-            f"runner: interrupted: {max(0, request.count - len(cases))} of {request.count} cases are missing"
-        )
+        console.message(f"runner: interrupted: {missing} of {request.count} cases are missing")
         return exit_codes.INTERRUPTED
+    if missing:
+        console.message(f"runner: {missing} of {request.count} cases are missing: the last {IDLE} batches gave none")
+        return exit_codes.FAILED
     return exit_codes.OK
 
 
 def _write(folder: Path, request: Request, cases: Sequence[Mapping[str, Any]], generator: CaseGenerator) -> None:
-    """Write the files, and print what there is."""
-    suite = write_suite(folder, request.name, write_specs(folder, request.name, cases))
+    """Write the files, none without a case, and print what there is."""
+    suite = folder
+    if cases:
+        suite = write_suite(folder, request.name, write_specs(folder, request.name, cases))
     lost = ", ".join(f"{count} {fault}" for fault, count in generator.faults.most_common() if count)
     console.output(
         f"{shown_path(str(suite))}: {plural(len(cases), 'case')} of {plural(generator.drawn, 'draw')}; not written: {lost or 'none'}"

@@ -84,6 +84,7 @@ class CaseGenerator:
         """Start nothing yet."""
         self.faults: Counter[str] = Counter()
         self.drawn = 0
+        self.missing = ""
         self._operators: list[str] = []
         self._engine, self._environment, self._request = engine, environment, request
         self._slots = slots
@@ -92,15 +93,19 @@ class CaseGenerator:
     def find_operators(self, tick: Callable[[], None] | None = None) -> list[str]:
         """Ask a worker for the operators that may be drawn from torch's operator database, and return those of the request.
 
+        Without the database there are none, and ``missing`` says why.
+
         Raises:
             UsageError: the worker died, or no operator has such a name.
         """
         [outcome] = drive(self._engine, with_reference([self._job("operators", BATCH, {})]), tick)
-        known = [name for name in result_of(outcome)["operators"] if isinstance(resolve(name), Operator)]
-        self._operators = [name for name in known if fnmatchcase(name, self._request.ops or "*")]
-        if self._request.ops and not self._operators:
-            hint = nearest(self._request.ops, known) or "a pattern such as 'torch.scatter*'"
-            raise UsageError(f"--ops {self._request.ops}: none of {len(known)} operators has such a name; {hint}")
+        result, pattern = result_of(outcome), self._request.ops
+        self.missing = str(result["missing"])
+        known = [name for name in result["operators"] if isinstance(resolve(name), Operator)]
+        self._operators = [name for name in known if fnmatchcase(name, pattern or "*")]
+        if pattern and not self._operators:
+            hint = self.missing or nearest(pattern, known) or "a pattern such as 'torch.scatter*'"
+            raise UsageError(f"--ops {pattern}: none of {len(known)} operators has such a name; {hint}")
         return self._operators
 
     def next_cases(self, missing: int, tick: Callable[[], None] | None = None) -> list[GeneratedCase]:

@@ -39,6 +39,16 @@ def test_the_command_in_a_doc_draws_that_case_again(run_runner: Callable[..., Re
     assert (tmp_path / "again" / "wide_5_0.spec.yaml").read_text(encoding="utf-8") == "cases:\n" + last
 
 
+@pytest.mark.slow
+def test_a_pattern_selects_operators_and_says_when_none_has_such_a_name(run_runner: Callable[..., Result]) -> None:
+    pytest.importorskip("numpy")
+    listed = run_runner("generate", "--list-ops", "--ops", "*scatter_add*", limit=600)
+    assert listed.out.split() == ["Tensor.scatter_add", "Tensor.scatter_add_", "aten.scatter_add", "torch.scatter_add"]
+    wrong = run_runner("generate", "--ops", "torch.scater", "-o", "none", limit=600)
+    assert wrong.code == 4
+    assert "did you mean 'torch.scatter'?" in wrong.err
+
+
 def test_a_folder_with_files_is_left_alone(run_runner: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("", encoding="utf-8")

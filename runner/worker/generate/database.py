@@ -50,17 +50,16 @@ _DROPPED = ("layout", "pin_memory", "generator")
 def operators() -> Mapping[str, tuple[Any, ...]]:
     """Return the names by which the format may call operators of the database, each with its entries there.
 
-    An entry is known as a function, as a method, by its form in place, and as an operator of ATen. Without numpy, which the
-    database needs, there are none.
+    An entry is known as a function, as a method, by its form in place, and as an operator of ATen.
+
+    Raises:
+        ImportError: a package that the database needs, such as numpy, is not installed.
     """
     if _DEVELOPERS not in sys.modules and find_spec(_DEVELOPERS) is None:
         substitute = types.ModuleType(_DEVELOPERS)
         substitute.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules[_DEVELOPERS] = substitute
-    try:
-        database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
-    except ImportError:
-        return {}
+    database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
     names: dict[str, list[Any]] = {}
     for entry in database:
         for name in _names(entry):

@@ -9,16 +9,18 @@ from typing import Any
 import torch
 
 from runner.worker.generate.cases import VERSION, Wish, draw_case
-from runner.worker.generate.chain import FAMILIES
 from runner.worker.generate.check import fault_of
 from runner.worker.generate.database import operators
 from runner.worker.job import Send
 
 
 def run_operators(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Return ``operators``: the names of torch's operator database, and ``families``, those of the other kinds of steps."""
+    """Return ``operators``, the names of torch's operator database, and ``missing``: why there are none, or nothing."""
     send({"phase": "load"})
-    return {"operators": [*operators()], "families": [*FAMILIES], "error": None}
+    try:
+        return {"operators": [*operators()], "missing": "", "error": None}
+    except ImportError as error:
+        return {"operators": [], "missing": str(error), "error": None}
 
 
 def run_draw(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
