@@ -44,9 +44,9 @@ def test_a_pattern_selects_operators_and_says_when_none_has_such_a_name(run_runn
     pytest.importorskip("numpy")
     listed = run_runner("generate", "--list-ops", "--ops", "*scatter_add*", limit=600)
     assert listed.out.split() == ["Tensor.scatter_add", "Tensor.scatter_add_", "aten.scatter_add", "torch.scatter_add"]
-    wrong = run_runner("generate", "--ops", "torch.scater", "-o", "none", limit=600)
+    wrong = run_runner("generate", "--ops", "torch.index_selec", "-o", "none", limit=600)
     assert wrong.code == 4
-    assert "did you mean 'torch.scatter'?" in wrong.err
+    assert "did you mean 'torch.index_select'?" in wrong.err
 
 
 def test_a_folder_with_files_is_left_alone(run_runner: Callable[..., Result], tmp_path: Path) -> None:
