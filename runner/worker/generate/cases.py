@@ -74,7 +74,7 @@ def draw_case(seed: int, number: int, wish: Wish | None = None) -> Case | None:
         torch.autocast("cpu", autocast) if autocast else contextlib.nullcontext(),
     ):
         drawn = _draw_steps(chain, wish, profile, length)
-    if not low <= len(chain.steps) <= high + 1 or (wish.required and not drawn):
+    if not low <= len(chain.steps) <= high + 2 or (wish.required and not drawn):
         return None
     return _write(chain, f"{wish.profile}_{seed}_{number:05d}", profile, mode, autocast)
 

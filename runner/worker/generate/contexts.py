@@ -13,10 +13,10 @@ from runner.worker.generate.values import Function, Index, RefusedStepError
 
 @family(7)
 def _module(chain: Chain) -> None:
-    """A module with parameters of its own."""
+    """A module with parameters of its own. Of a frame with nn.GRU or nn.LSTM Dynamo compiles nothing."""
     if not chain.dtype.is_floating_point:
         raise RefusedStepError("parameters have the dtype of the case")
-    name = chain.word("Linear Linear LayerNorm BatchNorm1d GRU LSTM Embedding PReLU Bilinear Conv1d GroupNorm RMSNorm")
+    name = chain.word("Linear Linear LayerNorm BatchNorm1d Embedding PReLU Bilinear Conv1d GroupNorm RMSNorm")
     if name == "Embedding":
         chain.module(name, [7, chain.integer(1, 5)], chain.index([chain.integer(1, 5)], 7))
         return
@@ -26,8 +26,6 @@ def _module(chain: Chain) -> None:
         chain.module(name, [width, chain.integer(1, 7)], x)
     elif name in ("LayerNorm", "RMSNorm"):
         chain.module(name, [width], x)
-    elif name in ("GRU", "LSTM"):
-        chain.module(name, [width, chain.integer(1, 5)], x, out=2)
     elif name == "PReLU":
         chain.module(name, [], x)
     elif name == "Bilinear":

@@ -29,18 +29,35 @@ SAMPLES = 24
 """Of one operator and dtype, at most: some have thousands."""
 
 FITTING = 0.85
-"""How often a sample is taken that fits a value of the chain, where there is one."""
+"""How often a dtype and a sample are taken that fit a value of the chain, where there is one."""
+
+LATE = 4
+"""Values of the chain, the last ones, whose dtypes are preferred."""
 
 _DEVELOPERS = "expecttest"
 """A package that torch's module of the database imports for tests of its own, and that users do not have."""
 
-_UNFIT = ("empty", "resize", "jiterator", "_like_fn", "sparse", "nested", "chalf", "cauchy", "item", "tolist", "numpy")
-"""Parts of names: memory that nobody wrote, other layouts, and what gives no tensor."""
+_UNFIT = (
+    "empty",
+    "resize",
+    "jiterator",
+    "_like_fn",
+    "sparse",
+    "nested",
+    "chalf",
+    "cauchy",
+    "ldl_solve",
+    "lu_solve",
+    "item",
+    "tolist",
+    "numpy",
+)
+"""Parts of names: memory that nobody wrote, other layouts, pivots that LAPACK trusts, and what gives no tensor."""
 
 _TRUSTING = re.compile(
     r"^aten\.|native_|batch_norm|embedding_bag|unpool|grid_sampler|ctc|segment|fused|backward|lstm|rnn|gru"
 )
-"""Operators that may trust sizes: their tensors have the sizes of the sample. Eager would read past the end of others."""
+"""Operators that may trust sizes: several tensors have the sizes of the sample. Eager would read past the end of others."""
 
 _SPACES = {"nn.functional": "F", "": "torch"}
 _DROPPED = ("layout", "pin_memory", "generator")
@@ -94,14 +111,16 @@ def add_step(chain: Chain, name: str) -> bool:
         sample = _sample(chain, name)
     except Exception:  # noqa: BLE001  an entry of the database raises what it likes
         return False
-    return any(chain.attempt(partial(_bind, chain, name, sample, fresh)) for fresh in (False, True))
+    return any(chain.attempt(partial(_bind, chain, name, sample, fresh)) for fresh in (False, False, True))
 
 
 def _sample(chain: Chain, name: str) -> Any:
     entry = chain.one(*operators()[name])
     supported = entry.supported_dtypes("cpu")
     kinds = [kind for kind in DTYPES if kind in supported]
-    kind = chain.dtype if chain.dtype in kinds and chain.chance(0.8) else chain.one(*kinds)
+    late = [value.data.dtype for value in chain.values[-LATE:] if isinstance(value.data, torch.Tensor)]
+    usual = [kind for kind in (*late, chain.dtype) if kind in kinds]
+    kind = chain.one(*(usual if usual and chain.chance(FITTING) else kinds))
     samples = list(itertools.islice(entry.sample_inputs("cpu", kind), SAMPLES))
     fitting = [sample for sample in samples if any(_fits(name, sample, value.data) for value in chain.values)]
     return chain.one(*(fitting if fitting and chain.chance(FITTING) else samples))
@@ -112,9 +131,10 @@ def _fits(name: str, sample: Any, value: Any) -> bool:
     tensors = [leaf for leaf in tree_leaves((sample.input, sample.args)) if isinstance(leaf, torch.Tensor)]
     if not tensors or not isinstance(value, torch.Tensor) or value.dtype != tensors[0].dtype:
         return False
-    if _TRUSTING.search(name):
+    alike = all(tensor.shape == tensors[0].shape for tensor in tensors)
+    if _TRUSTING.search(name) and not (alike and name.startswith("aten.")):
         return bool(value.shape == tensors[0].shape)
-    return value.ndim == tensors[0].ndim or all(tensor.shape == tensors[0].shape for tensor in tensors)
+    return alike or value.ndim == tensors[0].ndim
 
 
 def _bind(chain: Chain, name: str, sample: Any, fresh: bool) -> None:
@@ -160,18 +180,46 @@ class _Pattern:
             raise RefusedStepError(f"{tensor.layout}, {tensor.dtype}")
         shape = tuple(tensor.shape)
         if not self._shapes and not self._fresh:
-            value = self._chain.pick(lambda t: _fits(self._name, self._sample, t), 0.05)
+            value = self._chain.pick(lambda t: _fits(self._name, self._sample, t), 0.05) or self._of_rank(tensor)
             if value is not None:
                 self._shapes[shape] = value.shape
                 self._indexed = () if tensor.dtype in WHOLE else tuple(filter(None, value.shape))
-                self._sizes = dict(zip(reversed(shape), reversed(value.shape), strict=False))
-                return value
+                pairs = [*zip(reversed(shape), reversed(value.shape), strict=False)]
+                self._sizes = dict(self._chain.numbers.sample(pairs, len(pairs)))  # any of those that were equal
+                return self._within(tensor, value)
         wanted = self._shapes.setdefault(shape, tuple(self._sizes.get(size, size) for size in shape))
         if self._chain.chance(0.25 if self._fresh else 0.6):
             value = self._chain.pick(lambda t: t.dtype == tensor.dtype and tuple(t.shape) == wanted, 0.0)
             if value is not None:
                 return value
         return self._chain.input(wanted, tensor.dtype, self._init(tensor))
+
+    def _of_rank(self, tensor: torch.Tensor) -> Value | None:
+        """Return a view of a value, with as many dimensions as the tensor; None for one that must have its sizes."""
+        rank = tensor.ndim
+        if _TRUSTING.search(self._name) or not rank:
+            return None
+        value = self._chain.pick(
+            lambda t: t.dtype == tensor.dtype and t.numel() > 0 and 1 <= abs(t.ndim - rank) <= 2, 0.1
+        )
+        while value is not None and value.ndim != rank:
+            if value.ndim < rank:
+                value = self._chain.call("torch.unsqueeze", value, self._chain.integer(0, value.ndim))
+            elif self._chain.chance(0.5):
+                value = self._chain.call("torch.select", value, self._chain.dim(value), 0)
+            else:
+                value = self._chain.call("torch.flatten", value, 0, 1)
+        return value
+
+    def _within(self, tensor: torch.Tensor, value: Value) -> Value:
+        """Return the value, clamped to the numbers of the sample where these seem to be the operator's domain."""
+        if not tensor.is_floating_point() or not tensor.numel() or self._chain.chance(0.1):
+            return value
+        low, high = float(tensor.min()), float(tensor.max())
+        if (low < -1 < 1 < high) or not math.isfinite(low) or not math.isfinite(high):
+            return value
+        clamped: Value = self._chain.call("torch.clamp", value, _rounded(low), _rounded(high))
+        return clamped
 
     def _init(self, tensor: torch.Tensor) -> Any:
         """How a new input is filled: within the bounds of the sample's numbers, which lie in the operator's domain."""

@@ -21,7 +21,7 @@ def test_a_case_is_the_same_for_the_same_seed_and_number_alone() -> None:
 
 
 def test_depth_and_profile_decide_on_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    for wish, low, high in ((Wish("deep"), 15, 41), (Wish(depth=(2, 2)), 2, 3)):
+    for wish, low, high in ((Wish("deep"), 15, 42), (Wish(depth=(2, 2)), 2, 4)):
         lengths = {len(case["chain"]) for number in range(8) if (case := cases.draw_case(0, number, wish))}
         assert lengths
         assert lengths <= set(range(low, high + 1))
@@ -60,7 +60,7 @@ def test_every_family_is_drawn(drawn: list[dict[str, Any]]) -> None:
     tags = {tag for case in drawn for tag in case["tags"][1:]}
     assert len(cases.FAMILIES) >= 36
     assert tags == set(cases.FAMILIES)
-    assert {len(case["chain"]) for case in drawn} <= set(range(3, 10))
+    assert {len(case["chain"]) for case in drawn} <= set(range(3, 11))
     backward = ["cotangent" in case.get("grad", "") or case.get("grad") == "backward" for case in drawn]
     assert 0.1 < sum(backward) / len(drawn) < 0.35
     assert any(case.get("dynamic") for case in drawn)

@@ -37,7 +37,7 @@ def test_more_than_a_thousand_names_are_known_and_the_format_takes_nearly_all(na
     assert len(names) > 0.98 * len(database.operators())
     spaces = {name.partition(".")[0] for name in names}
     assert spaces == {"torch", "F", "Tensor", "aten"}
-    assert not any(part in name for name in names for part in ("empty", "resize", "sparse", "__"))
+    assert not any(part in name for name in names for part in ("empty", "resize", "sparse", "__", "ldl_solve"))
     assert names == sorted(names)
 
 
@@ -81,9 +81,15 @@ def test_numbers_of_new_inputs_lie_within_those_of_the_sample(monkeypatch: pytes
     chain.input([2, 2])
     planted(monkeypatch, "torch.index_select", sample(torch.ones(3, 3), 0, torch.tensor([0, 2])))
     assert database.add_step(chain, "torch.index_select")
-    assert chain.inputs["i2"]["init"] == {"randint": [0, 2]}  # a value of the chain is smaller than the sample's
-    index = sample(torch.ones(3, 3), 0, torch.tensor([0, 2]))
-    planted(monkeypatch, "torch.index_select", index)
+    [index] = [spec for name, spec in chain.inputs.items() if name.startswith("i")]
+    assert index["init"] == {"randint": [0, 2]}  # a value of the chain is smaller than the sample's
+    chain = chain_of()
+    chain.input([7])
+    planted(monkeypatch, "torch.log", sample(torch.tensor([2.0, 3.0])))
+    assert database.add_step(chain, "torch.log")
+    assert [*chain.steps[0]] == ["torch.clamp", "out"]  # a value of the chain is brought into the sample's numbers
+    rows = sample(torch.ones(3, 3), 0, torch.tensor([0, 2]))
+    planted(monkeypatch, "torch.index_select", rows)
     chain = chain_of()
     assert database.add_step(chain, "torch.index_select")
     assert chain.inputs["i2"] == {"shape": [2], "dtype": "int64", "init": {"randint": [0, 3]}}
@@ -97,6 +103,16 @@ def test_tensors_of_an_operator_that_trusts_sizes_have_those_of_the_sample(monke
             chain.input([4, 7])
             database.add_step(chain, name)
             assert "$x1" not in str(chain.steps)
+
+
+def test_a_value_of_another_rank_is_viewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, "torch.mm", sample(torch.ones(3, 3), torch.ones(3, 2)))
+    for shape in ([4], [2, 3, 5], [2, 2, 2, 2]):
+        chains = [chain_of(seed) for seed in range(10)]
+        for chain in chains:
+            chain.input(shape)
+            assert database.add_step(chain, "torch.mm")
+        assert any("$x1" in str(chain.steps) for chain in chains)
 
 
 def test_a_step_that_eager_refuses_on_the_values_of_the_chain_has_inputs_of_its_own(
