@@ -104,7 +104,8 @@ class CaseGenerator:
         known = [name for name in result["operators"] if isinstance(resolve(name), Operator)]
         self._operators = [name for name in known if fnmatchcase(name, pattern or "*")]
         if pattern and not self._operators:
-            hint = self.missing or nearest(pattern, known) or "a pattern such as 'torch.scatter*'"
+            near = [name for name in known if name.partition(".")[0] == pattern.partition(".")[0]]
+            hint = self.missing or nearest(pattern, near) or "a pattern such as 'torch.scatter*'"
             raise UsageError(f"--ops {pattern}: none of {len(known)} operators has such a name; {hint}")
         return self._operators
 
