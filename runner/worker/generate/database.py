@@ -13,7 +13,7 @@ import re
 import sys
 import types
 import unittest
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from runner.worker.generate.chain import Chain
 from runner.worker.generate.inputs import DTYPES, WHOLE
-from runner.worker.generate.values import RefusedStepError, Value
+from runner.worker.generate.values import RefusedStepError, Value, values_of
 
 SAMPLES = 24
 """Of one operator and dtype, at most: some have thousands."""
@@ -58,6 +58,9 @@ _TRUSTING = re.compile(
     r"^aten\.|native_|batch_norm|embedding_bag|unpool|grid_sampler|ctc|segment|fused|backward|lstm|rnn|gru"
 )
 """Operators that may trust sizes: several tensors have the sizes of the sample. Eager would read past the end of others."""
+
+_POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
+"""Classes of the database's entries."""
 
 _SPACES = {"nn.functional": "F", "": "torch"}
 _DROPPED = ("layout", "pin_memory", "generator")
@@ -147,11 +150,21 @@ def _bind(chain: Chain, name: str, sample: Any, fresh: bool) -> None:
         target = args[0]
         if not isinstance(target, Value):
             raise RefusedStepError("nothing to write into")
-        if (target.data.requires_grad and target.data.is_leaf) or chain.chance(0.3):
+        leaf = target.data.requires_grad and target.data.is_leaf
+        if leaf or chain.chance(0.3) or _reads_what_it_writes(name, target, [*args[1:], *kwargs.values()]):
             args[0] = chain.call("torch.clone", target)
         chain.do(name, *args, **kwargs)
     else:
         chain.call_any(name, *args, **kwargs)
+
+
+def _reads_what_it_writes(name: str, target: Value, others: Sequence[Any]) -> bool:
+    """Return whether another argument shares the target's memory. Only pointwise operators define what they then leave."""
+    if all(type(entry).__name__ in _POINTWISE for entry in operators()[name]):
+        return False
+    storage = target.data.untyped_storage().data_ptr()
+    values = [value for value in values_of(list(others)) if isinstance(value.data, torch.Tensor)]
+    return any(value.data.untyped_storage().data_ptr() == storage for value in values)
 
 
 class _Pattern:

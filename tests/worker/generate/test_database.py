@@ -105,6 +105,19 @@ def test_tensors_of_an_operator_that_trusts_sizes_have_those_of_the_sample(monke
             assert "$x1" not in str(chain.steps)
 
 
+def test_only_a_pointwise_operator_writes_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pointwise in (False, True):
+        planted(monkeypatch, "Tensor.copysign_", sample(torch.ones(3, 3), torch.ones(3, 3)))
+        monkeypatch.setattr(database, "_POINTWISE", ("SimpleNamespace",) if pointwise else ())
+        steps = []
+        for seed in range(20):
+            chain = chain_of(seed)
+            chain.input([3, 3])
+            assert database.add_step(chain, "Tensor.copysign_")
+            steps.append(chain.steps[-1]["Tensor.copysign_"])
+        assert any(target == other for target, other in steps) == pointwise
+
+
 def test_a_value_of_another_rank_is_viewed(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, "torch.mm", sample(torch.ones(3, 3), torch.ones(3, 2)))
     for shape in ([4], [2, 3, 5], [2, 2, 2, 2]):
