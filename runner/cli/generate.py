@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +98,13 @@ def run(arguments: argparse.Namespace) -> int:
     engine = LocalEngine({environment.key: environment.python}, settings.slots(), warm={environment.key: "import"})
     generator = CaseGenerator(engine, environment, request, settings.slots())
     try:
-        progress.say("torch's operator database")
-        operators = generator.find_operators()
+        operators = generator.find_operators(lambda: progress.say("reading torch's operator database"))
         if generator.missing:
             console.message(f"runner: without torch's operator database: {generator.missing}")
         idle = 0
         while folder is not None and len(cases) < request.count and idle < IDLE:
-            progress.say(f"{len(cases)} of {request.count} cases")
-            more = generator.next_cases(request.count - len(cases))
+            tick = partial(progress.say, f"{len(cases)} of {request.count} cases")
+            more = generator.next_cases(request.count - len(cases), tick)
             cases, idle = [*cases, *more], 0 if more else idle + 1
     except KeyboardInterrupt:
         interrupted = True

@@ -43,10 +43,12 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Batches], list[Request]]:
                 requests.append(request)
                 self.faults, self.drawn, self.missing = Counter({"constant": 2}), 9, "No module named 'numpy'"
 
-            def find_operators(self) -> list[str]:
+            def find_operators(self, tick: Callable[[], None]) -> list[str]:
+                tick()
                 return ["torch.neg", "torch.sin"]
 
-            def next_cases(self, missing: int) -> list[GeneratedCase]:
+            def next_cases(self, missing: int, tick: Callable[[], None]) -> list[GeneratedCase]:
+                tick()
                 batch = batches.pop(0) if batches else []
                 if isinstance(batch, type):
                     raise batch
@@ -72,6 +74,7 @@ def test_as_many_cases_as_asked_for_are_written(
     assert text.count("- name: ") == 2
     printed = capsys.readouterr()
     assert "2 cases of 9 draws; not written: 2 constant" in printed.out
+    assert "0 of 2 cases\n1 of 2 cases\n" in printed.err
     assert "without torch's operator database: No module named 'numpy'" in printed.err
 
 
