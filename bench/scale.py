@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from runner.record.events import Event, VariantFinished, VariantPlanned
 
 TARGETS_FOR = 100_000
+LIMITS = {"variants": 4_000_000, "id_characters": 400_000_000, "nodes": 2_000_000, "file_bytes": 32 << 20}
+"""Limits that more variants than usual need, and that every part has."""
+
 FILES, PER_CASE = 20, 50
 _CASE = """\
   - name: {name}
@@ -167,12 +170,13 @@ def _finished(number: int) -> VariantFinished:
 
 def plan_variants(folder: Path, count: int) -> Taken:
     """Read, expand, plan, and make the event that announces each variant."""
+    from runner.cases.limits import Limits
     from runner.session.collect import load
     from runner.session.plan import Environment, plan
     from runner.session.variant_run import planned_event
 
     clock = _Clock()
-    loaded = load([str(folder)])
+    loaded = load([str(folder)], limits=Limits(**LIMITS))
     clock.lap("load")
     planned = plan(loaded.variants, [Environment("0", sys.executable, "2.13.0", "2.13.0+cpu", "3.11.2")])
     keys = {one.key for one in planned}
@@ -340,10 +344,11 @@ def run_part(part: Part, count: int) -> tuple[list[object], bool]:
         words = [sys.executable, __file__, "-n", str(count), "--inside", part.name, name]
         if part.command:
             runner = f"{sys.executable} -m runner {part.command}"
+            options = " ".join(f"--limit {limit}={size}" for limit, size in LIMITS.items())
             words = [
                 "bash",
                 "-c",
-                runner.replace("FOLDER", f"--limit variants=1_000_000 {name}", 1).replace("FOLDER", name),
+                runner.replace("FOLDER", f"{options} FOLDER", 1).replace("FOLDER", name),
             ]
         out, seconds, busy, memory = _timed(words)
         taken: Taken = {} if part.command else json.loads(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -46,12 +47,15 @@ def expand(
     suites = list(suites)
     limits = limits or Limits()
     file_names = _shown_files({case.file for suite in suites for case in suite.cases})
-    variants: dict[str, Variant] = {}
+    variants: list[Variant] = []
+    # Only variants of one case can have one id. Their places are kept, for a dict of a million ids takes as much as the ids.
+    places: dict[tuple[str, str], list[range]] = {}
     characters = candidates = 0
     alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
     for suite in suites:
         selects = parse_selection(suite.select) if suite.select else None
         suite_backends = _chosen(suite, suites, backends)
+        joined = functools.cache(lambda names, name=suite.name: (*names, name))  # one tuple, not one a variant
         for case in suite.cases:
             excess = _excess(case, limits)
             if excess is not None:
@@ -63,12 +67,15 @@ def expand(
             if candidates > _CANDIDATES * limits.variants:
                 message = f"suites select among more than {_CANDIDATES * limits.variants} variants"
                 raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+            ranges = places.setdefault((case.file, case.name), [])
+            known = {variants[place].id: place for span in ranges for place in span}
+            start = len(variants)
             for variant in _case_variants(case, suite, suite_backends, devices, file_names[case.file]):
                 if selects is not None and not selects(variant):
                     continue
-                earlier = variants.get(variant.id)
-                if earlier is None:
-                    variants[variant.id] = variant
+                place = known.setdefault(variant.id, len(variants))
+                if place == len(variants):
+                    variants.append(variant)
                     characters += len(variant.id)
                     if len(variants) > limits.variants:
                         message = f"more than {limits.variants} variants"
@@ -77,6 +84,7 @@ def expand(
                         message = f"the ids of the variants up to here have more than {limits.id_characters} characters"
                         raise InputError([Diagnostic(case.span, message, limits.hint("id_characters"))])
                     continue
+                earlier = variants[place]
                 if earlier.backend != variant.backend:
                     message = f"backend {variant.backend.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
                     raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
@@ -88,8 +96,9 @@ def expand(
                     raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
                 alike.add(pair)
                 if suite.name not in earlier.suites:
-                    variants[variant.id] = replace(earlier, suites=(*earlier.suites, suite.name))
-    return list(variants.values())
+                    variants[place] = replace(earlier, suites=joined(earlier.suites))
+            ranges.append(range(start, len(variants)))
+    return variants
 
 
 def _meaning(case: Case) -> Case:

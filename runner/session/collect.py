@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from collections import defaultdict
@@ -114,7 +115,7 @@ def load(
                 f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
             )
     limits = limits or Limits()
-    lines_of = functools.cache(_lines)
+    lines_of = functools.lru_cache(maxsize=64)(_lines)  # cases come file by file
     reader = Reader(limits, any_device=any_device)
     files, nodes = split_paths(paths)
     suites = reader.files(files) if everything else reader.suites(files)
@@ -129,18 +130,20 @@ def load(
         raise InputError(limited(error.diagnostics, limits)) from None
     selecting = _selection_warnings(suites, expanded, narrowed=bool(devices))
     diagnostics += selecting
-    variants = [*expanded, *added]
+    variants = [*expanded, *added] if added else expanded
     bad = _check(variants, limits, everything, diagnostics, lines_of)
     chooses = node_predicate(nodes, suites)
     refused = {id(b) for suite in suites for b in suite.backends if file_refusal(b.backend, backends, allow_python)[0]}
     # Refused means that it does not run, even beside cases that do.
-    asked = [v for v in expanded if chooses(v) and id(v.backend) not in refused]
-    good = [
-        v for v in (*asked, *added) if id(v.case) not in bad and (allow_python or not (v.case.module or v.case.kernels))
-    ]
+    asked = (v for v in expanded if chooses(v) and id(v.backend) not in refused)
+    good = tuple(
+        v
+        for v in itertools.chain(asked, added)
+        if id(v.case) not in bad and (allow_python or not (v.case.module or v.case.kernels))
+    )
     demand_all(nodes, suites, good, variants, diagnostics, devices)
     remarks = tuple(f"{shown_path(d.span.file)}:{d.span.line}: select: {d.message}" for d in selecting)
-    return Loaded(tuple(suites), tuple(good), tuple(limited(diagnostics, limits)), remarks)
+    return Loaded(tuple(suites), good, tuple(limited(diagnostics, limits)), remarks)
 
 
 def _python(
@@ -167,7 +170,7 @@ def _python(
 def _selection_warnings(suites: Sequence[Suite], variants: Sequence[Variant], narrowed: bool) -> list[Diagnostic]:
     """Warnings for a suite's selection that keeps nothing, or that names a tag or a case which no case has."""
     warnings = []
-    kept = {name for variant in variants for name in variant.suites}
+    kept = {name for names in {variant.suites for variant in variants} for name in names}
     for suite in suites:
         if suite.select is None or suite.select_span is None or not suite.cases:
             continue
@@ -208,7 +211,9 @@ def _check(
     """Write cases out to find what only that can tell; the ids of the case objects with errors."""
     by_case: dict[int, list[Variant]] = {}
     for variant in variants:
-        by_case.setdefault(id(variant.case), []).append(variant)
+        group = by_case.setdefault(id(variant.case), [])
+        if thorough or not group:
+            group.append(variant)
     errors: dict[str, int] = defaultdict(int)
     bad = set()
     room = limits.source_characters
@@ -218,7 +223,7 @@ def _check(
             # As many as are shown: the rest of the file is not looked at, and does not run.
             bad.add(key)
             continue
-        found, size = check(case, group if thorough else group[:1], lines_of(case.file), limits, room)
+        found, size = check(case, group, lines_of(case.file), limits, room)
         room -= size
         diagnostics += found
         wrong = sum(d.severity == "error" for d in found)

@@ -142,6 +142,8 @@ def _sources(suites: Sequence[Suite]) -> Callable[[Variant], frozenset[str]]:
 
 def node_predicate(nodes: Sequence[Node], suites: Sequence[Suite]) -> Predicate:
     """Return whether a variant is asked for. A file's names add up; with the file itself among them they leave nothing out."""
+    if all(node.name is None for node in nodes):
+        return lambda _: True
     sources = _sources(suites)
     groups: dict[frozenset[str], set[str | None]] = {}
     for node in nodes:

@@ -176,6 +176,24 @@ def test_two_suites_that_ask_alike_share_a_variant(files: Files) -> None:
     }  # fmt: skip
 
 
+def test_variants_of_the_same_suites_share_their_names(files: Files) -> None:
+    files.write("a.spec.yaml", "cases:\n" + case("c", "dtypes: [float32, float64]"))
+    first, second = expand(files.suites(*(suite(files, name, "") for name in "stu")))
+    assert first.suites == ("s", "t", "u") and first.suites is second.suites
+
+
+def test_suites_that_overlap_in_part_keep_the_order_of_the_first(files: Files) -> None:
+    files.write("a.spec.yaml", "cases:\n" + case("c", "dtypes: [float32, float64]") + case("d"))
+    first = suite(files, "s", "dtypes: [float64]")
+    second = suite(files, "t", "")
+    found = [(v.id.rpartition("::")[2], v.suites) for v in expand(files.suites(first, second, first))]
+    assert found == [
+        ("c[float64,cpu]@inductor", ("s", "t")),
+        ("c[float32,cpu]@inductor", ("t",)),
+        ("d[float32,cpu]@inductor", ("t",)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
