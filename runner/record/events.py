@@ -258,13 +258,25 @@ def from_json(data: Mapping[str, Any]) -> Event | None:
     values: dict[str, Any] = {}
     for key in _FIELDS[cls]:
         if key in data:
-            value = data[key]
-            if type(value) is str:  # a long journal says the same ids, files and versions again and again
-                value = sys.intern(value)
-            values[key] = tuple(value) if type(value) is list else value
+            values[key] = _shared(data[key])
     if cls is VariantFinished:
         values["findings"] = tuple(_finding(f) for f in data.get("findings", ()))
     return cls(**values)  # type: ignore[no-any-return]
+
+
+def _shared(value: Any) -> Any:
+    """A field's value; what a long journal says again and again is one object: ids, files, versions, keys, empty values."""
+    if type(value) is str:
+        return sys.intern(value)
+    if type(value) is list:
+        return tuple([_shared(item) if type(item) is str else item for item in value])
+    if type(value) is dict:
+        return {sys.intern(key): item for key, item in value.items()} if value else _NOTHING
+    return value
+
+
+_NOTHING: Mapping[str, Any] = {}
+"""The value of fields that hold nothing."""
 
 
 def _finding(data: Mapping[str, Any]) -> Finding:

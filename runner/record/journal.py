@@ -184,18 +184,29 @@ class Problems:
 
 
 def read_journal(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[list[Event], Problems]:
-    """Return the events of a journal, in order, and the lines left out: torn ones, and those that do not fit the schema.
+    """Return all events of a journal, in order, and the lines left out. Raises OSError as ``stream_journal`` does."""
+    problems = Problems()
+    with _without_gc():
+        return [*stream_journal(path, problems, limits)], problems
 
-    A torn line begins an event and lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this
-    version does not know are left out without a word.
+
+def stream_journal(path: str | os.PathLike[str], problems: Problems, limits: Limits | None = None) -> Iterator[Event]:
+    """Yield the events of a journal, in order. A journal may have gigabytes, and this holds one line of it.
+
+    Lines left out are added to ``problems``: torn ones, and those that do not fit the schema. A torn line begins an event and
+    lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this version does not know are left out
+    without a word.
+
+    Args:
+        path: the journal.
+        problems: gets what is wrong with a line.
+        limits: those of the environment if None.
 
     Raises:
         OSError: the file cannot be read, is no regular file, or is larger than ``log_bytes``.
     """
-    limits = limits or Limits()
-    events: list[Event] = []
-    problems = Problems()
-    with _opened(path, limits) as file, _without_gc():
+    limits = limits or _usual_limits()
+    with _opened(path, limits) as file:
         for number, line in _numbered(file, limits.log_line_bytes):
             if len(line) > limits.log_line_bytes:
                 problems.add(
@@ -215,8 +226,7 @@ def read_journal(path: str | os.PathLike[str], limits: Limits | None = None) -> 
                 problems.add(f"line {number}: {error}", Weight.REFUSED)
             else:
                 if event is not None:
-                    events.append(event)
-    return events, problems
+                    yield event
 
 
 def _is_torn(line: bytes, error: json.JSONDecodeError) -> bool:
@@ -249,10 +259,18 @@ def _depth(value: Any) -> int:
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yield the lines of a journal that are not blank and not too long. Raises OSError as ``read_journal`` does."""
-    limits = Limits()
+    """Yield the lines of a journal that are not blank and not too long. Raises OSError as ``stream_journal`` does."""
+    limits = _usual_limits()
     with _opened(path, limits) as file:
         yield from (line for _, line in _numbered(file, limits.log_line_bytes) if len(line) <= limits.log_line_bytes)
+
+
+def _usual_limits() -> Limits:
+    """The limits of the environment; the defaults where these cannot be read, of which commands speak elsewhere."""
+    try:
+        return Limits.from_environment()
+    except ValueError:
+        return Limits()
 
 
 def _opened(path: str | os.PathLike[str], limits: Limits) -> IO[bytes]:

@@ -115,7 +115,7 @@ def load(
                 f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
             )
     limits = limits or Limits()
-    lines_of = functools.lru_cache(maxsize=64)(_lines)  # cases come file by file
+    lines_of = functools.lru_cache(maxsize=4)(_lines)  # cases come file by file
     reader = Reader(limits, any_device=any_device)
     files, nodes = split_paths(paths)
     suites = reader.files(files) if everything else reader.suites(files)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
-from runner.record.events import GREEN, RED, Event, Key, RunStarted, VariantFinished, end_of
-from runner.record.journal import read_journal
+from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished
+from runner.record.journal import Problems, stream_journal
 from runner.record.store import FOLDER
 from runner.session.plan import Planned
 
@@ -135,23 +135,28 @@ def _read(base: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
         with contextlib.suppress(OSError):
             size = journal.stat().st_size  # before it is read: what is appended meanwhile is for the next time
             if name not in known or known[name].size != size:
-                events = read_journal(journal)[0]
-                for event in events:
-                    if isinstance(event, VariantFinished):
-                        _add(history, event)
-                known[name] = _summary(size, events)
+                known[name] = _take(journal, size, history)
             summaries[name] = known[name]
     return history, summaries
 
 
-def _summary(size: int, events: Sequence[Event]) -> RunSummary:
-    end = end_of(events)
-    files = {name: file for event in events if isinstance(event, RunStarted) for name, file in event.suites.items()}
-    red = (event for event in events if isinstance(event, VariantFinished) and event.verdict in RED)
+def _take(journal: Path, size: int, history: dict[Key, Last]) -> RunSummary:
+    """Add a run's verdicts to the history, in one pass, and return its summary. Raises OSError."""
+    end: RunFinished | None = None
+    files: dict[str, str] = {}
+    red: set[str] = set()
+    for event in stream_journal(journal, Problems()):
+        if isinstance(event, VariantFinished):
+            _add(history, event)
+            red.update(event.suites if event.verdict in RED else ())
+        elif isinstance(event, RunStarted):
+            files.update(event.suites)
+        elif isinstance(event, RunResumed):
+            end = None
+        elif isinstance(event, RunFinished):
+            end = event
     return RunSummary(
-        size,
-        end is not None and not end.interrupted,
-        frozenset(files.get(suite, suite) for event in red for suite in event.suites),
+        size, end is not None and not end.interrupted, frozenset(files.get(suite, suite) for suite in red)
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from runner.cases.limits import Limits
 from runner.record import journal
 from runner.record.events import Event, Finding, Notice, RunFinished, RunStarted, VariantFinished
-from runner.record.journal import Journal, Problems, Weight, read_journal
+from runner.record.journal import Journal, Problems, Weight, lines, read_journal, stream_journal
 
 STARTED = RunStarted(
     "r1", "1", ("run", "suites"), "2026-01-01T00:00:00", "host", "/w", ({"python": "3.11", "torch": "2.6"},)
@@ -48,6 +48,40 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert len(path.read_bytes().splitlines()) == 4  # at once, not at the end
     events, problems = read_journal(path)
     assert repr(events) == repr(EVENTS) and not problems  # by repr: NaN is not equal to itself
+
+
+def test_a_stream_holds_one_event(tmp_path: Path) -> None:
+    problems = Problems()
+    with Journal(tmp_path / "journal.jsonl") as log:
+        log.write(Notice("first"))
+        stream = stream_journal(tmp_path / "journal.jsonl", problems)
+        assert next(stream) == Notice("first")
+        os.write(log._descriptor, b"no event\n")  # nothing was read ahead
+        log.write(Notice("last"))
+        assert not problems and list(stream) == [Notice("last")] and len(problems) == 1
+
+
+def test_what_many_lines_say_is_one_object(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.jsonl") as log:
+        for number in range(2):
+            log.write(replace(FINISHED, params={"some_name": number}, labels=("some-label",)))
+    (first, second), _ = read_journal(tmp_path / "journal.jsonl")
+    assert isinstance(first, VariantFinished) and isinstance(second, VariantFinished)
+    for one, another in ((first.id, second.id), (first.labels[0], second.labels[0]), (first.spent, second.spent)):
+        assert one is another
+    assert next(iter(first.params)) is next(iter(second.params)) and [*first.params.values()] == [0]
+
+
+def test_limits_of_the_environment_hold_for_every_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as log:
+        log.write(Notice("first"))
+    monkeypatch.setenv("RUNNER_LIMIT_LOG_BYTES", "10")
+    for read in (lambda: list(lines(path)), lambda: list(stream_journal(path, Problems()))):
+        with pytest.raises(OSError, match="log_bytes is 10 bytes"):
+            read()
+    monkeypatch.setenv("RUNNER_LIMIT_LOG_BYTES", "no size")
+    assert len(list(lines(path))) == 1
 
 
 def test_every_line_is_stamped_and_the_events_stay_what_they_are(tmp_path: Path) -> None:

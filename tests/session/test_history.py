@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,17 @@ def test_a_torn_file_is_made_again(chosen: list, tmp_path: Path, torn: str) -> N
     kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
     (tmp_path / "history.json").write_text(torn)
     assert words(tmp_path) == ["FAIL"] * 3
+
+
+def test_a_long_journal_takes_the_memory_of_a_line(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    events = played(chosen, [TORCH], lambda v, t: "FAIL")
+    (first, *_) = (e for e in events if isinstance(e, VariantFinished))
+    kept(tmp_path, "1", [*events[:4], *[replace(first, output="x" * (1 << 20))] * 40, RunFinished(1, 2.0)])
+    tracemalloc.start()
+    assert words(tmp_path) == ["FAIL"] and history.runs(tmp_path)["1"].red
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
 
 
 def test_files_that_are_none_hold_up_nothing(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
