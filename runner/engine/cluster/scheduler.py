@@ -106,10 +106,15 @@ class Scheduler:
         """Assign jobs in order. Return the nodes that have jobs and no unanswered call, each with its new jobs."""
         idle = [node for node in self.nodes.values() if node.ready and not node.call]
         assigned: dict[str, list[Task]] = {node.id: [] for node in idle}
-        active = len(self.tasks()) - len(self.queue)
-        for task in [task for task in self.queue if not task.losses] or [*self.queue]:
-            nodes = [node for node in idle if self._accepts(node, task)]
-            if nodes and active != self._limit:
+        active = sum(len(node.tasks) for node in self.nodes.values())
+        has_room = [node for node in idle if len(node.tasks) < node.slots and not node.quarantined]
+        for task in ([task for task in self.queue if not task.losses] or [*self.queue]) if has_room else ():
+            # A hundred nodes ask several times a second, and thousands of jobs wait: most of these are not looked at.
+            has_room = [node for node in has_room if len(node.tasks) < node.slots]
+            if not has_room or active == self._limit:
+                break
+            nodes = [node for node in has_room if self._accepts(node, task)]
+            if nodes:
                 node = min(nodes, key=lambda node: len(node.tasks) / node.slots)
                 self.queue.remove(task)
                 node.tasks[task.ticket] = task

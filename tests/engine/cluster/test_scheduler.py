@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from engine_jobs import job
 
 from runner.engine.cluster.actor import Report
@@ -59,6 +60,19 @@ def test_jobs_go_out_evenly_and_in_order() -> None:
     assert dispatch(scheduler) == {}
     assert [outcome.job.key for outcome in finish(scheduler, small, 0, 3)] == ["0", "3"]
     assert dispatch(scheduler) == {"0": [6, 7]}
+
+
+def test_jobs_that_no_node_has_room_for_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    accepts = Scheduler._accepts
+    monkeypatch.setattr(Scheduler, "_accepts", lambda *about: looks.append(about) or accepts(*about))
+    scheduler, (node, _) = scheduler_of(2, 2)
+    add(scheduler, *range(1000))
+    assert sum(map(len, dispatch(scheduler).values())) == 4 and len(looks) <= 8
+    looks.clear()
+    assert dispatch(scheduler) == {} and not looks
+    finish(scheduler, node, 0)
+    assert dispatch(scheduler) == {"0": [4]} and len(looks) == 1
 
 
 def test_a_node_that_has_not_answered_gets_nothing() -> None:
