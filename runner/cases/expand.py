@@ -48,7 +48,7 @@ def expand(
     limits = limits or Limits()
     file_names = _shown_files({case.file for suite in suites for case in suite.cases})
     variants: list[Variant] = []
-    # Only variants of one case can have one id. Their places are kept, for a dict of a million ids takes as much as the ids.
+    # Only variants of one case in several suites have one id. Their places are kept: a dict of a million ids is large.
     places: dict[tuple[str, str], list[range]] = {}
     characters = candidates = 0
     alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
@@ -73,8 +73,8 @@ def expand(
             for variant in _case_variants(case, suite, suite_backends, devices, file_names[case.file]):
                 if selects is not None and not selects(variant):
                     continue
-                place = known.setdefault(variant.id, len(variants))
-                if place == len(variants):
+                place = known.get(variant.id)
+                if place is None:
                     variants.append(variant)
                     characters += len(variant.id)
                     if len(variants) > limits.variants:
@@ -150,7 +150,7 @@ def _case_variants(
     # What a combination is called is put together from words that are made once: there may be 100,000 of them.
     ends = [
         (f"{dtype},{device}]@{backend.name}", backend, dtype, device)
-        for dtype, device, backend in itertools.product(dtypes, own_devices, backends)
+        for dtype, device, backend in itertools.product(dict.fromkeys(dtypes), dict.fromkeys(own_devices), backends)
     ]
     excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}  # for each set of params the values left out
     for out in case.exclude:
@@ -167,9 +167,12 @@ def _case_variants(
 
 
 def _told(case: Case, axis: str) -> list[tuple[Any, str]]:
-    """The values of an axis, each with what ids say of it: nothing where there is no other."""
+    """The values of an axis, each once, with what ids say of it: nothing where there is no other."""
     values = case.params[axis] if axis in case.params else getattr(case, axis)
-    return [(value, f"{axis}={_word(value)}," if len(values) > 1 else "") for value in values]
+    words: dict[str, Any] = {}
+    for value in values:
+        words.setdefault(f"{axis}={_word(value)},", value)  # of two spellings of one value the first
+    return [(value, word if len(values) > 1 else "") for word, value in words.items()]
 
 
 def _word(value: Any) -> str:

@@ -113,6 +113,13 @@ def test_every_value_has_an_id_of_its_own(files: Files) -> None:
     assert all(v.id.rpartition("@")[2] == "inductor" and v.label == v.id.removesuffix("@inductor") for v in variants)
 
 
+def test_two_spellings_of_a_value_are_one_variant(files: Files) -> None:
+    found = files.variants("autocast: [bfloat16, float16, torch.bfloat16]\ndtypes: [float32, torch.float32]")
+    assert [v.id.rpartition("::")[2] for v in found] == [
+        f"a[autocast={dtype},float32,cpu]@inductor" for dtype in ("bfloat16", "float16")
+    ]
+
+
 def test_ids_are_stable_when_cases_and_files_are_reordered(files: Files) -> None:
     cases = [case("a", "params: {n: [1, 2]}"), case("b", "dtypes: [bool, int64]"), case("c")]
     for name in ("one", "two"):
