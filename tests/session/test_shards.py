@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import random
 from collections.abc import Sequence
@@ -306,3 +307,7 @@ def test_what_has_no_lasting_text_is_refused(tmp_path: Path) -> None:
         plan_hash(
             plan([dataclasses.replace(one, case=dataclasses.replace(one.case, result=object()))], [environment()])
         )  # type: ignore[arg-type]
+
+
+def test_the_hash_of_a_plan_stays_what_it_was() -> None:
+    assert plan_hash([], "seed 0", "known\nTrue") == hashlib.sha256(b"'seed 0'\n'known\\nTrue'").hexdigest()[:16]
