@@ -33,13 +33,10 @@ from typing import Any
 
 from tabulate import tabulate
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "bench"), str(REPOSITORY / "tests" / "engine" / "cluster")]
-
-from runner.engine.cluster import engine as ray_engine  # noqa: E402
-from runner.engine.cluster.actor import Report  # noqa: E402
-from runner.engine.cluster.engine import RayEngine  # noqa: E402
-from runner.engine.messages import Outcome  # noqa: E402
+from runner.engine.cluster import engine as ray_engine
+from runner.engine.cluster.actor import Report
+from runner.engine.cluster.engine import RayEngine
+from runner.engine.messages import Outcome
 
 TARGET = 0.05
 LATENCY = 0.005
@@ -168,6 +165,7 @@ class StandInEngine(MeasuredEngine):
 @contextmanager
 def ray_nodes(folder: Path, count: int, slots: int, seconds: float) -> Iterator[MeasuredEngine]:
     """Start a Ray cluster of so many raylets on this machine, and an engine on it whose workers import no torch."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "engine" / "cluster"))
     from ray_cluster import RayCluster
 
     (folder / "torch").mkdir()

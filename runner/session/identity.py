@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from runner.cases.model import Backend
 from runner.diagnostics import shown_path
 from runner.quote import operand, shell_words
@@ -15,7 +17,7 @@ def planned_event(planned: Planned) -> VariantPlanned:
     variant = planned.variant
     return VariantPlanned(
         id=variant.id,
-        case=variant.case_id,
+        case=sys.intern(variant.case_id),  # one text for all variants of a case
         suite=variant.suites[0],
         suites=variant.suites,
         backend=variant.backend.name,
