@@ -355,6 +355,23 @@ def turn_columns(call: Call, draw: Draw) -> tuple[Any, bool]:
     return (left, right), True
 
 
+def places(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the offsets of a tensor's elements in its storage, in elements, each once: [at most numel]."""
+    offsets = torch.full((1,), tensor.storage_offset(), dtype=torch.int64)
+    for step, size in zip(tensor.stride(), tensor.shape, strict=True):
+        offsets = (offsets.unsqueeze(-1) + torch.arange(size) * step).reshape(-1)
+    return offsets.unique()
+
+
+def share_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage have an element in common. Large ones, and those of two dtypes, count as if they had."""
+    if not first.numel() or not second.numel():
+        return False
+    if first.dtype != second.dtype or max(first.numel(), second.numel()) > MOST_PAIRS:
+        return True
+    return bool(torch.isin(places(first), places(second)).any())
+
+
 def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Return whether two elements of a tensor are one place in memory."""
     if tensor.layout != torch.strided or tensor.numel() < 2 or tensor.device.type == "meta":
@@ -369,7 +386,4 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
         return False  # each dimension steps over all that the smaller ones reach
     if steps[0][0] == 0 or tensor.numel() > MOST_PAIRS:
         return bool(steps[0][0] == 0)
-    offsets = torch.zeros(1, dtype=torch.int64)
-    for step, size in steps:
-        offsets = (offsets.unsqueeze(-1) + torch.arange(size) * step).reshape(-1)
-    return len(offsets.unique()) < len(offsets)
+    return bool(len(places(tensor)) < tensor.numel())

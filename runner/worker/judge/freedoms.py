@@ -48,6 +48,12 @@ OVERLAP = (
     "More than one element of an expanded tensor may refer to a single memory location. As a result, in-place operations"
     " (especially ones that are vectorized) may result in incorrect behavior.",
 )
+SHARED = (
+    "a write into memory that the operator reads",
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the"
+    " tensor before performing the operation.",
+)
+"""The sentence is eager's own, with which it refuses most such calls. It lets others pass: products, and slices of matrices."""
 ROUNDED = (
     "Computed values are known up to the tolerance only, and so is which of two is larger, or whether they are equal."
 )

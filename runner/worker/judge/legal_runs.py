@@ -17,11 +17,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
-from runner.worker.judge.choices import Call, Draw, compare_rounded, overlaps_itself
+from runner.worker.judge.choices import Call, Draw, compare_rounded, overlaps_itself, share_elements
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, Freedom, is_exact
+from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom, is_exact
 from runner.worker.judge.judge import judge
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.reference import call_leaves
@@ -58,7 +58,13 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         kwargs = kwargs or {}
         given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         rounded = any(tensor in self._rounded for tensor in given)
-        overlapping = [tensor for tensor in _written(func, args, kwargs) if self._overlaps(tensor)]
+        written = _written(func, args, kwargs)
+        apart = _read_first(func, written, args, kwargs) if written else None
+        if apart is not None:
+            self.free[SHARED[0]] = SHARED[1]
+            if self._draw.number % 2:  # every other time all is read before anything is written
+                args, kwargs = apart
+        overlapping = [tensor for tensor in written if self._overlaps(tensor)]
         memory = [tensor.untyped_storage().clone() for tensor in overlapping]
         freedom = FREEDOMS.get(func)
         result = (
@@ -266,10 +272,59 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
     if schema is None or not schema.is_mutable:
         return []
     given = [
-        (argument.alias_info, args[n] if n < len(args) else kwargs.get(argument.name))
+        (_is_write(argument), args[n] if n < len(args) else kwargs.get(argument.name))
         for n, argument in enumerate(schema.arguments)
     ]
-    return [value for alias, value in given if alias is not None and alias.is_write and isinstance(value, torch.Tensor)]
+    return [value for writes, value in given if writes and isinstance(value, torch.Tensor)]
+
+
+def _is_write(argument: Any) -> bool:
+    """Return whether an argument of a schema is one that the operator writes to."""
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+
+
+def _read_first(
+    func: Any, written: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return arguments with copies of what an operator reads where it writes at the same time; None where it reads nothing there.
+
+    Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements that it
+    writes: it reads each before.
+    """
+    if func.overloadpacket is torch.ops.aten.set_:
+        return None  # it writes no elements
+    pointwise = torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default
+    copies = 0
+
+    def copy(leaf: Any) -> Any:
+        nonlocal copies
+        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
+            return leaf
+        shared = [target for target in written if storage_key(target) == storage_key(leaf) is not None]
+        if not any(share_elements(target, leaf) and not (pointwise and _is_alike(target, leaf)) for target in shared):
+            return leaf
+        copies += 1
+        return leaf.clone()
+
+    arguments = func._schema.arguments
+    writes = {argument.name for argument in arguments if _is_write(argument)}
+    apart = (
+        tuple(
+            value if argument.name in writes else tree_map(copy, value)
+            for argument, value in zip(arguments, args, strict=False)
+        ),
+        {name: value if name in writes else tree_map(copy, value) for name, value in kwargs.items()},
+    )
+    return apart if copies else None
+
+
+def _is_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage are the same elements in the same order."""
+    return (first.storage_offset(), first.shape, first.stride()) == (
+        second.storage_offset(),
+        second.shape,
+        second.stride(),
+    )
 
 
 def _copy(value: Any) -> Any:

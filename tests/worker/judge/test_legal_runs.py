@@ -9,8 +9,8 @@ import pytest
 import torch
 from worker_jobs import oracles, run, source
 
-from runner.worker.judge.choices import Call, Draw, overlaps_itself, targets
-from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED
+from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements, targets
+from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
 from runner.worker.judge.legal_runs import DRAWS
 
 aten = torch.ops.aten
@@ -188,6 +188,45 @@ def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
     record = run(text, "planted:writes_apart", ignore=["stride", "alias"], **NO_GRADIENT)
     assert oracles(record) == []
     assert any(OVERLAP[0] in note for note in record["notes"])
+
+
+MATRICES = "torch.randn(2, 3, 3), torch.randn(2, 3, 3)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x.baddbmm_(y, x)\nreturn x + 0, y * 2",
+        "x[:, :, 1:].copy_(x[:, :, :-1])\nreturn x + 0, y * 2",
+    ],
+)
+def test_a_write_into_memory_that_the_operator_reads_is_undefined(body: str) -> None:
+    """Eager writes while it reads; a functional graph reads first."""
+    record = run(source(body, MATRICES, "x, y"), "aot_eager", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+    assert any(SHARED[0] in note for note in record["notes"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x.baddbmm_(y, x.clone())\nreturn x + 0",
+        "x.baddbmm_(y, y)\nreturn x + 0",
+        "x[:1].baddbmm_(y[:1], x[1:])\nreturn x + 0",
+        "x.add_(x)\nreturn x + 0",
+        "x[:, :, 1:].mul_(x[:, :, 1:])\nreturn x + 0",
+        "x.copy_(x)\nreturn x + 0",
+    ],
+)
+def test_a_write_beside_what_is_read_is_defined(body: str) -> None:
+    """A pointwise operator reads each element before it writes it."""
+    assert oracles(run(source(body, MATRICES, "x, y"), "planted:last_wrong", **NO_GRADIENT)) == ["value"]
+
+
+def test_elements_in_common() -> None:
+    x = torch.zeros(4, 4)
+    assert share_elements(x, x.t()) and share_elements(x[:, 1:], x[:, :2]) and share_elements(x[1], x[:, 3])
+    assert not share_elements(x[:, :2], x[:, 2:]) and not share_elements(x[:2], x[2:]) and not share_elements(x, x[:0])
 
 
 @pytest.mark.parametrize(
