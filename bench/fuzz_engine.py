@@ -73,6 +73,10 @@ class ScriptedEngine:
         self.queue.clear()
         return jobs
 
+    def notices(self) -> list[str]:
+        """Nobody needs to know anything."""
+        return []
+
     def close(self) -> None:
         """Nothing is left."""
 

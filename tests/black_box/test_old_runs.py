@@ -43,6 +43,8 @@ def test_old_runs_are_removed_by_the_rule(runs: tuple[Result, Result], tmp_path:
     assert red is not None and green is not None
     folder = tmp_path / "copy"
     shutil.copytree(runs[0].cwd, folder, symlinks=True)
+    log = folder / ".runner" / "runs" / red.name / "events.jsonl"
+    log.write_text(log.read_text().replace(str(runs[0].cwd), str(folder)))  # a suite is known by its whole path
     place = folder / ".runner" / "runs"
     older = [f"2026010{number}-000000-1" for number in (1, 2, 3)]
     for name in older:

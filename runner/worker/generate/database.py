@@ -79,7 +79,10 @@ def operators() -> Mapping[str, tuple[Any, ...]]:
         substitute = types.ModuleType(_DEVELOPERS)
         substitute.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules[_DEVELOPERS] = substitute
+    frozen = torch.backends.flags_frozen()
     database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
+    # It forbids everybody in this process to set flags of torch.backends, which a case may ask for.
+    setattr(torch.backends, "__allow_nonbracketed_mutation_flag", not frozen)
     names: dict[str, list[Any]] = {}
     for entry in database:
         for name in _names(entry):

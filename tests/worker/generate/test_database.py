@@ -160,3 +160,10 @@ def test_without_numpy_there_is_no_database(monkeypatch: pytest.MonkeyPatch) -> 
     record = generate.run_operators({}, lambda message: None)
     assert record["operators"] == []
     assert "common_methods_invocations" in record["missing"]
+
+
+def test_the_database_leaves_flags_of_torch_free() -> None:
+    """Its module forbids to set them from then on; a case's ``config:`` may want to."""
+    database.operators()
+    assert not torch.backends.flags_frozen()
+    torch.backends.mkldnn.enabled = torch.backends.mkldnn.enabled
