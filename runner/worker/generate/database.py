@@ -82,7 +82,7 @@ def operators() -> Mapping[str, tuple[Any, ...]]:
     frozen = torch.backends.flags_frozen()
     database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
     # It forbids everybody in this process to set flags of torch.backends, which a case may ask for.
-    setattr(torch.backends, "__allow_nonbracketed_mutation_flag", not frozen)
+    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = not frozen
     names: dict[str, list[Any]] = {}
     for entry in database:
         for name in _names(entry):
