@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     ("pytest_plugin",),
     ("cli",),
-    ("selftest", "report"),
+    ("selftest", "report", "hunt"),
     ("reduce", "benchmark", "generate"),
     ("diagnose",),
     ("ledger",),

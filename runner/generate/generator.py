@@ -113,8 +113,12 @@ class CaseGenerator:
         """Draw one batch for each slot, or fewer where ``missing`` cases need no more, and return the valid cases in order."""
         count = min(BATCH * self._slots, missing + missing // 3 + 1)
         first = self._request.first + self.drawn
-        self.drawn += count
-        return drive(self._engine, self._draw(range(first, first + count)), tick)
+        return self.draw(range(first, first + count), tick)
+
+    def draw(self, numbers: Sequence[int], tick: Callable[[], None] | None = None) -> list[GeneratedCase]:
+        """Draw the cases of these numbers, and return the valid ones in order. They do not depend on the slots."""
+        self.drawn += len(numbers)
+        return drive(self._engine, self._draw(numbers), tick)
 
     def _draw(self, numbers: Sequence[int]) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:
         texts: Items[str] = yield from self._ask(dict.fromkeys(numbers, 0), self._drawing, "cases")
