@@ -29,7 +29,7 @@ IDLE = 8
 LONGEST = 60
 """Steps of a case."""
 
-_PROFILE_HELP = "; ".join(f"{name}: {profile.summary}" for name, profile in PROFILES.items()) + " (default: wide)"
+PROFILE_HELP = "; ".join(f"{name}: {profile.summary}" for name, profile in PROFILES.items()) + " (default: wide)"
 
 _EPILOG = """\
 The same seed gives the same cases on the same torch, by the same version of the generator.
@@ -45,10 +45,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite."
     )
     set_epilog(parser, _EPILOG)
-    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=_PROFILE_HELP)
+    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
     parser.add_argument("--ops", default="", metavar="PATTERN",
                         help="only operators with such a name are taken from torch's operator database, and each case has one: 'torch.scatter*'")  # fmt: skip
-    parser.add_argument("--depth", type=_depth, metavar="A..B", help="steps of a case, instead of the profile's")
+    parser.add_argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's")
     parser.add_argument(
         "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
     )
@@ -68,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "jobs")
 
 
-def _depth(text: str) -> tuple[int, int]:
+def depth(text: str) -> tuple[int, int]:
     """How many steps, as A..B or one number."""
     match = re.fullmatch(r"([0-9]{1,3})(?:\.\.([0-9]{1,3}))?", text, re.ASCII)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)

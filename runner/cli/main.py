@@ -24,6 +24,7 @@ GROUPS = {
         "report": "make reports again from a run's event log",
         "diff": "what an upgrade broke: two runs, versions or backends",
         "history": "a case's verdicts over the runs kept here",
+        "hunt": "draw cases, run them, and reduce one of each new failure",
     },
     "write": {
         "generate": "draw valid cases by a seed",

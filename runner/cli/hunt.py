@@ -1,0 +1,167 @@
+"""``runner hunt``: draws cases, runs them, groups what is red, and reduces one case of each new group."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from runner import console, exit_codes
+from runner.cli.arguments import add_settings, integer, seconds, set_epilog, settings_of
+from runner.cli.generate import PROFILE_HELP, depth
+from runner.diagnose.harness import Progress
+from runner.exit_codes import UsageError
+from runner.hunt import known, state, triage
+from runner.hunt.groups import Group, Known, groups_of
+from runner.hunt.hunt import Bounds, Hunt
+from runner.hunt.rounds import Rounds, settings_for
+from runner.hunt.state import Head, State
+from runner.hunt.status import render
+from runner.record import lock
+from runner.session.environments import find_environments
+from runner.session.settings import COUNT, MANY, RunSettings
+from runner.worker.generate.profiles import PROFILES
+
+BATCH = 60
+"""Cases that a round draws."""
+
+_EPILOG = """\
+The same command goes on with a hunt that was ended or killed. See docs/hunt.md.
+
+exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
+3 internal error, 4 bad arguments or files
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner hunt`` takes."""
+    parser.description = "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with its script."
+    set_epilog(parser, _EPILOG)
+    places = parser.add_mutually_exclusive_group(required=True)
+    places.add_argument(
+        "-o", "--output", metavar="FOLDER", help="the hunt's folder: new, empty, or that of a hunt that goes on"
+    )
+    places.add_argument(
+        "--status", metavar="FOLDER", help="print the groups of the hunt in this folder, and run nothing"
+    )
+    parser.add_argument("--budget", type=seconds, metavar="TIME",
+                        help="end after about this long, such as 30m, all parts of a hunt together")  # fmt: skip
+    parser.add_argument("--rounds", type=integer(1, MANY), metavar="N", help="end after this many rounds")
+    parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
+                        help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
+    parser.add_argument("--reduce-budget", type=seconds, default=120.0, metavar="TIME",
+                        help="of one reduction (default: 2m); all of them take a third of --budget at most")  # fmt: skip
+    parser.add_argument("--known", action="append", default=[], metavar="PATH",
+                        help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; repeat for several")  # fmt: skip
+    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
+    parser.add_argument("--ops", default="", metavar="PATTERN", help="as of runner generate")
+    parser.add_argument("--depth", type=depth, metavar="A..B", help="as of runner generate")
+    parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
+    add_settings(parser, "backend", "device")
+    add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
+    add_settings(parser, "jobs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Hunt, or print the status of a hunt.
+
+    Raises:
+        UsageError, InputError: wrong arguments, a folder of something else, a wrong ``triage.yaml``.
+    """
+    hunts = [path for path in arguments.known if known.is_hunt(path)]
+    places = known.known_groups(hunts)
+    if arguments.status is not None:
+        return _status(Path(arguments.status), places)
+    if arguments.budget is None and arguments.rounds is None:
+        raise UsageError("--budget or --rounds says when the hunt ends")
+    settings = settings_for(settings_of(arguments))
+    if len(settings.python) > 1:
+        raise UsageError("--python: one Python draws and runs the cases")
+    ledger = known.read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
+    folder = _folder(arguments.output)
+    progress = Progress()
+
+    def say(text: str) -> None:
+        progress.say(text if sys.stderr.isatty() else text.partition(";")[0])
+
+    def tell(text: str) -> None:
+        progress.end()
+        console.message(text)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(lock.lock(folder))
+        environment = find_environments(settings.python)[0]
+        hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
+        rounds = stack.enter_context(Rounds(folder, hunt_state.head, environment, settings, ledger, say))
+        bounds = Bounds(arguments.budget, arguments.rounds, arguments.reduce_budget)
+        hunt = Hunt(folder, hunt_state, places, rounds, bounds, tell)
+        interrupted = False
+        try:
+            hunt.run()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            progress.end()
+    groups = hunt.groups()
+    console.output(render(hunt_state, groups))
+    if interrupted:
+        console.message("runner: interrupted: the same command goes on")
+        return exit_codes.INTERRUPTED
+    return _code(groups)
+
+
+def _status(folder: Path, places: Mapping[str, str]) -> int:
+    """Print the status of a hunt. Its exit code is that of the hunt."""
+    hunt_state = state.read(folder)
+    if hunt_state is None:
+        raise UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
+    groups = groups_of(hunt_state, Known(places, triage.read(folder)))
+    console.output(render(hunt_state, groups))
+    return _code(groups)
+
+
+def _code(groups: list[Group]) -> int:
+    return exit_codes.FAILED if any(group.is_new for group in groups) else exit_codes.OK
+
+
+def _folder(output: str) -> Path:
+    """Return the folder of a hunt, made if need be. Raises UsageError for one that holds something else."""
+    folder = Path(output)
+    try:
+        folder.mkdir(exist_ok=True)
+        if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
+            raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
+        if link := next((path for path in folder.rglob("*") if path.is_symlink()), None):
+            raise UsageError(f"--output {folder}: {link} is a link, which may lead anywhere; a hunt makes none")
+    except OSError as error:
+        raise UsageError(f"--output {folder}: {error.strerror}") from None
+    return folder.resolve()
+
+
+def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> Head:
+    return Head(
+        arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
+        settings.backend, settings.device,
+    )  # fmt: skip
+
+
+def _state(folder: Path, head: Head, batch: int | None) -> State:
+    """Return what the hunt has done; a new one gets its first line.
+
+    Raises:
+        UsageError: the hunt of the folder draws or runs something else.
+    """
+    found = state.read(folder)
+    if found is None:
+        state.append(folder, head)
+        triage.write_empty(folder)
+        return State(head)
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "torch")
+             if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
+    names += ["batch"] if batch not in (None, found.head.batch) else []
+    if names:
+        values = ", ".join(f"{name} was {getattr(found.head, name)!r}" for name in names)
+        raise UsageError(f"the hunt in {folder} cannot go on with this command: {values}")
+    return found

@@ -1,0 +1,79 @@
+"""The groups of a hunt: red results by their signature, with what is known of each and what became of its reduction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runner.hunt.state import Red, Reduction, State
+from runner.hunt.triage import Triage
+from runner.worker.oracles import rank_of
+
+FAILURES = ("FAIL", "ERROR")
+"""Verdicts about the compiler. The groups of others, such as VACUOUS, are listed, and nothing of them is reduced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What earlier hunts and people know: places by the ids of signatures, and the triage of this hunt."""
+
+    places: Mapping[str, str] = field(default_factory=dict)
+    triage: Mapping[str, Triage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Red results with one signature. ``known`` is where it was known from before; empty for one that is new."""
+
+    reds: tuple[Red, ...]
+    round: int  # that saw it first
+    known: str = ""
+    triage: Triage | None = None
+    reduction: Reduction | None = None
+
+    @property
+    def first(self) -> Red:
+        """Return the first result, which speaks for all."""
+        return self.reds[0]
+
+    @property
+    def id(self) -> str:
+        """Return the id of the signature."""
+        return self.first.signature_id
+
+    @property
+    def fails(self) -> bool:
+        """Return whether it is about the compiler."""
+        return self.first.verdict in FAILURES
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether it is about the compiler, and nobody has said anything of it."""
+        return self.fails and not self.known and self.triage is None
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether its first case should be reduced."""
+        return self.is_new and self.reduction is None
+
+
+def groups_of(state: State, known: Known | None = None) -> list[Group]:
+    """Return the groups of a hunt: the worst severity first, then the largest.
+
+    A group is known to a ledger where an entry explains its reduced case, or each of its results.
+    """
+    known = known or Known()
+    reds: dict[str, list[Red]] = defaultdict(list)
+    rounds: dict[str, int] = {}
+    for each in state.rounds:
+        for red in each.red:
+            reds[red.signature_id].append(red)
+            rounds.setdefault(red.signature_id, each.round)
+    groups = []
+    for key, members in reds.items():
+        reduction = state.reductions.get(key)
+        entry = (reduction.known if reduction else "") or (members[0].known if all(m.known for m in members) else "")
+        place = known.places.get(key, "") or entry
+        groups.append(Group(tuple(members), rounds[key], place, known.triage.get(key), reduction))
+    return sorted(groups, key=lambda group: (not group.fails, rank_of(group.first.severity), -len(group.reds)))

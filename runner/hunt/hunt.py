@@ -1,0 +1,119 @@
+"""The order of a hunt: rounds while there is time for one more, and between them reductions that keep to their share."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.diagnostics import InputError
+from runner.hunt import triage
+from runner.hunt.files import CASE, folder_of, write_groups
+from runner.hunt.groups import Group, Known, groups_of
+from runner.hunt.reduction import reduce_group
+from runner.hunt.rounds import Rounds
+from runner.hunt.state import Line, State, append
+
+LEAST = 20.0
+"""Seconds that a reduction needs to be worth its start."""
+SHARE = 1 / 3
+"""Part of the time that reductions may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a hunt goes on: seconds or rounds, both counted from its first beginning. ``each`` bounds one reduction."""
+
+    budget: float | None = None
+    rounds: int | None = None
+    each: float = 120.0
+
+
+class Hunt:
+    """A hunt in a folder. ``tell`` takes a line for each finished round and reduction."""
+
+    def __init__(
+        self, folder: Path, state: State, places: dict[str, str], rounds: Rounds, bounds: Bounds, tell: Callable[[str], None]
+    ) -> None:  # fmt: skip
+        """Take up what ``state`` has. Raises InputError for a triage that cannot be read."""
+        self.folder, self.state, self.rounds, self.bounds, self.tell = folder, state, rounds, bounds, tell
+        self._places, self._triage = places, triage.read(folder)
+        self._earlier, self._began = state.hunting + state.reducing, time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Return the seconds of this hunt, those before it was resumed included."""
+        return self._earlier + time.monotonic() - self._began
+
+    def groups(self) -> list[Group]:
+        """Return its groups as they are now. People may edit the triage meanwhile; half of an edit is no reason to end."""
+        with contextlib.suppress(InputError):
+            self._triage = triage.read(self.folder)
+        return groups_of(self.state, Known(self._places, self._triage))
+
+    def run(self) -> None:
+        """Hunt until the budget is used up. Raises KeyboardInterrupt when a person ends it."""
+        while self.has_time():
+            self._round()
+            while (seconds := self.allowance()) >= LEAST and self._reduce(seconds):
+                pass
+        while (seconds := self._remaining()) >= LEAST and self._reduce(seconds):
+            pass
+        write_groups(self.folder, self.state.head, self.groups())
+
+    def has_time(self) -> bool:
+        """Return whether one more round may begin: it lasts about as long as the last one, and reductions have their share."""
+        rounds, bounds = self.state.rounds, self.bounds
+        if bounds.rounds is not None and len(rounds) >= bounds.rounds:
+            return False
+        if bounds.budget is None or not rounds:
+            return True
+        pending = any(group.is_pending for group in self.groups())
+        reserved = max(0.0, SHARE * bounds.budget - self.state.reducing) if pending else 0.0
+        return self.elapsed + rounds[-1].drawing + rounds[-1].running + reserved <= bounds.budget
+
+    def allowance(self) -> float:
+        """Return the seconds that reductions may take now without passing their share of the time so far."""
+        if self.bounds.budget is None:
+            return self.bounds.each
+        return min(SHARE / (1 - SHARE) * self.state.hunting - self.state.reducing, self._remaining())
+
+    def _remaining(self) -> float:
+        return self.bounds.each if self.bounds.budget is None else self.bounds.budget - self.elapsed
+
+    def _round(self) -> None:
+        groups = {group.id: group for group in self.groups()}
+
+        def seen(key: str) -> bool:
+            return key in self._places or (key in groups and (folder_of(self.folder, key) / CASE).is_file())
+
+        done = self.rounds.run(self.state.next_round, seen)
+        self._add(done)
+        fresh = [group for group in self.groups() if group.id not in groups and group.is_new]
+        names = "".join(f"\n  new: {group.id} {group.first.severity}: {group.first.signature}" for group in fresh)
+        self.tell(f"round {done.round}: {done.variants} variants, {len(done.red)} red, {len(fresh)} new groups{names}")
+
+    def _reduce(self, seconds: float) -> bool:
+        """Reduce the worst group that waits. Returns whether there was one."""
+        group = next((group for group in self.groups() if group.is_pending), None)
+        if group is None:
+            return False
+        done = reduce_group(
+            self.folder,
+            group,
+            self.rounds.settings,
+            self.rounds.ledger,
+            min(seconds, self.bounds.each),
+            self.rounds.say,
+        )
+        self._add(done)
+        self.tell(f"{group.id}: {done.problem or f'{done.before} -> {done.after} operators'}")
+        return True
+
+    def _add(self, line: Line) -> None:
+        """Record what is done. The groups' files follow: they can be made again, and the record cannot."""
+        append(self.folder, line)
+        self.state.add(line)
+        write_groups(self.folder, self.state.head, self.groups())

@@ -1,0 +1,72 @@
+"""The reduction of the first case of a group, and the files that it leaves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.harness import VariantEngine
+from runner.diagnose.repro import script
+from runner.diagnostics import InputError
+from runner.exit_codes import UsageError
+from runner.hunt.files import CASE, REDUCED, SCRIPT, folder_of, write_text
+from runner.hunt.groups import Group
+from runner.hunt.known import Ledger
+from runner.hunt.rounds import Say
+from runner.hunt.state import Reduction
+from runner.reduce.reducer import Reduced, reduce_variant
+from runner.session.collect import collect
+from runner.session.settings import RunSettings
+from runner.text import one_line
+
+
+def reduce_group(
+    folder: Path, group: Group, settings: RunSettings, ledger: Ledger, budget: float, say: Say
+) -> Reduction:
+    """Reduce the first case of a group within ``budget`` seconds, and write the result into the group's folder.
+
+    Raises:
+        KeyboardInterrupt: it was cut short; nothing of it counts.
+    """
+    began = time.monotonic()
+    own = folder_of(folder, group.id)
+
+    def end(problem: str) -> Reduction:
+        return Reduction(group.id, round(time.monotonic() - began, 3), one_line(problem, 300))
+
+    if not (own / CASE).is_file():
+        return end("its case is gone")
+    try:
+        names = {red.id.partition("::")[2] for red in group.reds}
+        variants = collect([own / CASE], settings).variants
+        variant = next((each for each in variants if each.id.partition("::")[2] in names), None)
+        if variant is None:
+            return end("its case has changed")
+        with VariantEngine.of(settings, variant) as engine:
+            torch = engine.environment.torch
+            reduced = reduce_variant(engine, budget=budget, tick=lambda text: say(f"reducing {group.id}; {text}"))
+    except (UsageError, InputError) as error:
+        return end(str(error))
+    if reduced.interrupted:
+        raise KeyboardInterrupt
+    if not reduced.confirmed:
+        return end("in a process of its own no case fails alike: " + "; ".join(reduced.notes))
+    diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
+    write_text(own / REDUCED, reduced.text)
+    write_text(own / SCRIPT, script(reduced.variant, diagnosis, settings.seed))
+    return replace(
+        end(""),
+        before=reduced.size_before.operators,
+        after=reduced.size_after.operators,
+        elements=reduced.size_after.elements,
+        complete=reduced.complete,
+        known=_explained(ledger, reduced, torch),
+    )
+
+
+def _explained(ledger: Ledger, reduced: Reduced, torch: str) -> str:
+    """Return the place of a ledger's entry for the reduced case. Findings of one process know no stage; the signature does."""
+    findings = [replace(finding, stage=finding.stage or reduced.signature.stage) for finding in reduced.findings]
+    return ledger.explain(reduced.variant, torch, findings, reduced=True)

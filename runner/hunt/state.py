@@ -1,0 +1,206 @@
+"""What a hunt has done, as ``hunt.jsonl`` in its folder: a first line for the hunt, then one line a round and one a reduction.
+
+A line is written once its round or reduction is over. A round that was cut short has none: its seed draws it again. Groups and
+tables are made from these lines alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runner.exit_codes import UsageError
+from runner.record.journal import lines, parse_line
+from runner.text import one_line
+
+FILE = "hunt.jsonl"
+LAYOUT = 1
+"""The version of the file's form."""
+
+SIGNATURE_ID = re.compile(r"[0-9a-f]{8}")
+"""What may be the id of a signature. It names a folder, and the file may come from a stranger."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a hunt draws and runs. It stays the same when the hunt goes on, or its results would not belong together."""
+
+    seed: int
+    profile: str
+    batch: int  # cases drawn in a round
+    torch: str  # the build that draws and is judged
+    ops: str = ""
+    depth: tuple[int, ...] = ()
+    backend: tuple[str, ...] = ()
+    device: tuple[str, ...] = ()
+    layout: int = LAYOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    """A red result. ``id`` names the file of its round, ``number`` is its case's, ``known`` the place of an entry that explains it."""
+
+    id: str
+    number: int
+    verdict: str
+    signature_id: str
+    signature: str
+    severity: str = ""
+    stage: str = ""
+    oracle: str = ""
+    reason: str = ""
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A finished round: how many cases were valid, how many variants ran, seconds of drawing and of running, and what was red."""
+
+    round: int
+    cases: int
+    variants: int
+    drawing: float
+    running: float
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    red: tuple[Red, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A finished reduction of the first case of a group. ``problem`` says why there is no smaller case; else it is empty."""
+
+    reduction: str  # the id of the signature
+    seconds: float
+    problem: str = ""
+    before: int = 0  # operators
+    after: int = 0
+    elements: int = 0
+    complete: bool = False
+    known: str = ""  # the place of an entry that explains the smaller case
+
+
+Line = Head | Round | Reduction
+
+
+@dataclass(slots=True)
+class State:
+    """All that a hunt has done so far."""
+
+    head: Head
+    rounds: list[Round] = field(default_factory=list)
+    reductions: dict[str, Reduction] = field(default_factory=dict)
+
+    @property
+    def next_round(self) -> int:
+        """Return the number of the next round."""
+        return max((each.round for each in self.rounds), default=-1) + 1
+
+    @property
+    def hunting(self) -> float:
+        """Return the seconds that all rounds took."""
+        return sum(each.drawing + each.running for each in self.rounds)
+
+    @property
+    def reducing(self) -> float:
+        """Return the seconds that all reductions took."""
+        return sum(each.seconds for each in self.reductions.values())
+
+    def add(self, line: Line) -> None:
+        """Add a finished round or reduction."""
+        if isinstance(line, Round):
+            self.rounds.append(line)
+        elif isinstance(line, Reduction):
+            self.reductions[line.reduction] = line
+
+
+def append(folder: Path, line: Line) -> None:
+    """Append a line to the file of a hunt, and wait until it is on the disk. Raises OSError."""
+    text = json.dumps(dataclasses.asdict(line)).encode() + b"\n"
+    descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            text = b"\n" + text  # the line that a killed hunt left half-written spoils itself alone
+        while text:
+            text = text[os.write(descriptor, text) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(folder: Path) -> State | None:
+    """Return what the hunt of a folder has done; None where no hunt has begun.
+
+    Raises:
+        UsageError: the file cannot be read, or is of no hunt.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    state: State | None = None
+    try:
+        for number, text in enumerate(lines(path), 1):
+            line = _line(text, f"{path}:{number}")
+            if isinstance(line, Head):
+                state = state or State(line)
+            elif line is not None and state is not None:
+                state.add(line)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    return state
+
+
+def _line(text: bytes, place: str) -> Line | None:
+    """Return a line of the file; None for one that a killed hunt left half-written."""
+    try:
+        data = parse_line(text)
+    except json.JSONDecodeError:
+        return None
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from None
+    if type(data) is not dict:
+        raise UsageError(f"{place}: no line of a hunt")
+    with contextlib.suppress(KeyError, TypeError):
+        if "layout" in data and data["layout"] != LAYOUT:
+            raise UsageError(f"{place}: the hunt is of another version of runner")
+        if "round" in data:
+            reds = [_typed(Red, red) for red in data["red"]]
+            if all(type(count) is int for count in data["verdicts"].values()):
+                return _typed(Round, {**data, "red": reds})
+        elif "reduction" in data:
+            return _typed(Reduction, data)
+        else:
+            return _typed(Head, data)
+    raise UsageError(f"{place}: no line of a hunt: {one_line(text.decode('utf-8', 'replace'), 100)}")
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "tuple[int, ...]": (list,), "tuple[str, ...]": (list,),
+    "tuple[Red, ...]": (list,), "Mapping[str, int]": (dict,),
+}  # fmt: skip
+_ITEMS = {"tuple[int, ...]": int, "tuple[str, ...]": str, "tuple[Red, ...]": Red}
+
+
+def _typed(cls: type[T], data: Mapping[str, Any]) -> T:
+    """Return an object of a class of this module from plain data. Raises TypeError, KeyError for what does not fit."""
+    values = {}
+    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if item.name not in data:
+            continue
+        value, kind = data[item.name], str(item.type)
+        items = value if kind in _ITEMS else ()
+        if type(value) not in _TYPES[kind] or any(type(each) is not _ITEMS[kind] for each in items):
+            raise TypeError(item.name)
+        if item.name in ("signature_id", "reduction") and not SIGNATURE_ID.fullmatch(value):
+            raise TypeError(item.name)
+        values[item.name] = tuple(value) if kind in _ITEMS else value
+    return cls(**values)

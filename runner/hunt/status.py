@@ -1,0 +1,68 @@
+"""The state of a hunt as text: a table of its groups, how fast it is, and what remains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from runner.hunt.groups import Group
+from runner.hunt.state import State
+from runner.text import duration, one_line, plural
+
+_HEADERS = ("severity", "signature", "count", "first", "triage", "operators")
+_WIDTH = 90
+
+
+def render(state: State, groups: Sequence[Group]) -> str:
+    """Return the table and the lines below it."""
+    rows = [
+        (group.first.severity or group.first.verdict, one_line(f"{group.id} {group.first.signature}", _WIDTH), len(group.reds),
+         group.first.id.partition("::")[2].partition("[")[0], _said(group), _size(group))
+        for group in groups
+    ]  # fmt: skip
+    lines = [tabulate(rows, _HEADERS, "simple", disable_numparse=True)] if rows else ["no group: nothing was red"]
+    variants = sum(each.variants for each in state.rounds)
+    verdicts: Counter[str] = Counter()
+    for each in state.rounds:
+        verdicts.update(each.verdicts)
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    lines += ["", f"{plural(len(state.rounds), 'round')}, {plural(variants, 'variant')}: {counted or 'none'}"]
+    if state.hunting:
+        drawing = sum(each.drawing for each in state.rounds)
+        lines.append(
+            f"{variants / state.hunting:.2f} variants a second; {duration(drawing)} of drawing, "
+            f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing"
+        )
+    lines.append(_yield(state, groups))
+    pending = sum(group.is_pending for group in groups)
+    lines.append(f"remaining: {plural(pending, 'group')} to reduce" if pending else "remaining: nothing to reduce")
+    return "\n".join(lines)
+
+
+def _yield(state: State, groups: Sequence[Group]) -> str:
+    """Return how many groups are new, and how many of them an hour gives."""
+    new = sum(group.is_new for group in groups)
+    known = sum(bool(group.known) for group in groups)
+    judged = sum(group.triage is not None for group in groups)
+    hours = (state.hunting + state.reducing) / 3600
+    rate = f", {new / hours:.1f} an hour" if hours else ""
+    return f"{plural(new, 'new group')}{rate}; {known} known, {judged} with a triage"
+
+
+def _said(group: Group) -> str:
+    """Return what is said of a group: by its triage, else by what was known before."""
+    if group.triage is not None:
+        return one_line(str(group.triage), 60)
+    if group.known:
+        return one_line(f"known: {group.known}", 60)
+    return "new" if group.fails else ""
+
+
+def _size(group: Group) -> str:
+    """Return ``12 -> 2``, or why there is no smaller case."""
+    done = group.reduction
+    if done is None:
+        return "waits" if group.is_pending else ""
+    return one_line(done.problem, 40) if done.problem else f"{done.before} -> {done.after}" + "?" * (not done.complete)

@@ -1,0 +1,169 @@
+"""The order of rounds and reductions, over rounds that start no process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.hunt import hunt
+from runner.hunt.files import CASE, GROUP, folder_of
+from runner.hunt.groups import Group
+from runner.hunt.hunt import Bounds, Hunt
+from runner.hunt.state import Red, Reduction, Round, State, append, read
+from tests.hunt.samples import HEAD, A, B, C, red, round_of, state_of
+
+Scripted = list[Round | type[BaseException]]
+
+
+class Rounds:
+    """Gives rounds from a list, and makes the folders of new groups as the real one does."""
+
+    settings = ledger = None
+
+    def __init__(self, folder: Path, rounds: Scripted) -> None:
+        self.folder, self.rounds, self.asked = folder, rounds, list[int]()
+
+    def say(self, text: str) -> None:
+        pass
+
+    def run(self, number: int, seen: Any) -> Round:
+        self.asked.append(number)
+        done = self.rounds.pop(0)
+        if isinstance(done, type):
+            raise done
+        for each in done.red:
+            if not seen(each.signature_id):
+                own = folder_of(self.folder, each.signature_id)
+                own.mkdir(parents=True, exist_ok=True)
+                (own / CASE).write_text("", encoding="utf-8")
+        return done
+
+
+@pytest.fixture
+def reduced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """The groups that were reduced, in order, each with its budget. A reduction takes 30 s by its own account."""
+    calls: list[tuple[str, float]] = []
+
+    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, budget: float, say: Any) -> Reduction:
+        calls.append((group.id, budget))
+        return Reduction(group.id, 30.0, before=5, after=1, complete=True)
+
+    monkeypatch.setattr(hunt, "reduce_group", reduce_group)
+    return calls
+
+
+def hunted(
+    folder: Path, rounds: Scripted, bounds: Bounds, places: dict[str, str] | None = None
+) -> tuple[Hunt, list[int], list[str]]:
+    """A hunt that was run to its end or interrupted, the numbers of its rounds, and what it told."""
+    state = read(folder)
+    if state is None:
+        append(folder, HEAD)
+        state = State(HEAD)
+    told: list[str] = []
+    scripted: Any = Rounds(folder, rounds)
+    going = Hunt(folder, state, places or {}, scripted, bounds, told.append)
+    try:
+        going.run()
+    except KeyboardInterrupt:
+        told.append("interrupted")
+    return going, scripted.asked, told
+
+
+def test_new_groups_are_reduced_the_worst_first(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
+    rounds: Scripted = [
+        round_of(0, red(A, severity="alias"), red(B, 1), red(C, 2, verdict="VACUOUS")),
+        round_of(1, red(A, 11)),
+    ]
+    _, asked, told = hunted(tmp_path, rounds, Bounds(rounds=2, each=60.0))
+    assert asked == [0, 1] and reduced == [(B, 60.0), (A, 60.0)]
+    assert told[0].startswith("round 0: 8 variants, 3 red, 2 new groups\n  new: bbbbbbbb wrong-result: ")
+    assert told[1:] == [f"{B}: 5 -> 1 operators", f"{A}: 5 -> 1 operators", "round 1: 8 variants, 1 red, 0 new groups"]
+    data = json.loads((folder_of(tmp_path, A) / GROUP).read_text(encoding="utf-8"))
+    assert (data["count"], data["round"], data["reduction"]["after"]) == (2, 0, 1)
+    assert data["redraw"] == [f"runner generate --profile wide --seed 7 --first {n} --count 1" for n in (0, 11)]
+
+
+def test_known_and_judged_groups_are_counted_and_not_reduced(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
+    (tmp_path / "triage.yaml").write_text("bbbbbbbb: {triage: undefined}\n", encoding="utf-8")
+    going, _, _ = hunted(tmp_path, [round_of(0, red(A), red(B, 1), red(C, 2))], Bounds(rounds=1), {A: "earlier"})
+    assert [call[0] for call in reduced] == [C]
+    assert {group.id: len(group.reds) for group in going.groups()} == {A: 1, B: 1, C: 1}
+    assert not folder_of(tmp_path, A).exists()
+    assert (tmp_path / "triage.yaml").read_text(encoding="utf-8") == "bbbbbbbb: {triage: undefined}\n"
+
+
+def test_a_killed_hunt_goes_on_with_the_round_that_it_had_not_finished(
+    tmp_path: Path, reduced: list[tuple[str, float]]
+) -> None:
+    rounds = [round_of(0, red(A)), round_of(1, red(A, 12), red(B, 13)), round_of(2)]
+    whole, _, _ = hunted(tmp_path, [*rounds], Bounds(rounds=3))
+    (tmp_path / "cut").mkdir()
+    _, asked, told = hunted(tmp_path / "cut", [rounds[0], KeyboardInterrupt], Bounds(rounds=3))
+    assert asked == [0, 1] and told[-1] == "interrupted"
+    cut, asked, _ = hunted(tmp_path / "cut", [*rounds[1:]], Bounds(rounds=3))
+    assert asked == [1, 2]
+    assert cut.groups() == whole.groups()
+    assert [call[0] for call in reduced] == [A, B, A, B]
+    assert hunted(tmp_path / "cut", [], Bounds(rounds=3))[1] == [], "all of it is done"
+
+
+def at(folder: Path, state: State, bounds: Bounds) -> Hunt:
+    rounds: Any = None
+    return Hunt(folder, state, {}, rounds, bounds, lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("budget", "reduced_for", "seconds"), [(200.0, 0.0, 40), (200.0, 30.0, 10), (90.0, 0.0, 10), (None, 30.0, 120)]
+)
+def test_reductions_keep_to_a_third_of_the_time(
+    budget: float | None, reduced_for: float, seconds: int, tmp_path: Path
+) -> None:
+    """Two rounds took 80 s, so reductions may take 40 s, and no more than what the budget leaves."""
+    done = (Reduction(B, reduced_for),) if reduced_for else ()
+    state = state_of(round_of(0, red(A)), round_of(1), reductions=done)
+    assert round(at(tmp_path, state, Bounds(budget)).allowance()) == seconds
+
+
+@pytest.mark.parametrize(
+    ("reds", "bounds", "more"),
+    [
+        ((), Bounds(110.0), False),
+        ((), Bounds(121.0), True),
+        ((red(A),), Bounds(121.0), False),
+        ((red(A),), Bounds(181.0), True),
+        ((), Bounds(121.0, rounds=2), False),
+        ((), Bounds(rounds=3), True),
+    ],
+)
+def test_a_round_begins_only_where_there_is_time_for_one_like_the_last(
+    reds: tuple[Red, ...], bounds: Bounds, more: bool, tmp_path: Path
+) -> None:
+    """Two rounds took 80 s, and one takes 40 s. A third of the budget is kept where a group waits to be reduced."""
+    assert at(tmp_path, state_of(round_of(0, *reds), round_of(1)), bounds).has_time() is more
+
+
+def test_half_of_an_edit_of_the_triage_does_not_end_a_hunt(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
+    going, _, _ = hunted(tmp_path, [round_of(0, red(A))], Bounds(rounds=1))
+    (tmp_path / "triage.yaml").write_text("aaaaaaaa: {triage: bug}\n", encoding="utf-8")
+    assert not any(group.is_new for group in going.groups())
+    (tmp_path / "triage.yaml").write_text("aaaaaaaa: {tri", encoding="utf-8")
+    assert not any(group.is_new for group in going.groups())
+
+
+def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: Path) -> None:
+    """A group that a ledger explained at first has no folder; the first result that it does not explain makes one."""
+    seen: dict[str, bool] = {}
+    state = State(HEAD, [round_of(0, red(A, known="s.spec.yaml:1"), red(B, 1))])
+    folder_of(tmp_path, B).mkdir(parents=True)
+    (folder_of(tmp_path, B) / CASE).touch()
+    rounds: Any = SimpleNamespace(
+        run=lambda number, ask: seen.update({key: ask(key) for key in (A, B, C)}) or round_of(1)
+    )
+    append(tmp_path, HEAD)
+    Hunt(tmp_path, state, {C: "earlier"}, rounds, Bounds(rounds=2), lambda text: None)._round()
+    assert seen == {A: False, B: True, C: True}

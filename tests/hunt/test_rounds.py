@@ -1,0 +1,96 @@
+"""A round over a generator and a run that start no process: what is kept of red results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.generate.generator import GeneratedCase
+from runner.hunt import rounds
+from runner.hunt.files import CASE, SCRIPT, folder_of, spec_of
+from runner.hunt.known import Ledger
+from runner.hunt.rounds import Rounds
+from runner.hunt.state import Round
+from runner.record.events import Event
+from runner.session.plan import Planned
+from runner.session.settings import RunSettings
+from tests.handmade import Answer, environment, finding, played
+from tests.hunt.samples import HEAD
+
+Answers = dict[str, Answer]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]:
+    """Run round 3 with these answers by the names of cases; the other cases pass."""
+
+    def run_round(answers: Answers, seen: Callable[[str], bool] = lambda key: False, **end: Any) -> Round:
+        class Generator:
+            def __init__(self, *arguments: Any) -> None: ...
+
+            def find_operators(self) -> None: ...
+
+            def draw(self, numbers: range, tick: Callable[[], None]) -> list[GeneratedCase]:
+                tick()
+                data = {"inputs": {"x": [4]}, "chain": ["F.relu", "torch.sin"]}
+                return [GeneratedCase(number, {"name": f"case_{number}", **data}) for number in numbers if number % 2]
+
+        def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
+            chosen = [each.variant for each in planned.planned]
+            tick([])
+            yield from played(chosen, ["2.13.0"], lambda variant, torch: answers.get(variant.case.name, "PASS"), **end)
+
+        monkeypatch.setattr(rounds, "LocalEngine", lambda *arguments, **more: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(rounds, "CaseGenerator", Generator)
+        monkeypatch.setattr(
+            rounds, "plan", lambda loaded, settings: SimpleNamespace(planned=[Planned(v, environment()) for v in loaded.variants])
+        )  # fmt: skip
+        monkeypatch.setattr(rounds, "run_plan", run_plan)
+        with Rounds(tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None) as made:
+            return made.run(3, seen)
+
+    return run_round
+
+
+def test_the_first_case_of_a_new_group_is_kept_with_its_script(run: Callable[..., Round], tmp_path: Path) -> None:
+    wrong = finding("value")
+    done = run({"case_33": wrong, "case_37": wrong, "case_39": finding("stride")})
+    assert (done.round, done.cases, done.variants, done.verdicts) == (3, 5, 5, {"PASS": 2, "FAIL": 3})
+    assert [(red.number, red.oracle, red.stage) for red in done.red] == [
+        (33, "value", "inductor"), (37, "value", "inductor"), (39, "stride", "inductor"),
+    ]  # fmt: skip
+    first, second, third = done.red
+    assert first.signature_id == second.signature_id != third.signature_id
+    assert first.id == "rounds/00003.spec.yaml::case_33[float32,cpu]@inductor"
+    own = folder_of(tmp_path, first.signature_id)
+    assert "name: case_33" in (own / CASE).read_text(encoding="utf-8")
+    compile((own / SCRIPT).read_text(encoding="utf-8"), SCRIPT, "exec")
+    text = spec_of(tmp_path, 3).read_text(encoding="utf-8")
+    assert [number for number in range(30, 40) if f"case_{number}" in text] == [33, 37, 39], (
+        "a seed draws the others again"
+    )
+
+
+def test_a_green_round_leaves_no_file(run: Callable[..., Round], tmp_path: Path) -> None:
+    assert run({}).red == ()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_group_that_is_there_or_known_gets_no_folder(run: Callable[..., Round], tmp_path: Path) -> None:
+    done = run({"case_33": finding("value")}, lambda key: True)
+    assert len(done.red) == 1 and not folder_of(tmp_path, done.red[0].signature_id).exists()
+
+
+def test_a_result_without_a_failure_keeps_its_case_and_has_no_script(run: Callable[..., Round], tmp_path: Path) -> None:
+    [red] = run({"case_31": "VACUOUS"}).red
+    own = folder_of(tmp_path, red.signature_id)
+    assert [path.name for path in own.iterdir()] == [CASE]
+
+
+def test_an_interrupted_round_does_not_count(run: Callable[..., Round]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run({"case_33": finding("value")}, exit_code=2, interrupted=True)

@@ -1,0 +1,79 @@
+"""``hunt.jsonl``: what is read is what was written, whatever killed the writer, and nothing else passes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.exit_codes import UsageError
+from runner.hunt.state import FILE, Head, Line, Reduction, append, read
+from tests.hunt.samples import HEAD, A, red, round_of
+
+LINES: tuple[Line, ...] = (
+    Head(7, "deep", 10, "2.13.0+cpu", "torch.*", (3, 8), ("inductor",), ("cpu",)),
+    round_of(0),
+    round_of(1, red(), red(number=3)),
+    Reduction(A, 12.5, before=4, after=1, elements=3, complete=True),
+)
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    assert read(tmp_path) is None
+    for line in LINES:
+        append(tmp_path, line)
+    state = read(tmp_path)
+    assert state is not None
+    assert (state.head, *state.rounds, *state.reductions.values()) == LINES
+    assert (state.next_round, state.hunting, state.reducing) == (2, 80.0, 12.5)
+
+
+def test_half_a_line_of_a_killed_hunt_spoils_itself_alone(tmp_path: Path) -> None:
+    append(tmp_path, HEAD)
+    append(tmp_path, round_of(0))
+    with open(tmp_path / FILE, "ab") as file:
+        file.write(b'{"round": 1, "cases": 8, "red": [{"id": "rou')
+    state = read(tmp_path)
+    assert state is not None and state.next_round == 1
+    append(tmp_path, round_of(1))
+    state = read(tmp_path)
+    assert state is not None and [each.round for each in state.rounds] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": "7"},
+        {"batch": 1.5},
+        {"depth": [1, "2"]},
+        {"backend": "inductor"},
+        {"layout": 2},
+        {"profile": None},
+    ],
+)
+def test_a_head_of_other_types_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
+    append(tmp_path, HEAD)
+    data = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps({**data, **changes}) + "\n")
+    with pytest.raises(UsageError, match=r"hunt\.jsonl:1: "):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["../../etc", "aaaaaaaa/b", "", "AAAAAAAA", "aaaaaaaa\n"])
+def test_an_id_that_could_name_another_folder_is_refused(key: str, tmp_path: Path) -> None:
+    for line in (round_of(0, red(key)), Reduction(key, 1.0)):
+        (tmp_path / FILE).unlink(missing_ok=True)
+        append(tmp_path, HEAD)
+        append(tmp_path, line)
+        with pytest.raises(UsageError, match=r"hunt\.jsonl:2: no line of a hunt"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"round": 0}', '{"verdicts": {"PASS": "x"}, "round": 0, "red": []}', "[" * 200 + "]" * 200]
+)
+def test_another_line_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text + "\n")
+    with pytest.raises(UsageError, match=r"hunt\.jsonl:1: "):
+        read(tmp_path)
