@@ -58,6 +58,7 @@ These commands give 0 and 1 another meaning:
 | `diff` | nothing is broken | something is broken |
 | `generate` | the cases were written | there are fewer |
 | `history` | there are verdicts | never |
+| `hunt` | nothing new was found | there are new groups |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
 
@@ -81,6 +82,7 @@ MORE = {
     "history": "[Old runs](engine.md#old-runs).",
     "resume": "[What is kept](engine.md#what-is-kept).",
     "generate": "[Generated cases](generate.md).",
+    "hunt": "[The hunt](hunt.md).",
     "validate": "[The YAML format](format.md).",
     "diagnose": "[The cause of a failure](diagnosing.md).",
     "explain": "[explain](troubleshooting.md#explain).",

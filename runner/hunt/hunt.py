@@ -15,6 +15,7 @@ from runner.hunt.groups import Group, Known, groups_of
 from runner.hunt.reduction import reduce_group
 from runner.hunt.rounds import Rounds
 from runner.hunt.state import Line, State, append
+from runner.text import plural
 
 LEAST = 20.0
 """Seconds that a reduction needs to be worth its start."""
@@ -93,7 +94,9 @@ class Hunt:
         self._add(done)
         fresh = [group for group in self.groups() if group.id not in groups and group.is_new]
         names = "".join(f"\n  new: {group.id} {group.first.severity}: {group.first.signature}" for group in fresh)
-        self.tell(f"round {done.round}: {done.variants} variants, {len(done.red)} red, {len(fresh)} new groups{names}")
+        self.tell(
+            f"round {done.round}: {done.variants} variants, {len(done.red)} red, {plural(len(fresh), 'new group')}{names}"
+        )
 
     def _reduce(self, seconds: float) -> bool:
         """Reduce the worst group that waits. Returns whether there was one."""

@@ -25,6 +25,7 @@ from runner.session.plan import Environment
 from runner.session.run import plan
 from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
+from runner.text import one_line
 from runner.verdict.signature import assess, worst_findings
 
 Say = Callable[[str], None]
@@ -139,7 +140,7 @@ def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:
         event.severity or "",
         (finding.stage if finding else None) or "",
         finding.oracle if finding else "",
-        event.reason,
+        one_line(event.reason, 500),
         known,
     )
 

@@ -63,7 +63,7 @@ def test_a_new_group_ends_with_1_and_its_triage_with_0(
     assert heads == [HEAD]
     said = capsys.readouterr()
     assert "aaaaaaaa value of torch.sin" in said.out and "3 -> 1?" in said.out
-    assert "round 0: 8 variants, 1 red, 1 new groups" in said.err
+    assert "round 0: 8 variants, 1 red, 1 new group\n" in said.err
     assert main(["hunt", "--status", str(tmp_path / "h")]) == 1
     (tmp_path / "h" / "triage.yaml").write_text("aaaaaaaa: {triage: bug}\n", encoding="utf-8")
     assert main(["hunt", "--status", str(tmp_path / "h")]) == 0

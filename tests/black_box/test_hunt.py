@@ -1,0 +1,86 @@
+"""``runner hunt`` finds a planted bug, reduces it, goes on after SIGKILL, and leaves known groups alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .driver import command, environment, run_in, write
+
+pytest.importorskip("torch")
+pytest.importorskip("numpy")
+
+BROKEN = '''
+import torch
+
+
+def no_relu(graph, inputs):
+    """Cannot compile relu, as a compiler with a bug."""
+    assert all(node.target is not torch.nn.functional.relu for node in graph.graph.nodes), "a planted bug"
+    return graph.forward
+'''
+HUNT = (
+    "hunt",
+    "--ops",
+    "F.relu",
+    "--depth",
+    "1..2",
+    "--batch",
+    "3",
+    "--backend",
+    "broken:no_relu",
+    "-j",
+    "1",
+    "-o",
+    "h",
+)
+LIMIT = 600
+
+
+def state(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "h" / "hunt.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + LIMIT
+    while not path.exists():
+        assert process.poll() is None, "it ended before"
+        assert time.monotonic() < end, f"{path.name} does not come"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: Path) -> None:
+    write(tmp_path, {"broken.py": BROKEN})
+    first = run_in(tmp_path, *HUNT, "--rounds", "1", limit=LIMIT)
+    assert first.code == 1, first.text
+    [own] = (tmp_path / "h" / "groups").iterdir()
+    assert f"exception    {own.name} compile-error at backend: AssertionError: a planted bug" in " ".join(
+        first.out.split(" ")
+    )
+    assert "-> 1 " in first.err
+    group = json.loads((own / "group.json").read_text(encoding="utf-8"))
+    assert (group["severity"], group["oracle"], group["reduction"]["after"]) == ("exception", "compile-error", 1)
+    assert "chain: [F.relu]" in (own / "reduced.spec.yaml").read_text(encoding="utf-8")
+    script = subprocess.run([sys.executable, own / "repro.py"], cwd=tmp_path, env={**environment({}), "PYTHONPATH": str(tmp_path)}, timeout=LIMIT)  # fmt: skip
+    assert script.returncode == 1
+
+    with subprocess.Popen(command(*HUNT, "--rounds", "2"), cwd=tmp_path, env=environment({})) as process:
+        wait_for(tmp_path / "h" / "rounds" / "00001.spec.yaml", process)
+        process.send_signal(signal.SIGKILL)
+    assert [line["round"] for line in state(tmp_path) if "round" in line] == [0]
+    (tmp_path / "h" / "triage.yaml").write_text(f'"{own.name}": {{triage: bug}}\n', encoding="utf-8")
+    again = run_in(tmp_path, *HUNT, "--rounds", "2", limit=LIMIT)
+    assert again.code == 0, "the one group has a triage"
+    assert [line["round"] for line in state(tmp_path) if "round" in line] == [0, 1]
+    assert sum("reduction" in line for line in state(tmp_path)) == 1
+    status = run_in(tmp_path, "hunt", "--status", "h")
+    assert (status.code, status.out) == (0, again.out)
+    assert "2 rounds, " in status.out and " bug " in status.out
+    assert run_in(tmp_path, *HUNT, "--rounds", "2", "--seed", "1").code == 4
