@@ -56,8 +56,11 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "round": group.round,
             "known": group.known,
             "triage": dataclasses.asdict(group.triage) if group.triage else None,
+            "alike": group.alike,
             "reduction": dataclasses.asdict(group.reduction) if group.reduction else None,
             "redraw": [f"{command} --first {red.number} --count 1" for red in group.reds[:REDRAWN]],
             "variants": [red.id for red in group.reds[:IDS]],
         }  # fmt: skip
-        write_text(own / GROUP, json.dumps(data, indent=1) + "\n")
+        text = json.dumps(data, indent=1) + "\n"
+        if not (own / GROUP).is_file() or (own / GROUP).read_text(encoding="utf-8") != text:
+            write_text(own / GROUP, text)

@@ -24,13 +24,18 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Red results with one signature. ``known`` is where it was known from before; empty for one that is new."""
+    """Red results with one signature.
+
+    ``known`` is where it was known from before; empty for one that is new. ``alike`` is the id of a group that was seen earlier and
+    reduced to the same case.
+    """
 
     reds: tuple[Red, ...]
     round: int  # that saw it first
     known: str = ""
     triage: Triage | None = None
     reduction: Reduction | None = None
+    alike: str = ""
 
     @property
     def first(self) -> Red:
@@ -71,9 +76,12 @@ def groups_of(state: State, known: Known | None = None) -> list[Group]:
             reds[red.signature_id].append(red)
             rounds.setdefault(red.signature_id, each.round)
     groups = []
+    cases: dict[str, str] = {}
     for key, members in reds.items():
         reduction = state.reductions.get(key)
         entry = (reduction.known if reduction else "") or (members[0].known if all(m.known for m in members) else "")
         place = known.places.get(key, "") or entry
-        groups.append(Group(tuple(members), rounds[key], place, known.triage.get(key), reduction))
+        first = cases.setdefault(reduction.case, key) if reduction and reduction.case else key
+        alike = first if first != key else ""
+        groups.append(Group(tuple(members), rounds[key], place, known.triage.get(key), reduction, alike))
     return sorted(groups, key=lambda group: (not group.fails, rank_of(group.first.severity), -len(group.reds)))

@@ -58,9 +58,9 @@ class Hunt:
         """Hunt until the budget is used up. Raises KeyboardInterrupt when a person ends it."""
         while self.has_time():
             self._round()
-            while (seconds := self.allowance()) >= LEAST and self._reduce(seconds):
+            while self._reduce(self.allowance()):
                 pass
-        while (seconds := self._remaining()) >= LEAST and self._reduce(seconds):
+        while self._reduce(self._remaining()):
             pass
         write_groups(self.folder, self.state.head, self.groups())
 
@@ -99,9 +99,9 @@ class Hunt:
         )
 
     def _reduce(self, seconds: float) -> bool:
-        """Reduce the worst group that waits. Returns whether there was one."""
+        """Reduce the worst group that waits. Returns False where none does, or where the seconds are too few."""
         group = next((group for group in self.groups() if group.is_pending), None)
-        if group is None:
+        if group is None or seconds < min(LEAST, self.bounds.each):
             return False
         done = reduce_group(
             self.folder,

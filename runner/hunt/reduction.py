@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from runner.cases.serialize import plain
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.diagnose.repro import script
@@ -20,6 +23,7 @@ from runner.reduce.reducer import Reduced, reduce_variant
 from runner.session.collect import collect
 from runner.session.settings import RunSettings
 from runner.text import one_line
+from runner.verdict.signature import id_of
 
 
 def reduce_group(
@@ -53,9 +57,11 @@ def reduce_group(
         raise KeyboardInterrupt
     if not reduced.confirmed:
         return end("in a process of its own no case fails alike: " + "; ".join(reduced.notes))
-    diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
     write_text(own / REDUCED, reduced.text)
-    write_text(own / SCRIPT, script(reduced.variant, diagnosis, settings.seed))
+    with contextlib.suppress(InputError):  # a value without a place in Python text
+        diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
+        write_text(own / SCRIPT, script(reduced.variant, diagnosis, settings.seed))
+    data = {key: value for key, value in plain(reduced.variant.case).items() if key != "name"}
     return replace(
         end(""),
         before=reduced.size_before.operators,
@@ -63,6 +69,7 @@ def reduce_group(
         elements=reduced.size_after.elements,
         complete=reduced.complete,
         known=_explained(ledger, reduced, torch),
+        case=id_of(json.dumps(data, sort_keys=True, default=str)),
     )
 
 

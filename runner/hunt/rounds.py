@@ -12,6 +12,7 @@ from pathlib import Path
 from runner import interrupts
 from runner.cases.model import Variant
 from runner.diagnose.repro import script
+from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
 from runner.generate.files import text_of
 from runner.generate.generator import CaseGenerator, GeneratedCase
@@ -117,8 +118,9 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             if not (known or seen(red.signature_id) or any(each.signature_id == red.signature_id for each in reds)):
                 own = folder_of(self.folder, red.signature_id)
                 write_text(own / CASE, text_of([case.data]))
-                if red.verdict in FAILURES:
-                    write_text(own / SCRIPT, script(variant, event, self.settings.seed))
+                with contextlib.suppress(InputError):  # a value without a place in Python text
+                    if red.verdict in FAILURES:
+                        write_text(own / SCRIPT, script(variant, event, self.settings.seed))
             reds.append(red)
         kept = [case for case in cases if any(red.number == case.number for red in reds)]
         if kept:

@@ -86,6 +86,7 @@ class Reduction:
     elements: int = 0
     complete: bool = False
     known: str = ""  # the place of an entry that explains the smaller case
+    case: str = ""  # a hash of the smaller case without its name: groups that come to one case often have one cause
 
 
 Line = Head | Round | Reduction

@@ -52,12 +52,12 @@ def _yield(state: State, groups: Sequence[Group]) -> str:
 
 
 def _said(group: Group) -> str:
-    """Return what is said of a group: by its triage, else by what was known before."""
+    """Return what is said of a group: by its triage, else by what was known before, else by its reduced case."""
     if group.triage is not None:
         return one_line(str(group.triage), 60)
     if group.known:
         return one_line(f"known: {group.known}", 60)
-    return "new" if group.fails else ""
+    return f"new{', as ' * bool(group.alike)}{group.alike}" if group.fails else ""
 
 
 def _size(group: Group) -> str:

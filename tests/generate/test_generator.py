@@ -91,6 +91,12 @@ def test_what_is_drawn_depends_on_no_number_of_slots() -> None:
     assert results[0] == results[1] == list(range(5, 55))
 
 
+def test_cases_are_drawn_by_their_numbers_whatever_was_drawn_before() -> None:
+    generator = CaseGenerator(ScriptedEngine(case_text, lambda source: ""), HERE, Request(0, 50), 2)
+    assert numbers(generator.draw(range(90, 150))) == list(range(90, 150))
+    assert numbers(generator.draw(range(3))) == [0, 1, 2]
+
+
 def test_operators_are_those_that_the_format_knows_and_the_pattern_selects() -> None:
     engine = ScriptedEngine(case_text, lambda source: "")
     assert CaseGenerator(engine, HERE, Request(0, 1)).find_operators() == [

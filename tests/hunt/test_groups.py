@@ -35,6 +35,12 @@ def test_a_ledger_must_explain_each_result_or_the_reduced_case() -> None:
     assert {group.id: group.known for group in groups_of(state)} == {A: "s.spec.yaml:3", B: "", C: "s.spec.yaml:9"}
 
 
+def test_groups_that_come_to_one_case_name_the_first_of_them() -> None:
+    reductions = (Reduction(A, 1.0, case="11111111"), Reduction(B, 1.0, case="11111111"), Reduction(C, 1.0, "no"))
+    state = state_of(round_of(0, red(A, severity="alias"), red(B, 1), red(C, 2)), reductions=reductions)
+    assert {group.id: group.alike for group in groups_of(state)} == {A: "", B: A, C: ""}
+
+
 def test_a_reduced_group_waits_no_more_and_stays_new() -> None:
     [group] = groups_of(state_of(round_of(0, red()), reductions=(Reduction(A, 1.0, "it does not fail"),)))
     assert (group.is_new, group.is_pending) == (True, False)

@@ -88,6 +88,17 @@ def test_new_groups_are_reduced_the_worst_first(tmp_path: Path, reduced: list[tu
     assert data["redraw"] == [f"runner generate --profile wide --seed 7 --first {n} --count 1" for n in (0, 11)]
 
 
+@pytest.mark.parametrize(("bounds", "count"), [(Bounds(rounds=1, each=5.0), 1), (Bounds(30.0, 1), 0)])
+def test_a_reduction_needs_some_time_unless_a_person_says_less(
+    bounds: Bounds, count: int, tmp_path: Path, reduced: list[tuple[str, float]]
+) -> None:
+    """The round takes 20 s by its own account, so that reductions of a hunt of 30 s have 10 s at first."""
+    append(tmp_path, HEAD)
+    append(tmp_path, round_of(0, red(A), running=16.0))
+    hunted(tmp_path, [], bounds)
+    assert len(reduced) == count
+
+
 def test_known_and_judged_groups_are_counted_and_not_reduced(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
     (tmp_path / "triage.yaml").write_text("bbbbbbbb: {triage: undefined}\n", encoding="utf-8")
     going, _, _ = hunted(tmp_path, [round_of(0, red(A), red(B, 1), red(C, 2))], Bounds(rounds=1), {A: "earlier"})
