@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ HUNT = (
     "--depth",
     "1..2",
     "--batch",
-    "3",
+    "4",
     "--backend",
     "broken:no_relu",
     "-j",
@@ -61,19 +62,23 @@ def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: 
     first = run_in(tmp_path, *HUNT, "--rounds", "1", limit=LIMIT)
     assert first.code == 1, first.text
     [own] = (tmp_path / "h" / "groups").iterdir()
-    assert f"exception    {own.name} compile-error at backend: AssertionError: a planted bug" in " ".join(
-        first.out.split(" ")
+    assert re.search(
+        rf"(?m)^exception +{own.name} compile-error at backend: AssertionError: a planted bug .* new +\d+ -> 1$",
+        first.out,
     )
     assert "-> 1 " in first.err
     group = json.loads((own / "group.json").read_text(encoding="utf-8"))
     assert (group["severity"], group["oracle"], group["reduction"]["after"]) == ("exception", "compile-error", 1)
     assert "chain: [F.relu]" in (own / "reduced.spec.yaml").read_text(encoding="utf-8")
-    script = subprocess.run([sys.executable, own / "repro.py"], cwd=tmp_path, env={**environment({}), "PYTHONPATH": str(tmp_path)}, timeout=LIMIT)  # fmt: skip
+    script = subprocess.run([sys.executable, own / "repro.py"], cwd=tmp_path, env={**environment(), "PYTHONPATH": str(tmp_path)}, timeout=LIMIT)  # fmt: skip
     assert script.returncode == 1
 
-    with subprocess.Popen(command(*HUNT, "--rounds", "2"), cwd=tmp_path, env=environment({})) as process:
-        wait_for(tmp_path / "h" / "rounds" / "00001.spec.yaml", process)
-        process.send_signal(signal.SIGKILL)
+    for number, code in ((signal.SIGINT, 2), (signal.SIGKILL, -signal.SIGKILL)):
+        (tmp_path / "h" / "rounds" / "00001.spec.yaml").unlink(missing_ok=True)
+        with subprocess.Popen(command(*HUNT, "--rounds", "2"), cwd=tmp_path, env=environment()) as process:
+            wait_for(tmp_path / "h" / "rounds" / "00001.spec.yaml", process)
+            process.send_signal(number)
+        assert process.returncode == code
     assert [line["round"] for line in state(tmp_path) if "round" in line] == [0]
     (tmp_path / "h" / "triage.yaml").write_text(f'"{own.name}": {{triage: bug}}\n', encoding="utf-8")
     again = run_in(tmp_path, *HUNT, "--rounds", "2", limit=LIMIT)
