@@ -148,13 +148,13 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
 
 
 def _state(folder: Path, head: Head, batch: int | None) -> State:
-    """Return what the hunt has done; a new one gets its first line.
+    """Return what the hunt has done. One without a round gets this head: the command of the other may have had a mistake.
 
     Raises:
         UsageError: the hunt of the folder draws or runs something else.
     """
     found = state.read(folder)
-    if found is None:
+    if found is None or not (found.rounds or found.head == head):
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)

@@ -139,7 +139,7 @@ def append(folder: Path, line: Line) -> None:
 
 
 def read(folder: Path) -> State | None:
-    """Return what the hunt of a folder has done; None where no hunt has begun.
+    """Return what the hunt of a folder has done; None where no hunt has begun. The last head before the first round counts.
 
     Raises:
         UsageError: the file cannot be read, or is of no hunt.
@@ -152,7 +152,7 @@ def read(folder: Path) -> State | None:
         for number, text in enumerate(lines(path), 1):
             line = _line(text, f"{path}:{number}")
             if isinstance(line, Head):
-                state = state or State(line)
+                state = state if state is not None and state.rounds else State(line)
             elif line is not None and state is not None:
                 state.add(line)
     except OSError as error:

@@ -10,6 +10,7 @@ import pytest
 
 from runner.cli import hunt
 from runner.cli.main import main
+from runner.exit_codes import UsageError
 from runner.hunt.state import FILE, Head, Reduction, Round, append
 from runner.session.plan import Environment
 from tests.hunt.samples import HEAD, A, red, round_of
@@ -19,7 +20,7 @@ from tests.hunt.samples import HEAD, A, red, round_of
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
     """Let rounds give this; the heads of their hunts are in the list."""
 
-    def planned(*scripted: Round | type[BaseException]) -> list[Head]:
+    def planned(*scripted: Round | BaseException | type[BaseException]) -> list[Head]:
         heads: list[Head] = []
         rounds = [*scripted]
 
@@ -38,7 +39,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
 
             def run(self, number: int, seen: Any) -> Round:
                 done = rounds.pop(0)
-                if isinstance(done, type):
+                if not isinstance(done, Round):
                     raise done
                 return done
 
@@ -90,6 +91,17 @@ def test_an_interrupted_hunt_ends_with_2_and_goes_on(
     assert "2 rounds, 16 variants" in capsys.readouterr().out
 
 
+def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
+    plan(UsageError("no such backend"))
+    words = ["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]
+    assert main([*words, "--backend", "inductr"]) == 4
+    heads = plan(round_of(0))
+    assert main([*words, "--backend", "inductor"]) == 0
+    assert main([*words, "--backend", "inductor"]) == 0
+    assert [head.backend for head in heads] == [("inductor",)] * 2
+    assert main([*words, "--backend", "inductr"]) == 4
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -106,6 +118,7 @@ def test_wrong_arguments_are_refused(
 ) -> None:
     plan()
     append(tmp_path, HEAD)
+    append(tmp_path, round_of(0))
     assert main(["hunt", *words, "-o", str(tmp_path)]) == 4
     assert message in capsys.readouterr().err
 
