@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
                         help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
     parser.add_argument("--reduce-budget", type=seconds, default=120.0, metavar="TIME",
-                        help="of one reduction (default: 2m); all of them take a third of --budget at most")  # fmt: skip
+                        help="of one reduction (default: 2m)")  # fmt: skip
     parser.add_argument("--known", action="append", default=[], metavar="PATH",
                         help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; repeat for several")  # fmt: skip
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
