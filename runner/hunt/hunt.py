@@ -15,7 +15,7 @@ from runner.hunt.groups import Group, Known, groups_of
 from runner.hunt.reduction import reduce_group
 from runner.hunt.rounds import Rounds
 from runner.hunt.state import Line, State, append
-from runner.text import plural
+from runner.text import one_line, plural
 
 LEAST = 20.0
 """Seconds that a reduction needs to be worth its start."""
@@ -93,7 +93,10 @@ class Hunt:
         done = self.rounds.run(self.state.next_round, seen)
         self._add(done)
         fresh = [group for group in self.groups() if group.id not in groups and group.is_new]
-        names = "".join(f"\n  new: {group.id} {group.first.severity}: {group.first.signature}" for group in fresh)
+        names = "".join(
+            f"\n  new: {one_line(f'{group.id} {group.first.severity}: {group.first.signature}', 150)}"
+            for group in fresh
+        )
         self.tell(
             f"round {done.round}: {done.variants} variants, {len(done.red)} red, {plural(len(fresh), 'new group')}{names}"
         )
