@@ -71,10 +71,10 @@ def groups_of(state: State, known: Known | None = None) -> list[Group]:
     known = known or Known()
     reds: dict[str, list[Red]] = defaultdict(list)
     rounds: dict[str, int] = {}
-    for each in state.rounds:
-        for red in each.red:
+    for record in state.rounds:
+        for red in record.red:
             reds[red.signature_id].append(red)
-            rounds.setdefault(red.signature_id, each.round)
+            rounds.setdefault(red.signature_id, record.round)
     groups = []
     cases: dict[str, str] = {}
     for key, members in reds.items():

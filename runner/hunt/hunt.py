@@ -87,10 +87,10 @@ class Hunt:
     def _round(self) -> None:
         groups = {group.id: group for group in self.groups()}
 
-        def seen(key: str) -> bool:
+        def has_group(key: str) -> bool:
             return key in self._places or (key in groups and (folder_of(self.folder, key) / CASE).is_file())
 
-        done = self.rounds.run(self.state.next_round, seen)
+        done = self.rounds.run(self.state.next_round, has_group)
         self._add(done)
         fresh = [group for group in self.groups() if group.id not in groups and group.is_new]
         names = "".join(

@@ -63,7 +63,7 @@ def known_groups(paths: Sequence[str]) -> dict[str, str]:
     for path in paths:
         state = states.read(Path(path))
         triage = triages.read(Path(path)) if state is not None else {}
-        for red in (red for each in state.rounds for red in each.red) if state is not None else ():
+        for red in (red for record in state.rounds for red in record.red) if state is not None else ():
             if red.verdict in FAILURES:
                 word = f" ({triage[red.signature_id].word})" if red.signature_id in triage else ""
                 places.setdefault(red.signature_id, f"{path}{word}")

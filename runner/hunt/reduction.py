@@ -45,7 +45,7 @@ def reduce_group(
     try:
         names = {red.id.partition("::")[2] for red in group.reds}
         variants = collect([own / CASE], settings).variants
-        variant = next((each for each in variants if each.id.partition("::")[2] in names), None)
+        variant = next((candidate for candidate in variants if candidate.id.partition("::")[2] in names), None)
         if variant is None:
             return end("its case has changed")
         with VariantEngine.of(settings, variant) as engine:

@@ -53,12 +53,12 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         with interrupts.held():
             self._engine.close()
 
-    def run(self, number: int, seen: Callable[[str], bool]) -> Round:
+    def run(self, number: int, has_group: Callable[[str], bool]) -> Round:
         """Draw and run a round, and write what its red results need.
 
         Args:
             number: of the round.
-            seen: whether a signature's group is there already, or known; a group that is neither gets its folder here.
+            has_group: whether a signature's group is there already, or known; a group that is neither gets its folder here.
 
         Raises:
             KeyboardInterrupt: it was cut short; nothing of it counts.
@@ -76,7 +76,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
         results, variants = self._results(path, number, cases) if cases else ([], {})
-        red = self._red(path, cases, results, variants, seen)
+        red = self._red(path, cases, results, variants, has_group)
         verdicts = Counter[str](event.verdict for event in results)
         seconds = time.monotonic() - drawn
         return Round(number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red)
@@ -98,11 +98,11 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
                     results.append(event)
                 elif isinstance(event, RunFinished) and event.interrupted:
                     raise KeyboardInterrupt
-        return results, {each.variant.id: each.variant for each in planned.planned}
+        return results, {job.variant.id: job.variant for job in planned.planned}
 
     def _red(
         self, path: Path, cases: list[GeneratedCase], results: list[VariantFinished], variants: Mapping[str, Variant],
-        seen: Callable[[str], bool],
+        has_group: Callable[[str], bool],
     ) -> tuple[Red, ...]:  # fmt: skip
         """Return the red results, in the order of their cases. The file of the round keeps their cases alone."""
         by_name = {str(case.data["name"]): case for case in cases}
@@ -115,7 +115,11 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             case = by_name[variant.case.name]
             known = self.ledger.explain(variant, self._torch, event.findings) if event.verdict in FAILURES else ""
             red = _red_of(event, f"rounds/{path.name}", case.number, known)
-            if not (known or seen(red.signature_id) or any(each.signature_id == red.signature_id for each in reds)):
+            if not (
+                known
+                or has_group(red.signature_id)
+                or any(earlier.signature_id == red.signature_id for earlier in reds)
+            ):
                 own = folder_of(self.folder, red.signature_id)
                 write_text(own / CASE, text_of([case.data]))
                 with contextlib.suppress(InputError):  # a value without a place in Python text

@@ -103,17 +103,17 @@ class State:
     @property
     def next_round(self) -> int:
         """Return the number of the next round."""
-        return max((each.round for each in self.rounds), default=-1) + 1
+        return max((record.round for record in self.rounds), default=-1) + 1
 
     @property
     def hunting(self) -> float:
         """Return the seconds that all rounds took."""
-        return sum(each.drawing + each.running for each in self.rounds)
+        return sum(record.drawing + record.running for record in self.rounds)
 
     @property
     def reducing(self) -> float:
         """Return the seconds that all reductions took."""
-        return sum(each.seconds for each in self.reductions.values())
+        return sum(record.seconds for record in self.reductions.values())
 
     def add(self, line: Line) -> None:
         """Add a finished round or reduction."""
@@ -199,7 +199,7 @@ def _typed(cls: type[T], data: Mapping[str, Any]) -> T:
             continue
         value, kind = data[item.name], str(item.type)
         items = value if kind in _ITEMS else ()
-        if type(value) not in _TYPES[kind] or any(type(each) is not _ITEMS[kind] for each in items):
+        if type(value) not in _TYPES[kind] or any(type(member) is not _ITEMS[kind] for member in items):
             raise TypeError(item.name)
         if item.name in ("signature_id", "reduction") and not SIGNATURE_ID.fullmatch(value):
             raise TypeError(item.name)

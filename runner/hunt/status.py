@@ -23,14 +23,14 @@ def render(state: State, groups: Sequence[Group]) -> str:
         for group in groups
     ]  # fmt: skip
     lines = [tabulate(rows, _HEADERS, "simple", disable_numparse=True)] if rows else ["no group: nothing was red"]
-    variants = sum(each.variants for each in state.rounds)
+    variants = sum(record.variants for record in state.rounds)
     verdicts: Counter[str] = Counter()
-    for each in state.rounds:
-        verdicts.update(each.verdicts)
+    for record in state.rounds:
+        verdicts.update(record.verdicts)
     counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     lines += ["", f"{plural(len(state.rounds), 'round')}, {plural(variants, 'variant')}: {counted or 'none'}"]
     if state.hunting:
-        drawing = sum(each.drawing for each in state.rounds)
+        drawing = sum(record.drawing for record in state.rounds)
         lines.append(
             f"{variants / state.hunting:.2f} variants a second; {duration(drawing)} of drawing, "
             f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing"

@@ -63,7 +63,7 @@ def read(folder: Path) -> dict[str, Triage]:
     if not path.exists():
         return {}
     root, diagnostics = load(path)
-    errors = [each for each in diagnostics if each.severity == "error"]
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     found: dict[str, Triage] = {}
     with _noted(errors):
         for key, node in entries(root) if root is not None else ():

@@ -73,8 +73,8 @@ def draw_case(seed: int, number: int, wish: Wish | None = None) -> Case | None:
         torch.set_grad_enabled(mode != "off"),
         torch.autocast("cpu", autocast) if autocast else contextlib.nullcontext(),
     ):
-        drawn = _draw_steps(chain, wish, profile, length)
-    if not low <= len(chain.steps) <= high + 2 or (wish.required and not drawn):
+        count = _draw_steps(chain, wish, profile, length)
+    if not low <= len(chain.steps) <= high + 2 or (wish.required and not count):
         return None
     return _write(chain, f"{wish.profile}_{seed}_{number:05d}", profile, mode, autocast)
 
@@ -83,16 +83,16 @@ def _draw_steps(chain: Chain, wish: Wish, profile: Profile, length: int) -> int:
     """Draw steps until there are as many. Return how many are of the database."""
     families = {name: weight * profile.families.get(name, 1) for name, (weight, _) in FAMILIES.items()}
     spaces = _spaces(wish.operators, profile.in_place)
-    drawn = 0
+    count = 0
     for _ in range(ATTEMPTS * length):
         if len(chain.steps) >= length:
             break
         if spaces and chain.chance(profile.database):
             [names] = chain.numbers.choices([names for names, _ in spaces], [weight for _, weight in spaces])
-            drawn += add_step(chain, chain.one(*names))
+            count += add_step(chain, chain.one(*names))
         else:
             chain.draw(*chain.numbers.choices([*families], [*families.values()]))
-    return drawn
+    return count
 
 
 def _spaces(operators: Sequence[str], in_place: float) -> list[tuple[list[str], float]]:

@@ -210,10 +210,10 @@ class Chain(Inputs):
 
     def returned(self) -> list[Value]:
         """What the chain returns: everything that no step reads, and a few of the other values."""
-        made = [value for value in self.values if value.name not in self.inputs and not callable(value.data)]
-        ends = [value for value in made if value.name not in self.used]
-        others = [value for value in made if value.name in self.used]
-        ends += self.numbers.sample(others, min(len(others), self.one(0, 0, 1, 1, 2, 3) + (not ends)))
+        results = [value for value in self.values if value.name not in self.inputs and not callable(value.data)]
+        ends = [value for value in results if value.name not in self.used]
+        read = [value for value in results if value.name in self.used]
+        ends += self.numbers.sample(read, min(len(read), self.one(0, 0, 1, 1, 2, 3) + (not ends)))
         tensors = [v for v in self.values if v.name in self.inputs and v.name in self.used]
         if tensors and self.chance(0.05):
             ends.append(self.numbers.choice(tensors))

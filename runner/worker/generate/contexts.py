@@ -102,9 +102,9 @@ def _out_argument(chain: Chain) -> None:
     y = chain.like(x, same=True)
     target = chain.call(chain.word("torch.zeros_like torch.empty_like torch.ones_like"), x)
     name = chain.word("torch.add torch.mul torch.maximum torch.exp torch.sin torch.cumsum torch.clamp torch.sub")
-    more: list[Any] = [y] if name in ("torch.add", "torch.mul", "torch.maximum", "torch.sub") else []
-    more = [0] if name == "torch.cumsum" else [-1, 1] if name == "torch.clamp" else more
-    chain.write_out(name, [x, *more], target)
+    operands: list[Any] = [y] if name in ("torch.add", "torch.mul", "torch.maximum", "torch.sub") else []
+    operands = [0] if name == "torch.cumsum" else [-1, 1] if name == "torch.clamp" else operands
+    chain.write_out(name, [x, *operands], target)
     if chain.chance(0.5):
         chain.call("torch.add", target, 1)
 
@@ -176,7 +176,7 @@ def _combination(chain: Chain) -> None:
         columns = chain.input([1, 4, 9], x.data.dtype)
         chain.call("F.fold", columns, [4, 4], 2)
     elif name == "gradient":
-        chain.call("torch.gradient", x, dim=chain.dim(x), out=1) if x.ndim == 9 else chain.call("torch.trapz", x)
+        chain.call("torch.trapz", x)
     elif name in ("count", "take_rows"):
         chain.call("torch.index_select", x, 0, chain.index([3], x.shape[0]))
     else:
@@ -188,19 +188,19 @@ def _memory_format(chain: Chain) -> None:
     x = chain.pick(lambda t: t.ndim == 4, 0.3) or chain.input(
         [chain.integer(1, 2), chain.integer(2, 4), 4, chain.integer(3, 5)]
     )
-    made = chain.call(chain.word("Tensor.contiguous Tensor.to torch.clone"), x, memory_format=torch.channels_last)
+    result = chain.call(chain.word("Tensor.contiguous Tensor.to torch.clone"), x, memory_format=torch.channels_last)
     name = chain.word(
         "torch.mul torch.sum torch.zeros_like torch.empty_like Tensor.view torch.relu torch.cat torch.flatten"
     )
     if name == "torch.mul":
-        chain.call(name, made, chain.like(made))
+        chain.call(name, result, chain.like(result))
     elif name == "torch.sum":
-        chain.call(name, made, 1)
+        chain.call(name, result, 1)
     elif name == "torch.empty_like":
-        chain.do("Tensor.fill_", chain.call(name, made), 2)
+        chain.do("Tensor.fill_", chain.call(name, result), 2)
     elif name == "Tensor.view":
-        chain.call("Tensor.reshape", made, [made.shape[0], -1])
+        chain.call("Tensor.reshape", result, [result.shape[0], -1])
     elif name == "torch.cat":
-        chain.call(name, [made, x], 1)
+        chain.call(name, [result, x], 1)
     else:
-        chain.call(name, made)
+        chain.call(name, result)

@@ -180,8 +180,8 @@ def _index_write(chain: Chain) -> None:
             include_self=chain.chance(0.6),
         )
     elif name == "index_add":
-        more = {"alpha": chain.one(2, -1)} if chain.chance(0.4) else {}
-        make(f"{space}.index_add{end}", x, dim, index, chain.input(shape, x.data.dtype), **more)
+        options = {"alpha": chain.one(2, -1)} if chain.chance(0.4) else {}
+        make(f"{space}.index_add{end}", x, dim, index, chain.input(shape, x.data.dtype), **options)
     else:
         make(f"{space}.index_copy{end}", x, dim, index, chain.input(shape, x.data.dtype))
 

@@ -48,8 +48,8 @@ def _matmul(chain: Chain) -> None:
     y = chain.input([inner, columns], x.data.dtype)
     if name == "addmm":
         bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
-        more: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
-        chain.call("torch.addmm", bias, x, y, **more)
+        options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
+        chain.call("torch.addmm", bias, x, y, **options)
     elif name == "einsum":
         chain.call("torch.einsum", "...i,ij->...j", x, y) if chain.chance(0.6) else chain.call(
             "torch.einsum", "...ij->...ji", x
@@ -97,8 +97,8 @@ def _norm(chain: Chain) -> None:
 def _softmax(chain: Chain) -> None:
     x = chain.real(1)
     name = chain.word("torch.softmax torch.log_softmax F.softmin F.softmax F.log_softmax")
-    more: dict[str, Any] = {"dtype": chain.one(torch.float32, torch.float64)} if chain.chance(0.2) else {}
-    chain.call(name, x, dim=chain.dim(x), **more)
+    options: dict[str, Any] = {"dtype": chain.one(torch.float32, torch.float64)} if chain.chance(0.2) else {}
+    chain.call(name, x, dim=chain.dim(x), **options)
 
 
 @family(3)
@@ -134,8 +134,8 @@ def _convolution(chain: Chain) -> None:
         return
     weight = chain.input([filters, channels // groups, *window], kind)
     bias = [chain.input([filters], kind)] if chain.chance(0.5) else []
-    more: dict[str, Any] = {"padding": chain.one(0, 1), "stride": chain.one(1, 2), "groups": groups}
-    chain.call(f"F.conv{rank}d", x, weight, *bias, **more)
+    options: dict[str, Any] = {"padding": chain.one(0, 1), "stride": chain.one(1, 2), "groups": groups}
+    chain.call(f"F.conv{rank}d", x, weight, *bias, **options)
 
 
 @family(7)
@@ -146,7 +146,7 @@ def _pool(chain: Chain) -> None:
     if name == "max_pool":
         chain.call(f"F.max_pool{rank}d", x, 2, padding=chain.one(0, 1), ceil_mode=chain.chance(0.3))
     elif name == "avg_pool":
-        more = {"count_include_pad": False} if chain.chance(0.3) else {}
+        options = {"count_include_pad": False} if chain.chance(0.3) else {}
         chain.call(
             f"F.avg_pool{rank}d",
             x,
@@ -154,7 +154,7 @@ def _pool(chain: Chain) -> None:
             stride=chain.one(1, 2),
             padding=chain.one(0, 1),
             ceil_mode=chain.chance(0.3),
-            **more,
+            **options,
         )
     elif name.startswith("adaptive"):
         chain.call(f"F.{name}{rank}d", x, chain.integer(1, 4))
@@ -183,14 +183,14 @@ def _interpolate(chain: Chain) -> None:
         if chain.chance(0.5)
         else {"size": [chain.integer(2, 9) for _ in range(rank)]}
     )
-    more = {"align_corners": chain.chance(0.5)} if "linear" in mode or mode == "bicubic" else {}
+    options = {"align_corners": chain.chance(0.5)} if "linear" in mode or mode == "bicubic" else {}
     if chain.chance(0.2) and rank == 2:
         theta = chain.input([x.shape[0], *x.shape[-2:], 2], x.data.dtype, {"uniform": [-1, 1]})
         chain.call(
             "F.grid_sample", x, theta, align_corners=chain.chance(0.5), padding_mode=chain.one("zeros", "border")
         )
         return
-    chain.call("F.interpolate", x, mode=mode, **to, **more)
+    chain.call("F.interpolate", x, mode=mode, **to, **options)
 
 
 @family(6)
@@ -205,8 +205,8 @@ def _loss(chain: Chain) -> None:
     if name in ("cross_entropy", "nll_loss"):
         if x.ndim != 2:
             raise RefusedStepError("no classes")
-        more: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
-        chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **more)
+        options: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
+        chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **options)
     elif name in ("cosine_similarity", "pairwise_distance"):
         chain.call(f"F.{name}", x, chain.like(x, same=True))
     elif name == "cdist":
@@ -225,10 +225,10 @@ def _fourier(chain: Chain) -> None:
     x = chain.pick(lambda t: t.dtype in (torch.float32, torch.float64, torch.complex64) and t.ndim > 0, 0.1)
     x = x or chain.input(chain.shape(), torch.float32)
     name = chain.word("fft rfft ifft fft2 fftshift irfft ifftshift hfft rfft2")
-    more: dict[str, Any] = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
-    made = chain.call(f"torch.fft.{name}", x, **more)
-    if made.data.is_complex() and chain.chance(0.7):
-        chain.call(chain.one("torch.abs", "torch.view_as_real", "Tensor.real", "Tensor.imag"), made)
+    options: dict[str, Any] = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
+    result = chain.call(f"torch.fft.{name}", x, **options)
+    if result.data.is_complex() and chain.chance(0.7):
+        chain.call(chain.one("torch.abs", "torch.view_as_real", "Tensor.real", "Tensor.imag"), result)
 
 
 @family(6)
@@ -260,8 +260,8 @@ def _algebra(chain: Chain) -> None:
     name = f"torch.linalg.{name}" if name != "matrix_exp" else "torch.matrix_exp"
     if name.endswith(("solve", "solve_triangular")):
         b = chain.input([*a.shape[:-1], chain.integer(1, 3)], kind)
-        more: dict[str, Any] = {"upper": chain.chance(0.5)} if "triangular" in name else {}
-        chain.call(name, a, b, **more)
+        options: dict[str, Any] = {"upper": chain.chance(0.5)} if "triangular" in name else {}
+        chain.call(name, a, b, **options)
     elif name.endswith(("qr", ".eigh", "slogdet", "lu_factor")):
         chain.call(name, a, out=2)
     elif name.endswith(".svd"):
@@ -307,7 +307,7 @@ def _autocast(chain: Chain) -> None:
     with chain.block([context], torch.autocast("cpu", torch.bfloat16)):
         x = chain.real(2, 2)
         y = chain.input([x.shape[-1], chain.integer(1, 6)], x.data.dtype)
-        made = chain.call(chain.one("torch.matmul", "torch.mm"), x, y)
+        result = chain.call(chain.one("torch.matmul", "torch.mm"), x, y)
         if chain.chance(0.6):
-            made = chain.call(chain.one("F.relu", "torch.tanh", "torch.exp", "torch.softmax"), made, *([]))
-    chain.call("Tensor.float", made)
+            result = chain.call(chain.one("F.relu", "torch.tanh", "torch.exp", "torch.softmax"), result, *([]))
+    chain.call("Tensor.float", result)

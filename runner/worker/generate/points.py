@@ -254,26 +254,26 @@ def _creation(chain: Chain) -> None:
         "torch.arange torch.linspace torch.eye torch.empty_like torch.full torch.scalar_tensor"
     )
     if name == "torch.empty_like":
-        made = chain.call(name, x)
-        chain.do("Tensor.fill_", made, chain.integer(-2, 3))
+        result = chain.call(name, x)
+        chain.do("Tensor.fill_", result, chain.integer(-2, 3))
     elif name.endswith("_like"):
-        made = chain.call(name, x, *([chain.integer(-2, 3)] if "full" in name else []))
+        result = chain.call(name, x, *([chain.integer(-2, 3)] if "full" in name else []))
     elif name.startswith("Tensor.new"):
-        made = chain.call(
+        result = chain.call(
             name, x, sizes[-chain.integer(1, len(sizes)) :], *([chain.integer(-2, 3)] if "full" in name else [])
         )
     elif name == "torch.arange":
-        made = chain.call(name, sizes[-1], dtype=x.data.dtype if x.data.dtype != torch.bool else torch.int64)
+        result = chain.call(name, sizes[-1], dtype=x.data.dtype if x.data.dtype != torch.bool else torch.int64)
     elif name == "torch.linspace":
-        made = chain.call(name, -1, 1, sizes[-1])
+        result = chain.call(name, -1, 1, sizes[-1])
     elif name == "torch.eye":
-        made = chain.call(name, sizes[-1], dtype=x.data.dtype)
+        result = chain.call(name, sizes[-1], dtype=x.data.dtype)
     elif name == "torch.full":
-        made = chain.call(name, sizes, chain.number())
+        result = chain.call(name, sizes, chain.number())
     else:
-        made = chain.call(name, chain.number())
+        result = chain.call(name, chain.number())
     if chain.chance(0.8):
-        chain.call(chain.word("torch.add torch.mul operator.mul operator.sub torch.maximum"), x, made)
+        chain.call(chain.word("torch.add torch.mul operator.mul operator.sub torch.maximum"), x, result)
 
 
 @family(5)

@@ -19,45 +19,45 @@ def draw_view(chain: Chain, x: Value) -> Value:
         return chain.call("torch.unsqueeze", x, 0)  # type: ignore[no-any-return]
     dim, shape = chain.dim(x), x.shape
     size = shape[dim]
-    made: Value
+    result: Value
     if name in ("transpose", "movedim", "swapaxes"):
-        made = chain.call(f"torch.{name}", x, dim, chain.dim(x))
+        result = chain.call(f"torch.{name}", x, dim, chain.dim(x))
     elif name == "permute":
-        made = chain.call("torch.permute", x, chain.numbers.sample(range(x.ndim), x.ndim))
+        result = chain.call("torch.permute", x, chain.numbers.sample(range(x.ndim), x.ndim))
     elif name == "narrow":
         start = chain.integer(0, max(0, size - 1))
-        made = chain.call("torch.narrow", x, dim, start, chain.integer(1, max(1, size - start)))
+        result = chain.call("torch.narrow", x, dim, start, chain.integer(1, max(1, size - start)))
     elif name == "select":
-        made = chain.call("torch.select", x, dim, chain.one(0, -1))
+        result = chain.call("torch.select", x, dim, chain.one(0, -1))
     elif name == "unfold":
         window = chain.integer(1, max(1, min(4, size)))
-        made = chain.call("Tensor.unfold", x, dim, window, chain.integer(1, 3))
+        result = chain.call("Tensor.unfold", x, dim, window, chain.integer(1, 3))
     elif name == "diagonal":
-        made = chain.call("torch.diagonal", x, chain.integer(-1, 1), -2, -1)
+        result = chain.call("torch.diagonal", x, chain.integer(-1, 1), -2, -1)
     elif name == "expand":
-        made = chain.call("Tensor.expand", x, [chain.one(2, 3), *[-1] * x.ndim])
+        result = chain.call("Tensor.expand", x, [chain.one(2, 3), *[-1] * x.ndim])
     elif name == "unsqueeze":
-        made = chain.call("torch.unsqueeze", x, chain.integer(-x.ndim - 1, x.ndim))
+        result = chain.call("torch.unsqueeze", x, chain.integer(-x.ndim - 1, x.ndim))
     elif name == "squeeze":
-        made = chain.call("torch.squeeze", x, *([dim] if chain.chance(0.5) else []))
+        result = chain.call("torch.squeeze", x, *([dim] if chain.chance(0.5) else []))
     elif name == "flatten":
-        made = chain.call("torch.flatten", x, *([dim] if chain.chance(0.4) else []))
+        result = chain.call("torch.flatten", x, *([dim] if chain.chance(0.4) else []))
     elif name == "slice":
-        made = chain.call("operator.getitem", x, _slices(chain, x))
+        result = chain.call("operator.getitem", x, _slices(chain, x))
     elif name == "integer":
-        made = chain.call("operator.getitem", x, Index([chain.one(0, -1)]))
+        result = chain.call("operator.getitem", x, Index([chain.one(0, -1)]))
     elif name == "none":
-        made = chain.call("operator.getitem", x, Index([None, Ellipsis]))
+        result = chain.call("operator.getitem", x, Index([None, Ellipsis]))
     elif name == "unflatten":
         parts = [part for part in (2, 3, 4) if size % part == 0] or [1]
-        made = chain.call("torch.unflatten", x, dim, [chain.one(*parts), -1])
+        result = chain.call("torch.unflatten", x, dim, [chain.one(*parts), -1])
     elif name == "detach":
-        made = chain.call("torch.detach", x) if not chain.backward else chain.call("Tensor.view_as", x, x)
+        result = chain.call("torch.detach", x) if not chain.backward else chain.call("Tensor.view_as", x, x)
     elif name == "alias":
-        made = chain.call(chain.one("Tensor.contiguous", "aten.alias"), x)
+        result = chain.call(chain.one("Tensor.contiguous", "aten.alias"), x)
     else:
-        made = chain.call(f"Tensor.{name}", x)
-    return made
+        result = chain.call(f"Tensor.{name}", x)
+    return result
 
 
 def _slices(chain: Chain, x: Value) -> Index:
@@ -133,9 +133,9 @@ def _as_strided(chain: Chain) -> None:
     columns = chain.integer(1, 3)
     rows = chain.integer(1, max(1, min(5, count // columns - 1)))
     stride = chain.one([columns, 1], [1, rows], [1, 1] if chain.chance(0.2) else [columns, 1])
-    made = chain.call("torch.as_strided", x, [rows, columns], stride, chain.integer(0, 1))
+    result = chain.call("torch.as_strided", x, [rows, columns], stride, chain.integer(0, 1))
     if chain.chance(0.4):
-        chain.call("torch.add", made, 1)
+        chain.call("torch.add", result, 1)
 
 
 @family(12)
@@ -278,8 +278,8 @@ def _triangle(chain: Chain) -> None:
     elif name == "diag_embed":
         chain.call("torch.diag_embed", x, *([1] if chain.chance(0.3) else []))
     elif name == "tril_indices":
-        made = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4))
-        chain.call("torch.add", made, chain.integer(1, 3))
+        result = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4))
+        chain.call("torch.add", result, chain.integer(1, 3))
     elif name == "diagonal_scatter":
         part = chain.call("torch.diagonal", x)
         chain.call("torch.diagonal_scatter", x, chain.like(part, same=True))

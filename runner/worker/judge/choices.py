@@ -355,7 +355,7 @@ def turn_columns(call: Call, draw: Draw) -> tuple[Any, bool]:
     return (left, right), True
 
 
-def places(tensor: torch.Tensor) -> torch.Tensor:
+def element_offsets(tensor: torch.Tensor) -> torch.Tensor:
     """Return the offsets of a tensor's elements in its storage, in elements, each once: [at most numel]."""
     offsets = torch.full((1,), tensor.storage_offset(), dtype=torch.int64)
     for step, size in zip(tensor.stride(), tensor.shape, strict=True):
@@ -369,7 +369,7 @@ def share_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
         return False
     if first.dtype != second.dtype or max(first.numel(), second.numel()) > MOST_PAIRS:
         return True
-    return bool(torch.isin(places(first), places(second)).any())
+    return bool(torch.isin(element_offsets(first), element_offsets(second)).any())
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
@@ -386,4 +386,4 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
         return False  # each dimension steps over all that the smaller ones reach
     if steps[0][0] == 0 or tensor.numel() > MOST_PAIRS:
         return bool(steps[0][0] == 0)
-    return bool(len(places(tensor)) < tensor.numel())
+    return bool(len(element_offsets(tensor)) < tensor.numel())
