@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first ends a command in order, the third ends it at once.
 
 A signal raises KeyboardInterrupt where the program is. Inside ``held`` it is only noted. Code that must not end half-way,
-such as the end of a run, asks for it with ``check``, or gets it when ``held`` ends.
+such as the end of a run, asks for it with ``check``, or gets it when ``held`` ends. All of it happens in the main thread, where
+Python runs handlers; in another thread ``held`` does nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
@@ -47,6 +49,9 @@ def ignore() -> None:
 @contextlib.contextmanager
 def held() -> Iterator[None]:
     """Note signals instead of raising KeyboardInterrupt. The outermost one raises it at its end, unless ``noted`` was asked."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     _State.depth += 1
     try:
         yield

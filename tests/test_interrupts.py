@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -63,3 +64,17 @@ def test_signals_in_a_burst_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGHUP)
     assert interrupts._State.count == 1
+
+
+def test_another_thread_holds_nothing() -> None:
+    """Handlers run in the main thread. A thread's count beside the main one's could leave signals noted for ever."""
+    depths: list[int] = []
+
+    def hold() -> None:
+        with interrupts.held():
+            depths.append(interrupts._State.depth)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    assert depths == [0]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +15,19 @@ from runner.diagnostics import InputError
 from runner.hunt import triage
 from runner.hunt.files import CASE, folder_of, write_groups
 from runner.hunt.groups import Group, Known, groups_of
-from runner.hunt.reduction import reduce_group
+from runner.hunt.reduction import Share, reduce_group
 from runner.hunt.rounds import Rounds
-from runner.hunt.state import Line, State, append
+from runner.hunt.state import Line, Reduction, State, append
 from runner.text import one_line, plural
 
 LEAST = 20.0
 """Seconds that a reduction needs to be worth its start."""
 SHARE = 1 / 3
 """Part of the time that reductions may take."""
+SLOTS = 2
+"""Slots of a reduction while others wait. It tries that many candidates at once, and drops those behind the first success."""
+TICK = 0.5
+"""Seconds between two looks at the reductions that go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,8 @@ class Hunt:
         """Hunt until the budget is used up. Raises KeyboardInterrupt when a person ends it."""
         while self.has_time():
             self._round()
-            while self._reduce(self.allowance()):
-                pass
-        while self._reduce(self._remaining()):
-            pass
+            self._reduce(self.allowance())
+        self._reduce(self._remaining())
         write_groups(self.folder, self.state.head, self.groups())
 
     def has_time(self) -> bool:
@@ -76,13 +81,13 @@ class Hunt:
         return self.elapsed + rounds[-1].drawing + rounds[-1].running + reserved <= bounds.budget
 
     def allowance(self) -> float:
-        """Return the seconds that reductions may take now without passing their share of the time so far."""
+        """Return the seconds that reductions may take now without passing their share of the time so far; without a budget, all."""
         if self.bounds.budget is None:
-            return self.bounds.each
+            return math.inf
         return min(SHARE / (1 - SHARE) * self.state.hunting - self.state.reducing, self._remaining())
 
     def _remaining(self) -> float:
-        return self.bounds.each if self.bounds.budget is None else self.bounds.budget - self.elapsed
+        return math.inf if self.bounds.budget is None else self.bounds.budget - self.elapsed
 
     def _round(self) -> None:
         groups = {group.id: group for group in self.groups()}
@@ -101,25 +106,54 @@ class Hunt:
             f"round {done.round}: {done.variants} variants, {len(done.red)} red, {plural(len(fresh), 'new group')}{names}"
         )
 
-    def _reduce(self, seconds: float) -> bool:
-        """Reduce the worst group that waits. Returns False where none does, or where the seconds are too few."""
-        group = next((group for group in self.groups() if group.is_pending), None)
-        if group is None or seconds < min(LEAST, self.bounds.each):
-            return False
-        done = reduce_group(
-            self.folder,
-            group,
-            self.rounds.settings,
-            self.rounds.ledger,
-            min(seconds, self.bounds.each),
-            self.rounds.say,
-        )
-        self._add(done)
-        self.tell(f"{group.id}: {done.problem or f'{done.before} -> {done.after} operators'}")
-        return True
+    def _reduce(self, seconds: float) -> None:
+        """Reduce groups that wait, the worst first and several at once, while the seconds are enough for one more."""
+        deadline = time.monotonic() + seconds
+        slots = self.rounds.settings.slots()
+        width = max(1, slots // SLOTS)
+        running: dict[Future[Reduction], str] = {}
+        is_ended = threading.Event()
+
+        def tick() -> None:
+            if is_ended.is_set():
+                raise KeyboardInterrupt
+
+        with ThreadPoolExecutor(width) as pool, interrupting(is_ended):
+            while True:
+                waiting = [group for group in self.groups() if group.is_pending and group.id not in running.values()]
+                remaining = deadline - time.monotonic()
+                if remaining < min(LEAST, self.bounds.each):
+                    waiting = []
+                beside = min(width, len(running) + len(waiting))
+                for group in waiting[: width - len(running)]:
+                    share = Share(min(remaining, self.bounds.each), max(1, slots // beside), beside)
+                    future = pool.submit(
+                        reduce_group, self.folder, group, self.rounds.settings, self.rounds.ledger, share, tick
+                    )
+                    running[future] = group.id
+                if not running:
+                    return
+                self.rounds.say(
+                    f"reducing {plural(len(running), 'group')}; {', '.join(running.values())}; {len(waiting)} wait"
+                )
+                for future in wait(running, TICK, FIRST_COMPLETED).done:
+                    del running[future]
+                    done = future.result()
+                    self._add(done)
+                    self.tell(f"{done.reduction}: {done.problem or f'{done.before} -> {done.after} operators'}")
 
     def _add(self, line: Line) -> None:
         """Record what is done. The groups' files follow: they can be made again, and the record cannot."""
         append(self.folder, line)
         self.state.add(line)
         write_groups(self.folder, self.state.head, self.groups())
+
+
+@contextlib.contextmanager
+def interrupting(event: threading.Event) -> Iterator[None]:
+    """Set an event where the context ends by an exception, so that the threads inside it end too."""
+    try:
+        yield
+    except BaseException:
+        event.set()
+        raise

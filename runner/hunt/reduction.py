@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.cases.serialize import plain
@@ -17,7 +18,6 @@ from runner.exit_codes import UsageError
 from runner.hunt.files import CASE, REDUCED, SCRIPT, folder_of, write_text
 from runner.hunt.groups import Group
 from runner.hunt.known import Ledger
-from runner.hunt.rounds import Say
 from runner.hunt.state import Reduction
 from runner.reduce.reducer import Reduced, reduce_variant
 from runner.session.collect import collect
@@ -26,10 +26,27 @@ from runner.text import one_line
 from runner.verdict.signature import id_of
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one reduction may take of the machine: seconds, and slots. ``beside`` is how many reductions go on at once, with it."""
+
+    budget: float
+    slots: int = 1
+    beside: int = 1
+
+
 def reduce_group(
-    folder: Path, group: Group, settings: RunSettings, ledger: Ledger, budget: float, say: Say
+    folder: Path, group: Group, settings: RunSettings, ledger: Ledger, share: Share, tick: Callable[[], None]
 ) -> Reduction:
-    """Reduce the first case of a group within ``budget`` seconds, and write the result into the group's folder.
+    """Reduce the first case of a group, and write the result into the group's folder.
+
+    Args:
+        folder: of the hunt.
+        group: one with a folder.
+        settings: of the hunt's runs.
+        ledger: what may explain the smaller case.
+        share: of the machine. The reduction's own seconds are its part of the time of all that go on at once.
+        tick: called several times a second. It may raise KeyboardInterrupt, which ends the reduction.
 
     Raises:
         KeyboardInterrupt: it was cut short; nothing of it counts.
@@ -38,7 +55,7 @@ def reduce_group(
     own = folder_of(folder, group.id)
 
     def end(problem: str) -> Reduction:
-        return Reduction(group.id, round(time.monotonic() - began, 3), one_line(problem, 300))
+        return Reduction(group.id, round((time.monotonic() - began) / share.beside, 3), one_line(problem, 300))
 
     if not (own / CASE).is_file():
         return end("its case is gone")
@@ -48,9 +65,9 @@ def reduce_group(
         variant = next((candidate for candidate in variants if candidate.id.partition("::")[2] in names), None)
         if variant is None:
             return end("its case has changed")
-        with VariantEngine.of(settings, variant) as engine:
+        with VariantEngine.of(settings, variant, slots=share.slots) as engine:
             torch = engine.environment.torch
-            reduced = reduce_variant(engine, budget=budget, tick=lambda text: say(f"reducing {group.id}; {text}"))
+            reduced = reduce_variant(engine, budget=share.budget, tick=lambda text: tick())
     except (UsageError, InputError) as error:
         return end(str(error))
     if reduced.interrupted:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,7 @@ from runner.hunt import hunt
 from runner.hunt.files import CASE, GROUP, folder_of
 from runner.hunt.groups import Group
 from runner.hunt.hunt import Bounds, Hunt
+from runner.hunt.reduction import Share
 from runner.hunt.state import Red, Reduction, Round, State, append, read
 from tests.hunt.samples import HEAD, A, B, C, red, round_of, state_of
 
@@ -22,7 +26,7 @@ Scripted = list[Round | type[BaseException]]
 class Rounds:
     """Gives rounds from a list, and makes the folders of new groups as the real one does."""
 
-    settings = ledger = None
+    settings, ledger = SimpleNamespace(slots=lambda: 2), None
 
     def __init__(self, folder: Path, rounds: Scripted) -> None:
         self.folder, self.rounds, self.asked = folder, rounds, list[int]()
@@ -48,8 +52,8 @@ def reduced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """The groups that were reduced, in order, each with its budget. A reduction takes 30 s by its own account."""
     calls: list[tuple[str, float]] = []
 
-    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, budget: float, say: Any) -> Reduction:
-        calls.append((group.id, budget))
+    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, share: Share, tick: Any) -> Reduction:
+        calls.append((group.id, round(share.budget)))
         return Reduction(group.id, 30.0, before=5, after=1, complete=True)
 
     monkeypatch.setattr(hunt, "reduce_group", reduce_group)
@@ -129,15 +133,15 @@ def at(folder: Path, state: State, bounds: Bounds) -> Hunt:
 
 
 @pytest.mark.parametrize(
-    ("budget", "reduced_for", "seconds"), [(200.0, 0.0, 40), (200.0, 30.0, 10), (90.0, 0.0, 10), (None, 30.0, 120)]
+    ("budget", "reduced_for", "seconds"), [(200.0, 0.0, 40), (200.0, 30.0, 10), (90.0, 0.0, 10), (None, 30.0, math.inf)]
 )
 def test_reductions_keep_to_a_third_of_the_time(
-    budget: float | None, reduced_for: float, seconds: int, tmp_path: Path
+    budget: float | None, reduced_for: float, seconds: float, tmp_path: Path
 ) -> None:
     """Two rounds took 80 s, so reductions may take 40 s, and no more than what the budget leaves."""
     done = (Reduction(B, reduced_for),) if reduced_for else ()
     state = state_of(round_of(0, red(A)), round_of(1), reductions=done)
-    assert round(at(tmp_path, state, Bounds(budget)).allowance()) == seconds
+    assert at(tmp_path, state, Bounds(budget)).allowance() == pytest.approx(seconds, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +182,43 @@ def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: 
     append(tmp_path, HEAD)
     Hunt(tmp_path, state, {C: "earlier"}, rounds, Bounds(rounds=2), lambda text: None)._round()
     assert seen == {A: False, B: True, C: True}
+
+
+def reducing(folder: Path, monkeypatch: pytest.MonkeyPatch, body: Any) -> Hunt:
+    """A hunt on eight slots, whose three groups wait; ``body`` reduces each."""
+    monkeypatch.setattr(hunt, "reduce_group", body)
+    append(folder, HEAD)
+    state = State(HEAD, [round_of(0, red(A), red(B, 1), red(C, 2))])
+    rounds: Any = Rounds(folder, [])
+    rounds.settings = SimpleNamespace(slots=lambda: 8)
+    return Hunt(folder, state, {}, rounds, Bounds(rounds=1), lambda text: None)
+
+
+def test_reductions_share_the_slots_and_go_on_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(3, timeout=60)
+    shares: list[Share] = []
+
+    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, share: Share, tick: Any) -> Reduction:
+        shares.append(share)
+        together.wait()
+        return Reduction(group.id, 1.0)
+
+    reducing(tmp_path, monkeypatch, reduce_group).run()
+    assert [(share.slots, share.beside, share.budget) for share in shares] == [(2, 3, 120.0)] * 3
+    state = read(tmp_path)
+    assert state is not None and set(state.reductions) == {A, B, C}
+
+
+def test_an_interrupted_reduction_ends_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, share: Share, tick: Any) -> Reduction:
+        if group.id == B:
+            raise KeyboardInterrupt
+        for _ in range(6000):
+            tick()
+            time.sleep(0.01)
+        return Reduction(group.id, 1.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        reducing(tmp_path, monkeypatch, reduce_group).run()
+    state = read(tmp_path)
+    assert state is not None and not state.reductions

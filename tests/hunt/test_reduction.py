@@ -14,7 +14,7 @@ from runner.hunt import reduction
 from runner.hunt.files import CASE, REDUCED, SCRIPT, folder_of
 from runner.hunt.groups import groups_of
 from runner.hunt.known import Ledger, read_ledger
-from runner.hunt.reduction import reduce_group
+from runner.hunt.reduction import Share, reduce_group
 from runner.hunt.state import Reduction
 from runner.session.settings import RunSettings
 from runner.verdict.signature import signature_of
@@ -32,7 +32,8 @@ def reduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Red
         environment = environment()
 
         @classmethod
-        def of(cls, settings: RunSettings, variant: Any) -> Engine:
+        def of(cls, settings: RunSettings, variant: Any, slots: int) -> Engine:
+            assert slots == 2
             return cls()
 
         def __enter__(self) -> Engine:
@@ -59,7 +60,7 @@ def reduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Red
         monkeypatch.setattr(reduction, "VariantEngine", Engine)
         monkeypatch.setattr(reduction, "reduce_variant", reduce_variant)
         [group] = groups_of(state_of(round_of(0, red(A))))
-        return reduce_group(tmp_path, group, RunSettings(), ledger or Ledger(), 50.0, lambda text: None)
+        return reduce_group(tmp_path, group, RunSettings(), ledger or Ledger(), Share(50.0, 2), lambda: None)
 
     own = folder_of(tmp_path, A)
     own.mkdir(parents=True)
