@@ -5,20 +5,31 @@ Eager runs it twice under one seed and once under another one, and then beside i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
+from runner.worker.case import backends
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf
+from runner.worker.job import observe_backend
 from runner.worker.judge.legal_runs import find_undefined
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.validity import find_disagreement
 
 SEEDS = (0, 1)
+
+UNTRACED = (
+    "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
+    "index_fill_", "item", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "repeat_interleave", "take", "tensor_split",
+    "unique", "unique_consecutive",
+)  # fmt: skip
+"""Operators that read values. Dynamo may leave a function to eager for one of them, with all that is in it."""
+_UNTRACED = re.compile(rf"\b(?:{'|'.join(UNTRACED)})\b")
 
 
 def fault_of(job: Mapping[str, Any]) -> str:
@@ -27,7 +38,11 @@ def fault_of(job: Mapping[str, Any]) -> str:
     try:
         with open_source(job) as source:
             first, again, other = (_run(source, each) for each in (settings[0], *settings))
-            return _fault_of_runs(first, again, other, settings[0]) or _fault_of_values(source, first, settings[0])
+            return (
+                _fault_of_runs(first, again, other, settings[0])
+                or _fault_of_values(source, first, settings[0])
+                or _fault_of_graphs(job, source, first)
+            )
     except InvalidCase as error:
         return f"invalid: {error.reason}"
 
@@ -88,3 +103,15 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
     if undefined is not None and undefined.masks:
         return f"undefined: {', '.join(undefined.operators)}"
     return ""
+
+
+def _fault_of_graphs(job: Mapping[str, Any], source: Source, eager: Observation) -> str:
+    """Return what is wrong with a case of which nothing is compiled. Compiling takes time, so that most cases are not asked.
+
+    Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only AOTAutograd's ones cannot.
+    """
+    if not _UNTRACED.search(job["source"]):
+        return ""
+    backend = {"backend": "aot_eager", "dynamic": job["backend"].get("dynamic")}
+    compiled = observe_backend(job, source, backends.build(backend), eager, None)
+    return "" if compiled.graphs or compiled.error is not None else "compiles no graph"

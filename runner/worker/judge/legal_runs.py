@@ -5,6 +5,7 @@ What differs between legal eager runs has no defined value. A compiled result th
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,6 +33,9 @@ from runner.worker.oracles import row_of
 DRAWS = 7
 """Legal runs. The first of equals, the last of them, and five at random: an element that stands in the middle of three
 equal ones stays where it is in all of them once in 243 times."""
+
+RUNNING = ("running_mean", "running_var")
+"""Arguments that batch norms write to in training, also those whose schema does not say so."""
 
 REFUSAL = "more than one element of the written-to tensor refers to a single memory location"
 """What eager itself says of most writes through memory that overlaps itself. Some it lets pass, with a warning."""
@@ -268,28 +272,34 @@ def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return the tensors that an operator writes to."""
-    schema = getattr(func, "_schema", None)
-    if schema is None or not schema.is_mutable:
+    names = _names_of_written(func)
+    if not names:
         return []
     given = [
-        (_is_write(argument), args[n] if n < len(args) else kwargs.get(argument.name))
-        for n, argument in enumerate(schema.arguments)
+        (argument.name in names, args[n] if n < len(args) else kwargs.get(argument.name))
+        for n, argument in enumerate(func._schema.arguments)
     ]
     return [value for writes, value in given if writes and isinstance(value, torch.Tensor)]
 
 
-def _is_write(argument: Any) -> bool:
-    """Return whether an argument of a schema is one that the operator writes to."""
-    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+@functools.cache
+def _names_of_written(func: Any) -> frozenset[str]:
+    """Return the names of the arguments that an operator writes to."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return frozenset()
+    declared = (argument for argument in schema.arguments if argument.alias_info is not None)
+    undeclared = RUNNING if func.overloadpacket.__name__.endswith("batch_norm") else ()
+    return frozenset({argument.name for argument in declared if argument.alias_info.is_write}.union(undeclared))
 
 
 def _read_first(
     func: Any, written: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return arguments with copies of what an operator reads where it writes at the same time; None where it reads nothing there.
+    """Return arguments with copies of what an operator reads or writes where it writes besides; None where there is no such place.
 
     Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements that it
-    writes: it reads each before.
+    writes: it reads each before. Of two arguments that it writes to, the second gets a copy.
     """
     if func.overloadpacket is torch.ops.aten.set_:
         return None  # it writes no elements
@@ -306,14 +316,25 @@ def _read_first(
         copies += 1
         return leaf.clone()
 
-    arguments = func._schema.arguments
-    writes = {argument.name for argument in arguments if _is_write(argument)}
+    writes = _names_of_written(func)
+    earlier: list[torch.Tensor] = []
+
+    def separate(name: str, value: Any) -> Any:
+        nonlocal copies
+        if name not in writes:
+            return tree_map(copy, value)
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+            return value
+        key = storage_key(value)
+        if any(key == storage_key(target) is not None and share_elements(target, value) for target in earlier):
+            copies += 1
+            return value.clone()
+        earlier.append(value)
+        return value
+
     apart = (
-        tuple(
-            value if argument.name in writes else tree_map(copy, value)
-            for argument, value in zip(arguments, args, strict=False)
-        ),
-        {name: value if name in writes else tree_map(copy, value) for name, value in kwargs.items()},
+        tuple(separate(argument.name, value) for argument, value in zip(func._schema.arguments, args, strict=False)),
+        {name: separate(name, value) for name, value in kwargs.items()},
     )
     return apart if copies else None
 

@@ -49,6 +49,14 @@ def test_a_case_is_written_only_if_its_results_say_something(tmp_path: Path, cha
     assert bool(fault(tmp_path, chain)) == bool(reason)
 
 
+def test_a_case_of_which_nothing_is_traced_is_not_written(tmp_path: Path) -> None:
+    inputs = {"x": [4], "b": {"shape": [4], "dtype": "bool"}}
+    select = {"torch.masked_select": ["$x", "$b"]}
+    assert fault(tmp_path, [select], inputs) == "compiles no graph"
+    assert fault(tmp_path, [select, {"torch.sin": "$x", "out": "y"}], inputs, **{"return": ["$_", "$y"]}) == ""
+    assert fault(tmp_path, [{"torch.take": ["$x", {"$tensor": [0, 2]}]}]) == ""
+
+
 def test_every_call_is_tried(tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"params": {"n": [4]}, "inputs": {"x": ["${n}"]}}
     chain = [{"operator.getitem": ["$x", 3]}]

@@ -223,6 +223,26 @@ def test_a_write_beside_what_is_read_is_defined(body: str) -> None:
     assert oracles(run(source(body, MATRICES, "x, y"), "planted:last_wrong", **NO_GRADIENT)) == ["value"]
 
 
+NORM = "torch.nn.functional.batch_norm(x, {}, training=True)"
+
+
+@pytest.mark.parametrize("arguments", ["m, m", "m, v, v", "m, v, m + 1, m"])
+def test_statistics_that_share_memory_are_undefined(arguments: str) -> None:
+    """A batch norm in training writes to its statistics, also where its schema does not say so."""
+    inputs = "torch.randn(6, 3), torch.zeros(3), torch.ones(3)"
+    record = run(
+        source(f"y = {NORM.format(arguments)}\nreturn y, m + 0, v + 0", inputs, "x, m, v"), "aot_eager", **NO_GRADIENT
+    )
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+
+
+@pytest.mark.parametrize("arguments", ["m, v", "m, v, m + 0, v + 0"])
+def test_statistics_of_their_own_are_defined(arguments: str) -> None:
+    inputs = "torch.randn(6, 3), torch.zeros(3), torch.ones(3)"
+    text = source(f"{NORM.format(arguments)}\nreturn m + 0, v + 0", inputs, "x, m, v")
+    assert set(oracles(run(text, "planted:last_wrong", **NO_GRADIENT))) == {"value"}
+
+
 def test_elements_in_common() -> None:
     x = torch.zeros(4, 4)
     assert share_elements(x, x.t()) and share_elements(x[:, 1:], x[:, :2]) and share_elements(x[1], x[:, 3])
