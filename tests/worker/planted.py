@@ -310,3 +310,24 @@ def rounded_thrice(graph: Graph, inputs: list[Any]) -> Function:
 
 
 negated = after(lambda out: ~out if out.dtype == torch.bool else out)
+
+
+def each_moved_by(size: float) -> Any:
+    """A backend each of whose operators gives floating results that are off by this part of themselves, in turn up and down."""
+
+    class Moved(torch.fx.Interpreter):
+        sign = 1
+
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            result = super().call_function(target, args, kwargs)
+            self.sign = -self.sign
+            return result * (1 + self.sign * size) if result.is_floating_point() else result
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        return lambda *args: Moved(graph).run(*args)
+
+    return backend
+
+
+each_rounded = each_moved_by(2.0**-23)
+each_wrong = each_moved_by(2.0**-8)

@@ -138,7 +138,8 @@ class Reference:
             NoReference: there are none.
         """
         self._begin("float64")
-        shadow = Shadow(self._settings.device) if perturbation.dtype is None else None
+        blur = sensitivity.blur(perturbation.draw, perturbation.sign, perturbation.unit) if perturbation.sign else None
+        shadow = Shadow(self._settings.device, blur) if perturbation.dtype is None else None
         try:
             loaded = self._source.load(self._settings.seed)
             makers, cotangents = (tuple(map(_as_eager, part)) for part in (loaded.makers, loaded.cotangents))

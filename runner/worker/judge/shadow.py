@@ -25,6 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.worker.judge.freedoms import is_exact
+
 aten = torch.ops.aten
 
 WITHOUT_SHADOW = frozenset(
@@ -65,9 +67,13 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     supports_higher_order_operators = True
 
-    def __init__(self, device: str) -> None:
-        """Prepare for a run on ``device``, whose random numbers are the program's."""
+    def __init__(self, device: str, blur: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
+        """Prepare for a run on ``device``, whose random numbers are the program's.
+
+        ``blur`` is given each shadow that an operator with arithmetic reads, and returns what it reads instead.
+        """
         super().__init__()
+        self._blur = blur
         self.problem = ""
         self.overflow = ""
         self._device = device
@@ -139,6 +145,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             shadows = (*shadows[:2], False)
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
+        if self._blur is not None and not is_exact(func):
+            shadows, options = self._blurred(func, shadows, options)
         states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
         result = func(*args, **kwargs)
         if states and (kwargs.get("generator") or not all(map(torch.equal, states, self._generators()))):
@@ -156,6 +164,29 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             if isinstance(leaf, torch.Tensor):
                 self._keep(func, leaf, shadow)
         return result
+
+    def _blurred(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments whose tensors are blurred, but for those that the operator writes to."""
+        written = {
+            argument.name
+            for argument in func._schema.arguments
+            if argument.alias_info is not None and argument.alias_info.is_write
+        }
+
+        def blur(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+                return leaf
+            return self._blur(leaf) if self._blur is not None and _has_storage(leaf) else leaf
+
+        names = [argument.name for argument in func._schema.arguments]
+        blurred = (
+            value if name in written else tree_map(blur, value) for name, value in zip(names, args, strict=False)
+        )
+        return tuple(blurred), {
+            name: value if name in written else tree_map(blur, value) for name, value in kwargs.items()
+        }
 
     def _keep_drawn(self, func: Any, args: tuple[Any, ...], shadows: tuple[Any, ...], result: Any) -> None:
         """Let the shadows have the numbers that the program drew."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker.judge.sensitivity import FACTOR, UNIT, element_sensitivity, explains, is_small, perturb
+from runner.worker.judge.sensitivity import FACTOR, UNIT, blur, element_sensitivity, explains, is_small, perturb
 
 SUM = source("return x.sum(0)", "torch.randn(4096, 8)")
 LABEL = "within-rounding-of-inputs"
@@ -62,6 +62,26 @@ def test_a_step_excuses_nothing():
     assert passes(run(floor, "planted:clean"))
 
 
+CANCELLING = source("return (x * torch.cos(x) - torch.sin(x)) / (x * x)", "torch.tensor([0.004, 1.0, 2.0])")
+"""The inputs are good to their last bit; what is subtracted is not, and the difference is divided by little."""
+
+CONSTANT = source(
+    "y = x.expand(2, 8)\nreturn (y - torch.mean(y, 1, True)) / (torch.std(y, 1, keepdim=True) + 1e-5)", "torch.randn(1)"
+)
+"""Zero but for rounding, of one number that stands in every place."""
+
+
+@pytest.mark.parametrize("text", [CANCELLING, CONSTANT])
+def test_what_cancels_is_rounded_by_what_came_before(text):
+    record = run(text, "planted:each_rounded")
+    assert passes(record), record["findings"]
+
+
+@pytest.mark.parametrize("text", [CANCELLING, CONSTANT])
+def test_what_cancels_is_not_excused_from_more(text):
+    assert oracles(run(text, "planted:each_wrong")) == ["value"]
+
+
 def test_who_names_a_tolerance_has_said_enough():
     asked = {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}
     assert oracles(run(SUM, "planted:naive_sum", tolerance=asked)) == ["value"]
@@ -81,6 +101,13 @@ def test_narrower_results_are_as_before():
 
 
 # --- the parts ---
+
+
+def test_numbers_in_one_place_of_memory_are_perturbed_each_by_itself():
+    x = torch.ones(1, dtype=torch.float64).expand(1000)
+    up, down = blur(3, 1)(x), blur(3, -1)(x)
+    assert up.unique().tolist() == down.unique().tolist() == [1 - UNIT, 1 + UNIT]
+    assert torch.equal(up + down, 2 * x) and x[0] == 1
 
 
 def test_a_perturbation_is_one_rounding_of_each_element_once():
