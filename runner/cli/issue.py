@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,26 +17,19 @@ from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
-from runner.diagnose.heatmap import run_heat_map
+from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
 from runner.diagnose.kept import find
-from runner.diagnose.repro import script
-from runner.diagnose.rules import Check, ReportInput, ScriptRun, VersionVerdict
-from runner.engine import interpreters, scratch
+from runner.diagnose.material import find_blame, gather
+from runner.diagnose.rules import Check, VersionVerdict
+from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import Finding, VariantFinished
 from runner.report.diagnosis import taken_over
-from runner.report.issue import Material, write
+from runner.report.issue import write
 from runner.session.environments import find_environments
-from runner.session.plan import TIMEOUT, Environment
+from runner.session.plan import Environment
 from runner.text import one_line
 from runner.verdict.policy import explains
-
-FRESH = 2
-"""Runs in fresh processes that must fail alike."""
-
-START = 120.0
-"""Seconds that a script may take besides the case's own limit: importing torch, building Inductor's first kernel."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -91,8 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
             engines.close()
             engine = engines.enter_context(_engine(arguments, environments[0], small))
             diagnosis = None  # of the larger case
-        material = _gather(arguments, engine, environments, yaml, progress, diagnosis)
-    material = replace(material, report=replace(material.report, origin=variant), matches=tuple(matches), steps=steps)
+        material = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
+        versions = (*material.report.versions, *_older_versions(arguments, engine, environments[1:], progress))
+    report = replace(material.report, origin=variant, versions=versions)
+    material = replace(material, report=report, matches=tuple(matches), steps=steps)
     text, checks = write(material)
     if not all(one.met for one in checks):
         return _refuse(checks, progress)
@@ -170,77 +163,15 @@ def _reduce(
     return found.variant, found.text, f"Reduced by a machine ({len(found.steps)} changes{more})." if found.steps else ""
 
 
-def _gather(
-    arguments: argparse.Namespace,
-    engine: VariantEngine,
-    environments: Sequence[Environment],
-    yaml: str,
-    progress: Progress,
-    diagnosis: Diagnosis | None,
-) -> Material:
-    """Everything that needs torch; ``diagnosis`` is the one of this very variant, where there is one."""
-    from runner.diagnose.procedure import diagnose
-
-    if diagnosis is None:
-        progress.say("looking for what is to blame")
-        diagnosis = diagnose(engine, tick=lambda part: progress.say(f"looking for what is to blame: {part}"))
-    progress.say("running it in fresh processes, and asking torch about this machine")
-    *fresh, described = engine.ask([*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")])
-    answers = [engine.read(outcome) for outcome in fresh]
-    environment = str(result_of(described)["text"])
-    progress.say("measuring its inputs")
-    inputs = run_heat_map(engine).get("inputs", ())
-    progress.say("running the script alone")
-    ran = run_script(script(engine.variant, diagnosis, engine.seed), engine)
-    report_input = ReportInput(
-        variant=engine.variant,
-        diagnosis=diagnosis,
-        source=engine.source.text,
-        fresh_findings=tuple(answer.findings if answer.sound else None for answer in answers),
-        script=ran,
-        inputs=tuple(inputs),
-        versions=_verdicts_by_version(arguments, engine, diagnosis, environments, progress),
-    )
-    return Material(report_input, yaml, environment)
-
-
-def _verdicts_by_version(
-    arguments: argparse.Namespace,
-    engine: VariantEngine,
-    diagnosis: Diagnosis,
-    environments: Sequence[Environment],
-    progress: Progress,
-) -> tuple[VersionVerdict, ...]:
-    """The verdict under every Python given, the newest first."""
-    verdicts = [VersionVerdict(environments[0].torch, diagnosis.verdict, diagnosis.reason)]
-    for environment in environments[1:]:
+def _older_versions(
+    arguments: argparse.Namespace, engine: VariantEngine, environments: Sequence[Environment], progress: Progress
+) -> Iterator[VersionVerdict]:
+    """Yield the verdict of the engine's variant under each of these Pythons."""
+    for environment in environments:
         progress.say(f"running it with torch {environment.torch}")
         try:
             with _engine(arguments, environment, engine.variant) as other:
                 event = other.verdict()
-            verdicts.append(VersionVerdict(environment.torch, event.verdict, event.reason))
+            yield VersionVerdict(environment.torch, event.verdict, event.reason)
         except UsageError as error:
-            verdicts.append(VersionVerdict(environment.torch, "SKIP", str(error)))
-    return tuple(verdicts)
-
-
-def run_script(text: str, engine: VariantEngine) -> ScriptRun:
-    """Run a script in a folder of its own, under the engine's Python, as a maintainer would."""
-    limit = (engine.variant.case.timeout or TIMEOUT) + START
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
-    if engine.paths:
-        environment["PYTHONPATH"] = os.pathsep.join(engine.paths)
-    with scratch.folder() as folder:
-        (folder / "repro.py").write_text(text, encoding="utf-8")
-        try:
-            done = interpreters.run_process_tree(
-                [engine.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            return ScriptRun(1, f"{_text(error.stdout)}\nTimeout ({limit:g} s)", text)
-    return ScriptRun(done.returncode, _text(done.stdout), text)
-
-
-def _text(output: bytes | None) -> str:
-    return (output or b"").decode("utf-8", "replace")
+            yield VersionVerdict(environment.torch, "SKIP", str(error))

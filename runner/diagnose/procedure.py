@@ -61,7 +61,7 @@ def diagnose(
     changes = ablate.changes(engine.variant, signature, engine.source.text) if ablations else []
     task: Job | Bisected = Bisected(note="not asked for")
     if bisect:
-        task = bisector.task(engine, signature, _findings_below(engine, signature))
+        task = bisector.task(engine, signature, _findings_below(engine, signature, lambda: tick(PARTS[0])))
     cross = engine.job(backend=CROSSREF) if stage_of(engine.variant.backend.backend) == "inductor" else None
     trials = ablate.jobs(engine, changes)
     # The bisector first, which takes longest.
@@ -85,12 +85,14 @@ def diagnose(
     )
 
 
-def _findings_below(engine: VariantEngine, signature: FailureSignature) -> Mapping[str, Sequence[Finding]]:
+def _findings_below(
+    engine: VariantEngine, signature: FailureSignature, tick: Callable[[], None]
+) -> Mapping[str, Sequence[Finding]]:
     """Return what the guilty stage's own backend shows, where that is not the variant's."""
     backend = dict(below(engine.variant.backend.backend)).get(str(signature.stage))
     if backend is None or bisector.whole_stage(signature) is not None:
         return {}
-    (outcome,) = engine.ask([engine.job(backend=backend)])
+    (outcome,) = engine.ask([engine.job(backend=backend)], tick)
     return {str(signature.stage): engine.read(outcome).findings}
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
 """Environment variable by which tests name another function that runs jobs (see ``runner/worker/server/child.py``)."""
 WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 """The worker's start, by absolute path: the interpreter that runs it has torch but not this project."""
+
+TICK = 0.2
+"""Seconds between two ticks of a process that is waited for."""
 
 _PROBE = """
 import importlib.metadata, json, platform, sys
@@ -200,9 +205,11 @@ def start_worker(
 
 
 def run_process_tree(
-    command: Sequence[str], *, timeout: float | None = None, **options: Any
+    command: Sequence[str], *, timeout: float | None = None, tick: Callable[[], None] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command as ``subprocess.run`` does, and kill its whole process tree when the wait ends early.
+
+    ``tick`` is called several times a second. What it raises ends the wait.
 
     Raises:
         subprocess.TimeoutExpired: with what it has written to a pipe.
@@ -210,7 +217,7 @@ def run_process_tree(
     """
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options) as child:
         try:
-            output, _ = child.communicate(timeout=timeout)
+            output = _wait(child, timeout, tick)
         except BaseException as error:
             with interrupts.held():
                 process_tree.kill_tree(child.pid)
@@ -219,6 +226,16 @@ def run_process_tree(
                 error.output = output
             raise
     return subprocess.CompletedProcess(command, child.returncode, output)
+
+
+def _wait(child: subprocess.Popen[bytes], timeout: float | None, tick: Callable[[], None] | None) -> bytes | None:
+    """Return what a process has written once it has ended. ``communicate`` loses nothing where it is called again."""
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while tick is not None and deadline - time.monotonic() > TICK:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.communicate(timeout=TICK)[0]
+        tick()
+    return child.communicate(timeout=None if timeout is None else max(0.0, deadline - time.monotonic()))[0]
 
 
 def tail(path: str | Path, size: int = 4096) -> str:

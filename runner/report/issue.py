@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from runner.cases.model import Variant
 from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.material import Material
 from runner.diagnose.privacy import redact
 from runner.diagnose.rules import Check, ReportInput, check
-from runner.diagnose.similar import Match
 from runner.quote import (
     literal,
     markdown_address,
@@ -30,17 +30,6 @@ _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
 
 _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 """Steps of the ladder that a diagnosis shows, and the backend of each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """The content of a report, besides its checks."""
-
-    report: ReportInput
-    yaml: str
-    environment: str  # as torch.utils.collect_env prints it
-    matches: tuple[Match, ...] = ()
-    steps: str = ""  # what reducing came to
 
 
 def write(material: Material) -> tuple[str, list[Check]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +11,7 @@ import pytest
 
 from runner.cli import issue
 from runner.diagnose.harness import Progress
-from runner.diagnose.rules import Check, ScriptRun
-from tests.handmade import loaded, written
+from runner.diagnose.rules import Check
 
 
 def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,23 +46,3 @@ def test_an_interrupted_reduction_makes_no_report(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(interrupted=True))
     with pytest.raises(KeyboardInterrupt):
         issue._reduce(Namespace(reduce=True, budget=1.0), SimpleNamespace(), tmp_path, Progress())  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "output"),
-    [
-        ("import sys; print('so'); sys.exit(3)", 3, "so\n"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -11, ""),
-        ("import sys; sys.stdout.buffer.write(bytes([255]))", 0, "\ufffd"),
-        ("print('on it', flush=True); import time; time.sleep(600)", 1, "on it\n\nTimeout (3 s)"),
-    ],
-)
-@pytest.mark.slow
-def test_the_script_runs_in_a_process_of_its_own(
-    text: str, code: int, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(issue, "START", 2.0)
-    case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
-    one = loaded(written(tmp_path, case)).variants[0]
-    engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
-    assert issue.run_script(text, engine) == ScriptRun(code, output, text)  # type: ignore[arg-type]

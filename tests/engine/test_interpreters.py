@@ -87,3 +87,21 @@ def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:
     assert (
         interpreters.run_process_tree(["bash", "-c", "echo whole; exit 3"], stdout=subprocess.PIPE).stdout == b"whole\n"
     )
+
+
+def test_a_tick_may_end_the_wait_and_loses_no_output() -> None:
+    ticks: list[None] = []
+    script = ["bash", "-c", "echo first; sleep 1; echo last"]
+    done = interpreters.run_process_tree(script, timeout=60, tick=lambda: ticks.append(None), stdout=subprocess.PIPE)
+    assert done.stdout == b"first\nlast\n" and ticks
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interpreters.run_process_tree(["sleep", "100"], tick=end)
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        interpreters.run_process_tree(
+            ["bash", "-c", "echo so; sleep 100"], timeout=1, tick=lambda: None, stdout=subprocess.PIPE
+        )
+    assert caught.value.output == b"so\n"

@@ -9,10 +9,10 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
+from runner.diagnose.material import Material
 from runner.diagnose.repro import script
 from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict
 from runner.record.events import Finding
-from runner.report.issue import Material
 from runner.verdict.signature import main_signature
 
 PICTURE: dict[str, Any] = {
