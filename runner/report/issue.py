@@ -32,14 +32,17 @@ _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 """Steps of the ladder that a diagnosis shows, and the backend of each."""
 
 
-def write(material: Material) -> tuple[str, list[Check]]:
-    """Return the report and the result of each rule. Private names are looked for in a draft of the report."""
-    draft = _render(material, check(material.report))
-    checks = check(replace(material.report, text=draft))
-    return _render(material, checks), checks
+def write(material: Material, draft: bool = False) -> tuple[str, list[Check]]:
+    """Return the report and the result of each rule. Private names are looked for in a first version of the report.
+
+    A ``draft`` says at its top which rules are not met.
+    """
+    text = _render(material, check(material.report))
+    checks = check(replace(material.report, text=text))
+    return _render(material, checks, [result for result in checks if draft and not result.met]), checks
 
 
-def _render(material: Material, checks: Sequence[Check]) -> str:
+def _render(material: Material, checks: Sequence[Check], unmet: Sequence[Check] = ()) -> str:
     report = material.report
     diagnosis, variant = report.diagnosis, report.variant
     filters: dict[str, Callable[..., str]] = {
@@ -63,6 +66,7 @@ def _render(material: Material, checks: Sequence[Check]) -> str:
         versions=report.versions,
         environment=redact(clean(material.environment)).rstrip(),
         checks=checks,
+        unmet=unmet,
         fuzzer=bool(checks) and all(result.met for result in checks),
         matches=[match for match in material.matches if match.entry.link][:5],
     )  # fmt: skip

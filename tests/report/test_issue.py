@@ -121,3 +121,14 @@ def test_similar_reports_are_named(one: Variant) -> None:
     matches = (Match(Entry(FailureProfile(frozenset(), frozenset()), "t", "f:1", "https://x.org/1"), 0.5, ("relu",)),)
     assert "- https://x.org/1 (relu)" in write(material(one, matches=matches))[0]
     assert "Looked at before" not in write(material(one))[0]
+
+
+def test_a_draft_names_unmet_rules_at_its_top_as_plain_text(one: Variant) -> None:
+    hostile = "<b>@maintainer</b>\n# no"
+    unmet = material(one, script=ScriptRun(0, hostile, "import torch"))
+    text, _ = write(unmet, draft=True)
+    head, _, remainder = text.partition("\n\n")
+    assert head.startswith("> **A draft**: 1 of 14 rules") and all(line.startswith(">") for line in head.splitlines())
+    assert "> * not met: the script alone shows it; why: exit status 0: " in head and "<b>" not in head
+    assert remainder == write(unmet)[0], "nothing else differs"
+    assert write(material(one), draft=True) == write(material(one))
