@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     ("pytest_plugin",),
     ("cli",),
-    ("selftest", "report", "hunt"),
+    ("hunt",),
+    ("selftest", "report"),
     ("reduce", "benchmark", "generate"),
     ("diagnose",),
     ("ledger",),

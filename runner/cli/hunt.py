@@ -1,4 +1,4 @@
-"""``runner hunt``: draws cases, runs them, groups what is red, and reduces one case of each new group."""
+"""``runner hunt``: draws cases, runs them, groups what is red, and reduces and reports one case of each new group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner hunt`` takes."""
-    parser.description = "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with its script."
+    parser.description = "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with its script and its report."
     set_epilog(parser, _EPILOG)
     places = parser.add_mutually_exclusive_group(required=True)
     places.add_argument(
@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
                         help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
     parser.add_argument("--reduce-budget", type=seconds, default=120.0, metavar="TIME",
-                        help="of one reduction (default: 2m)")  # fmt: skip
+                        help="of one reduction, and of one report (default: 2m)")  # fmt: skip
     parser.add_argument("--known", action="append", default=[], metavar="PATH",
                         help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; repeat for several")  # fmt: skip
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)

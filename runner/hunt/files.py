@@ -1,4 +1,4 @@
-"""The files of a hunt's groups: ``groups/<id>/`` with a case, a script and ``group.json``."""
+"""The files of a hunt's groups: ``groups/<id>/`` with a case, a script, a report and ``group.json``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runner.generate.generator import Request
 from runner.hunt.groups import Group
 from runner.hunt.state import Head
 
-CASE, REDUCED, SCRIPT, GROUP = "case.spec.yaml", "reduced.spec.yaml", "repro.py", "group.json"
+CASE, REDUCED, SCRIPT, REPORT, GROUP = "case.spec.yaml", "reduced.spec.yaml", "repro.py", "report.md", "group.json"
 IDS = 1000
 """Ids that ``group.json`` names, so that a hunt of a day stays small; all are counted."""
 REDRAWN = 10
@@ -58,6 +58,7 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "triage": dataclasses.asdict(group.triage) if group.triage else None,
             "alike": group.alike,
             "reduction": dataclasses.asdict(group.reduction) if group.reduction else None,
+            "report": dataclasses.asdict(group.report) if group.report else None,
             "redraw": [f"{command} --first {red.number} --count 1" for red in group.reds[:REDRAWN]],
             "variants": [red.id for red in group.reds[:IDS]],
         }  # fmt: skip

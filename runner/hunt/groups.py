@@ -1,4 +1,4 @@
-"""The groups of a hunt: red results by their signature, with what is known of each and what became of its reduction."""
+"""The groups of a hunt: red results by their signature, with what is known of each and what became of its reduction and its report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from runner.hunt.state import Red, Reduction, State
+from runner.hunt.state import Red, Reduction, Report, State
 from runner.hunt.triage import Triage
 from runner.worker.oracles import rank_of
 
@@ -26,8 +26,8 @@ class Known:
 class Group:
     """Red results with one signature.
 
-    ``known`` is where it was known from before; empty for one that is new. ``alike`` is the id of a group that was seen earlier and
-    reduced to the same case.
+    ``known`` is where it was known from before; empty for one that is new. ``alike`` is the id of a group that was seen earlier,
+    and that was reduced to the same case or has the same cause.
     """
 
     reds: tuple[Red, ...]
@@ -36,6 +36,7 @@ class Group:
     triage: Triage | None = None
     reduction: Reduction | None = None
     alike: str = ""
+    report: Report | None = None
 
     @property
     def first(self) -> Red:
@@ -62,6 +63,12 @@ class Group:
         """Return whether its first case should be reduced."""
         return self.is_new and self.reduction is None
 
+    @property
+    def is_unreported(self) -> bool:
+        """Return whether its reduced case should be reported. One report serves all groups with the same case."""
+        reduced = self.reduction is not None and not self.reduction.problem
+        return self.is_new and reduced and not self.alike and self.report is None
+
 
 def groups_of(state: State, known: Known | None = None) -> list[Group]:
     """Return the groups of a hunt: the worst severity first, then the largest.
@@ -77,11 +84,14 @@ def groups_of(state: State, known: Known | None = None) -> list[Group]:
             rounds.setdefault(red.signature_id, record.round)
     groups = []
     cases: dict[str, str] = {}
+    causes: dict[str, str] = {}
     for key, members in reds.items():
         reduction = state.reductions.get(key)
         entry = (reduction.known if reduction else "") or (members[0].known if all(m.known for m in members) else "")
         place = known.places.get(key, "") or entry
-        first = cases.setdefault(reduction.case, key) if reduction and reduction.case else key
-        alike = first if first != key else ""
-        groups.append(Group(tuple(members), rounds[key], place, known.triage.get(key), reduction, alike))
+        report = state.reports.get(key)
+        same_case = cases.setdefault(reduction.case, key) if reduction and reduction.case else key
+        same_cause = causes.setdefault(report.cause, key) if report and report.cause else key
+        alike = next((first for first in (same_case, same_cause) if first != key), "")
+        groups.append(Group(tuple(members), rounds[key], place, known.triage.get(key), reduction, alike, report))
     return sorted(groups, key=lambda group: (not group.fails, rank_of(group.first.severity), -len(group.reds)))

@@ -1,4 +1,4 @@
-"""The order of a hunt: rounds while there is time for one more, and between them reductions that keep to their share."""
+"""The order of a hunt: rounds while there is time for one more, between them reductions that keep to their share, then reports."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from runner.hunt import triage
 from runner.hunt.files import CASE, folder_of, write_groups
 from runner.hunt.groups import Group, Known, groups_of
 from runner.hunt.reduction import Share, reduce_group
+from runner.hunt.report import report_group
 from runner.hunt.rounds import Rounds
-from runner.hunt.state import Line, Reduction, State, append
+from runner.hunt.state import Line, Reduction, Report, State, append
 from runner.text import one_line, plural
 
 LEAST = 20.0
 """Seconds that a reduction needs to be worth its start."""
+REPORT = 30.0
+"""Seconds that a report needs to be worth its start."""
 SHARE = 1 / 3
-"""Part of the time that reductions may take."""
+"""Part of the time that reductions and reports may take."""
 SLOTS = 2
-"""Slots of a reduction while others wait. It tries that many candidates at once, and drops those behind the first success."""
+"""Slots of a reduction or a report while others wait. A reduction tries that many candidates at once, and drops those behind the first success."""
 TICK = 0.5
-"""Seconds between two looks at the reductions that go on."""
+"""Seconds between two looks at what goes on."""
+
+Work = Callable[[Group, Share, Callable[[], None]], Reduction | Report]
+"""What is done with one group, in a thread of its own. It calls the third argument several times a second, which may end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long a hunt goes on: seconds or rounds, both counted from its first beginning. ``each`` bounds one reduction."""
+    """How long a hunt goes on: seconds or rounds, both counted from its first beginning. ``each`` bounds one reduction, and one report."""
 
     budget: float | None = None
     rounds: int | None = None
@@ -40,7 +46,7 @@ class Bounds:
 
 
 class Hunt:
-    """A hunt in a folder. ``tell`` takes a line for each finished round and reduction."""
+    """A hunt in a folder. ``tell`` takes a line for each finished round, reduction and report."""
 
     def __init__(
         self, folder: Path, state: State, places: dict[str, str], rounds: Rounds, bounds: Bounds, tell: Callable[[str], None]
@@ -67,6 +73,7 @@ class Hunt:
             self._round()
             self._reduce(self.allowance())
         self._reduce(self._remaining())
+        self._report(self._remaining())  # at the end: a group without a reduced case is worth more than a report
         write_groups(self.folder, self.state.head, self.groups())
 
     def has_time(self) -> bool:
@@ -76,8 +83,11 @@ class Hunt:
             return False
         if bounds.budget is None or not rounds:
             return True
-        pending = any(group.is_pending for group in self.groups())
-        reserved = max(0.0, SHARE * bounds.budget - self.state.reducing) if pending else 0.0
+        groups = self.groups()
+        wanted = REPORT * sum(group.is_unreported for group in groups)
+        if any(group.is_pending for group in groups):
+            wanted = math.inf
+        reserved = max(0.0, min(wanted, SHARE * bounds.budget - self.state.reducing))
         return self.elapsed + rounds[-1].drawing + rounds[-1].running + reserved <= bounds.budget
 
     def allowance(self) -> float:
@@ -107,11 +117,27 @@ class Hunt:
         )
 
     def _reduce(self, seconds: float) -> None:
-        """Reduce groups that wait, the worst first and several at once, while the seconds are enough for one more."""
+        """Reduce groups that wait while the seconds are enough for one more."""
+
+        def reduce(group: Group, share: Share, tick: Callable[[], None]) -> Reduction:
+            return reduce_group(self.folder, group, self.rounds.settings, self.rounds.ledger, share, tick)
+
+        self._work("reducing", reduce, lambda group: group.is_pending, LEAST, seconds)
+
+    def _report(self, seconds: float) -> None:
+        """Report reduced cases while the seconds are enough for one more."""
+
+        def report(group: Group, share: Share, tick: Callable[[], None]) -> Report:
+            return report_group(self.folder, group, self.rounds.settings, share, tick)
+
+        self._work("reporting", report, lambda group: group.is_unreported, REPORT, seconds)
+
+    def _work(self, verb: str, work: Work, waits: Callable[[Group], bool], least: float, seconds: float) -> None:
+        """Do this with groups that wait for it, the worst first and several at once. ``least`` seconds are enough for one more."""
         deadline = time.monotonic() + seconds
         slots = self.rounds.settings.slots()
         width = max(1, slots // SLOTS)
-        running: dict[Future[Reduction], str] = {}
+        running: dict[Future[Reduction | Report], str] = {}
         is_ended = threading.Event()
 
         def tick() -> None:
@@ -120,27 +146,24 @@ class Hunt:
 
         with ThreadPoolExecutor(width) as pool, interrupting(is_ended):
             while True:
-                waiting = [group for group in self.groups() if group.is_pending and group.id not in running.values()]
+                waiting = [group for group in self.groups() if waits(group) and group.id not in running.values()]
                 remaining = deadline - time.monotonic()
-                if remaining < min(LEAST, self.bounds.each):
+                if remaining < min(least, self.bounds.each):
                     waiting = []
                 beside = min(width, len(running) + len(waiting))
                 for group in waiting[: width - len(running)]:
                     share = Share(min(remaining, self.bounds.each), max(1, slots // beside), beside)
-                    future = pool.submit(
-                        reduce_group, self.folder, group, self.rounds.settings, self.rounds.ledger, share, tick
-                    )
-                    running[future] = group.id
+                    running[pool.submit(work, group, share, tick)] = group.id
                 if not running:
                     return
                 self.rounds.say(
-                    f"reducing {plural(len(running), 'group')}; {', '.join(running.values())}; {len(waiting)} wait"
+                    f"{verb} {plural(len(running), 'group')}; {', '.join(running.values())}; {len(waiting)} wait"
                 )
                 for future in wait(running, TICK, FIRST_COMPLETED).done:
-                    del running[future]
+                    key = running.pop(future)
                     done = future.result()
                     self._add(done)
-                    self.tell(f"{done.reduction}: {done.problem or f'{done.before} -> {done.after} operators'}")
+                    self.tell(f"{key}: {done}")
 
     def _add(self, line: Line) -> None:
         """Record what is done. The groups' files follow: they can be made again, and the record cannot."""

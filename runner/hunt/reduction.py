@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runner.cases.model import Variant
 from runner.cases.serialize import plain
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import VariantEngine
@@ -28,7 +29,7 @@ from runner.verdict.signature import id_of
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one reduction may take of the machine: seconds, and slots. ``beside`` is how many reductions go on at once, with it."""
+    """What one reduction or report may take of the machine: seconds, and slots. ``beside`` is how many go on at once, with it."""
 
     budget: float
     slots: int = 1
@@ -60,9 +61,7 @@ def reduce_group(
     if not (own / CASE).is_file():
         return end("its case is gone")
     try:
-        names = {red.id.partition("::")[2] for red in group.reds}
-        variants = collect([own / CASE], settings).variants
-        variant = next((candidate for candidate in variants if candidate.id.partition("::")[2] in names), None)
+        variant = drawn_variant(own, group, settings)
         if variant is None:
             return end("its case has changed")
         with VariantEngine.of(settings, variant, slots=share.slots) as engine:
@@ -88,6 +87,17 @@ def reduce_group(
         known=_explained(ledger, reduced, torch),
         case=id_of(json.dumps(data, sort_keys=True, default=str)),
     )
+
+
+def drawn_variant(own: Path, group: Group, settings: RunSettings) -> Variant | None:
+    """Return the variant of a group's case that is red; None where somebody has changed the case.
+
+    Raises:
+        UsageError, InputError: the case cannot be read.
+    """
+    names = {red.id.partition("::")[2] for red in group.reds}
+    variants = collect([own / CASE], settings).variants
+    return next((variant for variant in variants if variant.id.partition("::")[2] in names), None)
 
 
 def _explained(ledger: Ledger, reduced: Reduced, torch: str) -> str:

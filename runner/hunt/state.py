@@ -1,6 +1,6 @@
-"""What a hunt has done, as ``hunt.jsonl`` in its folder: a first line for the hunt, then one line a round and one a reduction.
+"""What a hunt has done, as ``hunt.jsonl`` in its folder: a first line for the hunt, then one for each round, reduction and report.
 
-A line is written once its round or reduction is over. A round that was cut short has none: its seed draws it again. Groups and
+A line is written once its round, reduction or report is over. A round that was cut short has none: its seed draws it again. Groups and
 tables are made from these lines alone.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from runner.exit_codes import UsageError
 from runner.record.journal import lines, parse_line
-from runner.text import one_line
+from runner.text import one_line, plural
 
 FILE = "hunt.jsonl"
 LAYOUT = 1
@@ -88,8 +88,31 @@ class Reduction:
     known: str = ""  # the place of an entry that explains the smaller case
     case: str = ""  # a hash of the smaller case without its name: groups that come to one case often have one cause
 
+    def __str__(self) -> str:
+        """Return what came of it on one line."""
+        return self.problem or f"{self.before} -> {self.after} operators"
 
-Line = Head | Round | Reduction
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report of a group's reduced case. ``problem`` says why there is none; else it is empty."""
+
+    report: str  # the id of the signature
+    seconds: float
+    problem: str = ""
+    unmet: int = 0  # rules for reports that are not met
+    culprit: str = ""  # as torch's bisector names it
+    cause: str = (
+        ""  # a hash of the culprit and of the smaller case's operators, stage and oracle; empty for a vague culprit
+    )
+
+    def __str__(self) -> str:
+        """Return what came of it on one line."""
+        rules = f"; {plural(self.unmet, 'rule')} not met" if self.unmet else ""
+        return f"no report: {self.problem}" if self.problem else f"report written{rules}"
+
+
+Line = Head | Round | Reduction | Report
 
 
 @dataclass(slots=True)
@@ -99,6 +122,7 @@ class State:
     head: Head
     rounds: list[Round] = field(default_factory=list)
     reductions: dict[str, Reduction] = field(default_factory=dict)
+    reports: dict[str, Report] = field(default_factory=dict)
 
     @property
     def next_round(self) -> int:
@@ -112,15 +136,19 @@ class State:
 
     @property
     def reducing(self) -> float:
-        """Return the seconds that all reductions took."""
-        return sum(record.seconds for record in self.reductions.values())
+        """Return the seconds that all reductions and reports took."""
+        return sum(record.seconds for record in self.reductions.values()) + sum(
+            record.seconds for record in self.reports.values()
+        )
 
     def add(self, line: Line) -> None:
-        """Add a finished round or reduction."""
+        """Add a finished round, reduction or report."""
         if isinstance(line, Round):
             self.rounds.append(line)
         elif isinstance(line, Reduction):
             self.reductions[line.reduction] = line
+        elif isinstance(line, Report):
+            self.reports[line.report] = line
 
 
 def append(folder: Path, line: Line) -> None:
@@ -179,6 +207,8 @@ def _line(text: bytes, place: str) -> Line | None:
                 return _typed(Round, {**data, "red": reds})
         elif "reduction" in data:
             return _typed(Reduction, data)
+        elif "report" in data:
+            return _typed(Report, data)
         else:
             return _typed(Head, data)
     raise UsageError(f"{place}: no line of a hunt: {one_line(text.decode('utf-8', 'replace'), 100)}")
@@ -201,7 +231,7 @@ def _typed(cls: type[T], data: Mapping[str, Any]) -> T:
         items = value if kind in _ITEMS else ()
         if type(value) not in _TYPES[kind] or any(type(member) is not _ITEMS[kind] for member in items):
             raise TypeError(item.name)
-        if item.name in ("signature_id", "reduction") and not SIGNATURE_ID.fullmatch(value):
+        if item.name in ("signature_id", "reduction", "report") and not SIGNATURE_ID.fullmatch(value):
             raise TypeError(item.name)
         values[item.name] = tuple(value) if kind in _ITEMS else value
     return cls(**values)

@@ -11,7 +11,7 @@ from runner.hunt.groups import Group
 from runner.hunt.state import State
 from runner.text import duration, one_line, plural
 
-_HEADERS = ("severity", "signature", "count", "first", "triage", "operators")
+_HEADERS = ("severity", "signature", "count", "first", "triage", "operators", "culprit")
 _WIDTH = 90
 
 
@@ -19,7 +19,8 @@ def render(state: State, groups: Sequence[Group]) -> str:
     """Return the table and the lines below it."""
     rows = [
         (group.first.severity or group.first.verdict, one_line(f"{group.id} {group.first.signature}", _WIDTH), len(group.reds),
-         group.first.id.partition("::")[2].partition("[")[0], _said(group), _size(group))
+         group.first.id.partition("::")[2].partition("[")[0], _said(group), _size(group),
+         one_line(group.report.culprit, 60) if group.report else "")
         for group in groups
     ]  # fmt: skip
     lines = [tabulate(rows, _HEADERS, "simple", disable_numparse=True)] if rows else ["no group: nothing was red"]
@@ -33,11 +34,13 @@ def render(state: State, groups: Sequence[Group]) -> str:
         drawing = sum(record.drawing for record in state.rounds)
         lines.append(
             f"{variants / state.hunting:.2f} variants a second; {duration(drawing)} of drawing, "
-            f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing"
+            f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing and reporting"
         )
     lines.append(_yield(state, groups))
-    pending = sum(group.is_pending for group in groups)
-    lines.append(f"remaining: {plural(pending, 'group')} to reduce" if pending else "remaining: nothing to reduce")
+    pending, unreported = sum(group.is_pending for group in groups), sum(group.is_unreported for group in groups)
+    remaining = [f"{plural(pending, 'group')} to reduce"] if pending else []
+    remaining += [f"{plural(unreported, 'report')} to write"] if unreported else []
+    lines.append(f"remaining: {', '.join(remaining) or 'nothing'}")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import pytest
 from runner.cli import hunt
 from runner.cli.main import main
 from runner.exit_codes import UsageError
-from runner.hunt.state import FILE, Head, Reduction, Round, append
+from runner.hunt.state import FILE, Head, Reduction, Report, Round, append
 from runner.session.plan import Environment
 from tests.hunt.samples import HEAD, A, red, round_of
 
@@ -50,6 +50,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
         monkeypatch.setattr(
             "runner.hunt.hunt.reduce_group", lambda folder, group, *more: Reduction(group.id, 1.0, before=3, after=1)
         )
+        monkeypatch.setattr("runner.hunt.hunt.report_group", lambda folder, group, *more: Report(group.id, 1.0))
         return heads
 
     return planned

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from runner.diagnose import material
-from runner.diagnose.material import run_script
+from runner.diagnose.material import gather, run_script
 from runner.diagnose.rules import ScriptRun
 from tests.handmade import loaded, written
+from tests.report.pictures import diagnosis
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,22 @@ def test_the_script_runs_in_a_process_of_its_own(
     one = loaded(written(tmp_path, case)).variants[0]
     engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
     assert run_script(text, engine) == ScriptRun(code, output, text)  # type: ignore[arg-type]
+
+
+def test_what_the_caller_raises_ends_the_gathering() -> None:
+    said: list[str] = []
+    asked: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) > 1:
+            raise KeyboardInterrupt
+
+    def ask(jobs: Sequence[str], tick: Callable[[], None]) -> None:
+        asked.extend(jobs)
+        tick()
+
+    engine = SimpleNamespace(job=lambda task="judge", isolation="": task, ask=ask)
+    with pytest.raises(KeyboardInterrupt):
+        gather(engine, diagnosis(), "cases: []", say)  # type: ignore[arg-type]
+    assert asked == ["judge", "judge", "environment"] and len(set(said)) == 1

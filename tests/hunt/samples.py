@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.hunt.state import Head, Red, Reduction, Round, State
+from runner.hunt.state import Head, Red, Reduction, Report, Round, State
 
 HEAD = Head(7, "wide", 10, "2.13.0+cpu")
-A, B, C = "aaaaaaaa", "bbbbbbbb", "cccccccc"
+A, B, C, D = "aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"
 
 
 def red(signature_id: str = A, number: int = 0, **changes: Any) -> Red:
@@ -26,5 +26,7 @@ def round_of(number: int, *reds: Red, drawing: float = 4.0, running: float = 36.
     return Round(number, 8, 8, drawing, running, {"PASS": 8 - len(reds), "FAIL": len(reds)}, reds)
 
 
-def state_of(*rounds: Round, reductions: tuple[Reduction, ...] = ()) -> State:
-    return State(HEAD, [*rounds], {each.reduction: each for each in reductions})
+def state_of(*rounds: Round, reductions: tuple[Reduction, ...] = (), reports: tuple[Report, ...] = ()) -> State:
+    return State(
+        HEAD, [*rounds], {each.reduction: each for each in reductions}, {each.report: each for each in reports}
+    )

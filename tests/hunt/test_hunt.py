@@ -17,7 +17,7 @@ from runner.hunt.files import CASE, GROUP, folder_of
 from runner.hunt.groups import Group
 from runner.hunt.hunt import Bounds, Hunt
 from runner.hunt.reduction import Share
-from runner.hunt.state import Red, Reduction, Round, State, append, read
+from runner.hunt.state import Red, Reduction, Report, Round, State, append, read
 from tests.hunt.samples import HEAD, A, B, C, red, round_of, state_of
 
 Scripted = list[Round | type[BaseException]]
@@ -56,7 +56,12 @@ def reduced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
         calls.append((group.id, round(share.budget)))
         return Reduction(group.id, 30.0, before=5, after=1, complete=True)
 
+    def report_group(folder: Path, group: Group, settings: Any, share: Share, tick: Any) -> Report:
+        assert group.reduction is not None
+        return Report(group.id, 20.0, unmet=int(group.id == B))
+
     monkeypatch.setattr(hunt, "reduce_group", reduce_group)
+    monkeypatch.setattr(hunt, "report_group", report_group)
     return calls
 
 
@@ -86,9 +91,12 @@ def test_new_groups_are_reduced_the_worst_first(tmp_path: Path, reduced: list[tu
     _, asked, told = hunted(tmp_path, rounds, Bounds(rounds=2, each=60.0))
     assert asked == [0, 1] and reduced == [(B, 60.0), (A, 60.0)]
     assert told[0].startswith("round 0: 8 variants, 3 red, 2 new groups\n  new: bbbbbbbb wrong-result: ")
-    assert told[1:] == [f"{B}: 5 -> 1 operators", f"{A}: 5 -> 1 operators", "round 1: 8 variants, 1 red, 0 new groups"]
+    assert told[1:] == [
+        f"{B}: 5 -> 1 operators", f"{A}: 5 -> 1 operators", "round 1: 8 variants, 1 red, 0 new groups",
+        f"{B}: report written; 1 rule not met", f"{A}: report written",
+    ]  # fmt: skip
     data = json.loads((folder_of(tmp_path, A) / GROUP).read_text(encoding="utf-8"))
-    assert (data["count"], data["round"], data["reduction"]["after"]) == (2, 0, 1)
+    assert (data["count"], data["round"], data["reduction"]["after"], data["report"]["unmet"]) == (2, 0, 1, 0)
     assert data["redraw"] == [f"runner generate --profile wide --seed 7 --first {n} --count 1" for n in (0, 11)]
 
 
@@ -187,6 +195,7 @@ def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: 
 def reducing(folder: Path, monkeypatch: pytest.MonkeyPatch, body: Any) -> Hunt:
     """A hunt on eight slots, whose three groups wait; ``body`` reduces each."""
     monkeypatch.setattr(hunt, "reduce_group", body)
+    monkeypatch.setattr(hunt, "report_group", lambda folder, group, *more: Report(group.id, 1.0))
     append(folder, HEAD)
     state = State(HEAD, [round_of(0, red(A), red(B, 1), red(C, 2))])
     rounds: Any = Rounds(folder, [])
@@ -222,3 +231,58 @@ def test_an_interrupted_reduction_ends_those_beside_it(tmp_path: Path, monkeypat
         reducing(tmp_path, monkeypatch, reduce_group).run()
     state = read(tmp_path)
     assert state is not None and not state.reductions
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """The groups that were reported, in order, each with its budget. B has no smaller case."""
+    calls: list[tuple[str, float]] = []
+
+    def reduce_group(folder: Path, group: Group, *more: Any) -> Reduction:
+        return Reduction(group.id, 1.0, "it does not fail" if group.id == B else "")
+
+    def report_group(folder: Path, group: Group, settings: Any, share: Share, tick: Any) -> Report:
+        calls.append((group.id, round(share.budget)))
+        return Report(group.id, 20.0)
+
+    monkeypatch.setattr(hunt, "reduce_group", reduce_group)
+    monkeypatch.setattr(hunt, "report_group", report_group)
+    return calls
+
+
+def test_a_resumed_hunt_writes_the_reports_that_a_killed_one_had_not_written(
+    tmp_path: Path, reported: list[tuple[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: Any) -> Report:
+        raise KeyboardInterrupt
+
+    rounds: Scripted = [round_of(0, red(A), red(B, 1)), round_of(1, red(C, 12))]
+    with monkeypatch.context() as patch:
+        patch.setattr(hunt, "report_group", interrupt)
+        _, asked, told = hunted(tmp_path, rounds, Bounds(rounds=2))
+    assert asked == [0, 1] and told[-1] == "interrupted", "reports come after all rounds"
+    for _ in range(2):
+        _, asked, _ = hunted(tmp_path, [], Bounds(rounds=2))
+        assert asked == [] and reported == [(A, 120.0), (C, 120.0)], "each once"
+    state = read(tmp_path)
+    assert state is not None and set(state.reports) == {A, C}
+
+
+@pytest.mark.parametrize(("budget", "count"), [(60.0, 0), (90.0, 1), (None, 1)])
+def test_a_report_needs_some_time(
+    budget: float | None, count: int, tmp_path: Path, reported: list[tuple[str, float]]
+) -> None:
+    """The round and the reduction took 41 s by their own account."""
+    append(tmp_path, HEAD)
+    append(tmp_path, round_of(0, red(A)))
+    append(tmp_path, Reduction(A, 1.0))
+    going, _, _ = hunted(tmp_path, [], Bounds(budget, 1, each=200.0))
+    assert len(reported) == count and [group.is_unreported for group in going.groups()] == [not count]
+    assert all(call[1] <= (budget or 200.0) - 40.0 for call in reported if budget)
+
+
+@pytest.mark.parametrize(("budget", "more"), [(150.0, False), (152.0, True)])
+def test_a_report_that_waits_has_some_of_the_time(budget: float, more: bool, tmp_path: Path) -> None:
+    """Two rounds took 80 s, a reduction 1 s, a third round takes 40 s, and the report 30 s."""
+    state = state_of(round_of(0, red(A)), round_of(1), reductions=(Reduction(A, 1.0),))
+    assert at(tmp_path, state, Bounds(budget)).has_time() is more

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.hunt.state import FILE, Head, Line, Reduction, append, read
+from runner.hunt.state import FILE, Head, Line, Reduction, Report, append, read
 from tests.hunt.samples import HEAD, A, red, round_of
 
 LINES: tuple[Line, ...] = (
@@ -16,6 +16,7 @@ LINES: tuple[Line, ...] = (
     round_of(0),
     round_of(1, red(), red(number=3)),
     Reduction(A, 12.5, before=4, after=1, elements=3, complete=True),
+    Report(A, 7.5, unmet=1, culprit="inductor, subsystem lowerings", cause="11111111"),
 )
 
 
@@ -25,8 +26,8 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
         append(tmp_path, line)
     state = read(tmp_path)
     assert state is not None
-    assert (state.head, *state.rounds, *state.reductions.values()) == LINES
-    assert (state.next_round, state.hunting, state.reducing) == (2, 80.0, 12.5)
+    assert (state.head, *state.rounds, *state.reductions.values(), *state.reports.values()) == LINES
+    assert (state.next_round, state.hunting, state.reducing) == (2, 80.0, 20.0)
 
 
 def test_half_a_line_of_a_killed_hunt_spoils_itself_alone(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_head_of_other_types_is_refused(changes: dict[str, object], tmp_path: 
 
 @pytest.mark.parametrize("key", ["../../etc", "aaaaaaaa/b", "", "AAAAAAAA", "aaaaaaaa\n"])
 def test_an_id_that_could_name_another_folder_is_refused(key: str, tmp_path: Path) -> None:
-    for line in (round_of(0, red(key)), Reduction(key, 1.0)):
+    for line in (round_of(0, red(key)), Reduction(key, 1.0), Report(key, 1.0)):
         (tmp_path / FILE).unlink(missing_ok=True)
         append(tmp_path, HEAD)
         append(tmp_path, line)

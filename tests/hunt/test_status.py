@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.hunt.groups import Known, groups_of
-from runner.hunt.state import Reduction
+from runner.hunt.state import Reduction, Report
 from runner.hunt.status import render
 from runner.hunt.triage import Triage
 from tests.hunt.samples import A, B, C, red, round_of, state_of
@@ -21,9 +21,13 @@ def test_the_table_names_each_group_and_the_lines_below_count() -> None:
     assert ["wrong-result", C, "value", "of", "torch.sin", "1", "case_2", "known:", "old", "(bug)"] in rows
     assert ["exception", B, "compile-error", "1", "case_1", "by-design", "so"] in rows
     assert "2 rounds, 16 variants: 12 PASS, 4 FAIL" in text
-    assert "0.20 variants a second; 8.00s of drawing, 72.0s of running, 20.0s of reducing" in text
+    assert "0.20 variants a second; 8.00s of drawing, 72.0s of running, 20.0s of reducing and reporting" in text
     assert "1 new group, 36.0 an hour; 1 known, 1 with a triage" in text
-    assert "remaining: nothing to reduce" in text
+    assert "remaining: 1 report to write" in text
+    state.add(Report(A, 10.0, culprit="inductor, subsystem lowerings"))
+    text = render(state, groups_of(state, Known({B: "old", C: "old"})))
+    assert "9 -> 2       inductor, subsystem lowerings" in text and "30.0s of reducing and reporting" in text
+    assert "remaining: nothing" in text
 
 
 def test_what_waits_and_what_was_cut_short_is_told() -> None:
@@ -31,7 +35,7 @@ def test_what_waits_and_what_was_cut_short_is_told() -> None:
     state = state_of(round_of(0, red(A), red(B, 1), red(C, 2)), reductions=reductions)
     text = render(state, groups_of(state))
     assert "9 -> 4?" in text and "it does not fail: PASS" in text and "  waits" in text
-    assert "remaining: 1 group to reduce" in text
+    assert "remaining: 1 group to reduce, 1 report to write" in text
 
 
 def test_a_hunt_without_a_round_has_a_status() -> None:
