@@ -21,7 +21,7 @@ BROKEN = '''
 import torch
 
 
-def no_relu(graph, inputs):
+def no_relu(graph, inputs, **options):
     """Cannot compile relu, as a compiler with a bug."""
     assert all(node.target is not torch.nn.functional.relu for node in graph.graph.nodes), "a planted bug"
     return graph.forward
@@ -33,7 +33,7 @@ HUNT = (
     "--depth",
     "1..2",
     "--batch",
-    "4",
+    "10",
     "--backend",
     "broken:no_relu",
     "-j",
@@ -63,13 +63,17 @@ def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: 
     assert first.code == 1, first.text
     [own] = (tmp_path / "h" / "groups").iterdir()
     assert re.search(
-        rf"(?m)^exception +{own.name} compile-error at backend: AssertionError: a planted bug .* new +\d+ -> 1$",
+        rf"(?m)^exception +{own.name} compile-error at backend: AssertionError: a planted bug .* new +\d+ -> 1\b",
         first.out,
     )
     assert "-> 1 " in first.err
     group = json.loads((own / "group.json").read_text(encoding="utf-8"))
     assert (group["severity"], group["oracle"], group["reduction"]["after"]) == ("exception", "compile-error", 1)
     assert "chain: [F.relu]" in (own / "reduced.spec.yaml").read_text(encoding="utf-8")
+    report = (own / "report.md").read_text(encoding="utf-8")
+    assert "F.relu: torch.compile fails to compile with BackendCompilerFailed" in report and "chain: [F.relu]" in report
+    assert report.startswith("# [backend] ") and (group["report"]["problem"], group["report"]["unmet"]) == ("", 0)
+    assert f"{own.name}: report written" in first.err
     script = subprocess.run([sys.executable, own / "repro.py"], cwd=tmp_path, env={**environment(), "PYTHONPATH": str(tmp_path)}, timeout=LIMIT)  # fmt: skip
     assert script.returncode == 1
 
@@ -84,7 +88,7 @@ def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: 
     again = run_in(tmp_path, *HUNT, "--rounds", "2", limit=LIMIT)
     assert again.code == 0, "the one group has a triage"
     assert [line["round"] for line in state(tmp_path) if "round" in line] == [0, 1]
-    assert sum("reduction" in line for line in state(tmp_path)) == 1
+    assert [sum(kind in line for line in state(tmp_path)) for kind in ("reduction", "report")] == [1, 1]
     status = run_in(tmp_path, "hunt", "--status", "h")
     assert (status.code, status.out) == (0, again.out)
     assert "2 rounds, " in status.out and " bug " in status.out
