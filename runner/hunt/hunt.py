@@ -23,8 +23,8 @@ from runner.text import one_line, plural
 
 LEAST = 20.0
 """Seconds that a reduction needs to be worth its start."""
-REPORT = 30.0
-"""Seconds that a report needs to be worth its start."""
+REPORT = 60.0
+"""Seconds that a report needs to be worth its start. Under inductor the script alone may take 40, because its kernels are built anew."""
 SHARE = 1 / 3
 """Part of the time that reductions and reports may take."""
 SLOTS = 2
