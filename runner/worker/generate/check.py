@@ -25,7 +25,7 @@ SEEDS = (0, 1)
 
 UNTRACED = (
     "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
-    "index_fill_", "item", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "repeat_interleave", "take", "tensor_split",
+    "index_fill_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "repeat_interleave", "take", "tensor_split",
     "unique", "unique_consecutive",
 )  # fmt: skip
 """Operators that read values. Dynamo may leave a function to eager for one of them, with all that is in it."""
@@ -108,10 +108,10 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
 def _fault_of_graphs(job: Mapping[str, Any], source: Source, eager: Observation) -> str:
     """Return what is wrong with a case of which nothing is compiled. Compiling takes time, so that most cases are not asked.
 
-    Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only AOTAutograd's ones cannot.
+    Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only decompositions ask of them.
     """
     if not _UNTRACED.search(job["source"]):
         return ""
-    backend = {"backend": "aot_eager", "dynamic": job["backend"].get("dynamic")}
+    backend = {"backend": "aot_eager_decomp_partition", "dynamic": job["backend"].get("dynamic")}
     compiled = observe_backend(job, source, backends.build(backend), eager, None)
     return "" if compiled.graphs or compiled.error is not None else "compiles no graph"
