@@ -61,7 +61,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
     add_settings(parser, "backend", "device")
     add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
-    add_settings(parser, "jobs")
+    add_settings(parser, "shard", help="do the M-th of every N rounds, beside hunts of the same seed elsewhere")
+    add_settings(parser, "jobs", "engine", "address")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -143,7 +144,7 @@ def _folder(output: str) -> Path:
 def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> Head:
     return Head(
         arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
-        settings.backend, settings.device,
+        settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
     )  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "torch")
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

@@ -152,5 +152,5 @@ def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:
 
 
 def settings_for(settings: RunSettings) -> RunSettings:
-    """Return the settings of a hunt's runs: its seed is the generator's, and its budget is of all rounds together."""
-    return replace(settings, seed=0, budget=None)
+    """Return the settings of a hunt's runs: its seed is the generator's, its budget and its shard are of all rounds."""
+    return replace(settings, seed=0, budget=None, shard=None)

@@ -42,6 +42,7 @@ class Head:
     depth: tuple[int, ...] = ()
     backend: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
+    shard: tuple[int, ...] = ()  # which of how many: every such round is this hunt's, and others do the rest
     layout: int = LAYOUT
 
 
@@ -126,8 +127,9 @@ class State:
 
     @property
     def next_round(self) -> int:
-        """Return the number of the next round."""
-        return max((record.round for record in self.rounds), default=-1) + 1
+        """Return the number of the next round: the first of its shard, or one shard after the last."""
+        index, count = self.head.shard or (1, 1)
+        return max((record.round for record in self.rounds), default=index - 1 - count) + count
 
     @property
     def hunting(self) -> float:
@@ -210,8 +212,16 @@ def _line(text: bytes, place: str) -> Line | None:
         elif "report" in data:
             return _typed(Report, data)
         else:
-            return _typed(Head, data)
+            return _head(data)
     raise UsageError(f"{place}: no line of a hunt: {one_line(text.decode('utf-8', 'replace'), 100)}")
+
+
+def _head(data: Mapping[str, Any]) -> Head:
+    """Return the first line of a hunt. Raises TypeError, KeyError for what does not fit."""
+    head = _typed(Head, data)
+    if head.shard and not (len(head.shard) == 2 and 1 <= head.shard[0] <= head.shard[1]):
+        raise TypeError("shard")
+    return head
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

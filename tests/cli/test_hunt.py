@@ -30,7 +30,9 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
             ) -> None:
                 heads.append(head)
                 self.settings, self.ledger, self.say = settings, ledger, say
-                assert (settings.seed, settings.budget) == (0, None), "those of the hunt are not those of its runs"
+                assert (settings.seed, settings.budget, settings.shard) == (0, None, None), (
+                    "those of the hunt are not those of its runs"
+                )
 
             def __enter__(self) -> Scripted:
                 return self
@@ -92,6 +94,12 @@ def test_an_interrupted_hunt_ends_with_2_and_goes_on(
     assert "2 rounds, 16 variants" in capsys.readouterr().out
 
 
+def test_a_hunt_keeps_its_shard(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
+    heads = plan(round_of(1), round_of(4))
+    assert main(["hunt", "--rounds", "2", "--shard", "2/3", "-o", str(tmp_path / "h")]) == 0
+    assert heads[0].shard == (2, 3)
+
+
 def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
     plan(UsageError("no such backend"))
     words = ["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]
@@ -112,6 +120,7 @@ def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..
         (["--rounds", "1", "--seed", "8"], "seed was 7"),
         (["--rounds", "1", "--seed", "7", "--batch", "11"], "batch was 10"),
         (["--rounds", "1", "--seed", "7", "--backend", "aot_eager"], "backend was ()"),
+        (["--rounds", "1", "--seed", "7", "--shard", "2/3"], "shard was ()"),
     ],
 )
 def test_wrong_arguments_are_refused(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runner.cases.chain_nodes import Step
 from runner.cases.model import Variant
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.exit_codes import UsageError
@@ -136,7 +137,8 @@ def test_a_tick_ends_a_report(write: Callable[..., Report], tmp_path: Path) -> N
 
 def test_a_cause_is_an_application_and_the_operators_at_one_stage(group: Group, tmp_path: Path) -> None:
     [relu], [sine] = variants(tmp_path, ""), variants(tmp_path, "", "b.spec.yaml")
-    sine = replace(sine, case=replace(sine.case, chain=(replace(sine.case.chain[0], operator="torch.sin"),)))  # type: ignore[type-var]
+    [step] = [step for step in sine.case.chain if isinstance(step, Step)]
+    sine = replace(sine, case=replace(sine.case, chain=(replace(step, operator="torch.sin"),)))
 
     def cause(variant: Variant, *findings: Any, **culprit: Any) -> str:
         values = {

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.hunt.state import FILE, Head, Line, Reduction, Report, append, read
+from runner.hunt.state import FILE, Head, Line, Reduction, Report, State, append, read
 from tests.hunt.samples import HEAD, A, red, round_of
 
 LINES: tuple[Line, ...] = (
-    Head(7, "deep", 10, "2.13.0+cpu", "torch.*", (3, 8), ("inductor",), ("cpu",)),
+    Head(7, "deep", 10, "2.13.0+cpu", "torch.*", (3, 8), ("inductor",), ("cpu",), (1, 1)),
     round_of(0),
     round_of(1, red(), red(number=3)),
     Reduction(A, 12.5, before=4, after=1, elements=3, complete=True),
@@ -51,6 +52,9 @@ def test_half_a_line_of_a_killed_hunt_spoils_itself_alone(tmp_path: Path) -> Non
         {"backend": "inductor"},
         {"layout": 2},
         {"profile": None},
+        {"shard": [1]},
+        {"shard": [3, 2]},
+        {"shard": [0, 0]},
     ],
 )
 def test_a_head_of_other_types_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
@@ -59,6 +63,17 @@ def test_a_head_of_other_types_is_refused(changes: dict[str, object], tmp_path: 
     (tmp_path / FILE).write_text(json.dumps({**data, **changes}) + "\n")
     with pytest.raises(UsageError, match=r"hunt\.jsonl:1: "):
         read(tmp_path)
+
+
+def test_shards_have_every_round_once() -> None:
+    """Each does its own rounds, one shard apart."""
+    numbers = []
+    for index in (1, 2, 3):
+        state = State(dataclasses.replace(HEAD, shard=(index, 3)))
+        for _ in range(4):
+            numbers.append(state.next_round)
+            state.add(round_of(numbers[-1]))
+    assert sorted(numbers) == [*range(12)] and numbers[:4] == [0, 3, 6, 9]
 
 
 @pytest.mark.parametrize("key", ["../../etc", "aaaaaaaa/b", "", "AAAAAAAA", "aaaaaaaa\n"])
