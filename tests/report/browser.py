@@ -102,6 +102,10 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
+    def draw(self) -> None:
+        """Wait until the page was drawn. Rows that were not yet seen have the size of an earlier layout."""
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse, where it is seen."""
         word = json.dumps(selector)

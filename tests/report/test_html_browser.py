@@ -216,6 +216,7 @@ def test_a_long_table_has_its_columns_below_their_heads(page: Browser, tmp_path:
     write_folder(tmp_path, many(2000, 1000), Declared(), None)
     page.resize(width, 800)
     page.open(tmp_path / "index.html", "cases")
+    page.draw()
     edges = "[...document.querySelector('{}').cells].map((cell) => Math.round(cell.getBoundingClientRect().right))"
     head = page.run(edges.format("#matrix.long thead tr"))
     assert head == page.run(edges.format("#matrix tbody tr:nth-child(2)")) and len(head) == 3
