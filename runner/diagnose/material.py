@@ -51,16 +51,17 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
         UsageError: torch does not describe this machine, or the case is wrong.
         InputError: the case cannot be written as a script.
     """
-    text = "running it in fresh processes, and asking torch about this machine"
-    say(text)
+
+    def begin(text: str) -> Callable[[], None]:
+        say(text)
+        return lambda: say(text)
+
     jobs = [*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")]
-    *fresh, described = engine.ask(jobs, lambda: say(text))
+    *fresh, described = engine.ask(jobs, begin("running it in fresh processes, and asking torch about this machine"))
     answers = [engine.read(outcome) for outcome in fresh]
     environment = str(result_of(described)["text"])
-    say("measuring its inputs")
-    inputs = run_heat_map(engine, lambda: say("measuring its inputs")).get("inputs", ())
-    say("running the script alone")
-    ran = run_script(script(engine.variant, diagnosis, engine.seed), engine, lambda: say("running the script alone"))
+    inputs = run_heat_map(engine, begin("measuring its inputs")).get("inputs", ())
+    ran = run_script(script(engine.variant, diagnosis, engine.seed), engine, begin("running the script alone"))
     report = ReportInput(
         variant=engine.variant,
         diagnosis=diagnosis,

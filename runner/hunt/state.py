@@ -103,9 +103,7 @@ class Report:
     problem: str = ""
     unmet: int = 0  # rules for reports that are not met
     culprit: str = ""  # as torch's bisector names it
-    cause: str = (
-        ""  # a hash of the culprit and of the smaller case's operators, stage and oracle; empty for a vague culprit
-    )
+    cause: str = ""  # a hash of the culprit and the smaller case's operators, stage and oracle; empty for a vague one
 
     def __str__(self) -> str:
         """Return what came of it on one line."""

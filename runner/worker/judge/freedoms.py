@@ -7,7 +7,8 @@ To add an operator, add its row to the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,6 +241,32 @@ EXACT = frozenset({
     "where", "zero_", "zeros_like",
 })  # fmt: skip
 """Operators without arithmetic: floating results of exact arguments are exact. A cast to less rounds as it is defined."""
+
+
+RUNNING = ("running_mean", "running_var")
+"""Arguments that batch norms write to in training, also those whose schema does not say so."""
+
+
+@functools.cache
+def names_of_written(func: Any) -> frozenset[str]:
+    """Return the names of the arguments that an operator writes to."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return frozenset()
+    declared = (argument for argument in schema.arguments if argument.alias_info is not None)
+    undeclared = RUNNING if func.overloadpacket.__name__.endswith("batch_norm") else ()
+    return frozenset({argument.name for argument in declared if argument.alias_info.is_write}.union(undeclared))
+
+
+def map_arguments(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], change: Callable[[str, Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call, each as ``change`` makes it of its name in the schema and its value."""
+    names = (argument.name for argument in func._schema.arguments)
+    return (
+        tuple(change(name, value) for name, value in zip(names, args, strict=False)),
+        {name: change(name, value) for name, value in kwargs.items()},
+    )
 
 
 def is_exact(func: Any) -> bool:

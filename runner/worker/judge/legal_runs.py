@@ -5,7 +5,6 @@ What differs between legal eager runs has no defined value. A compiled result th
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +21,16 @@ from runner.worker.judge.choices import Call, Draw, compare_rounded, overlaps_it
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom, is_exact
+from runner.worker.judge.freedoms import (
+    FREEDOMS,
+    OVERLAP,
+    ROUNDED,
+    SHARED,
+    Freedom,
+    is_exact,
+    map_arguments,
+    names_of_written,
+)
 from runner.worker.judge.judge import judge
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.reference import call_leaves
@@ -33,9 +41,6 @@ from runner.worker.oracles import row_of
 DRAWS = 7
 """Legal runs. The first of equals, the last of them, and five at random: an element that stands in the middle of three
 equal ones stays where it is in all of them once in 243 times."""
-
-RUNNING = ("running_mean", "running_var")
-"""Arguments that batch norms write to in training, also those whose schema does not say so."""
 
 REFUSAL = "more than one element of the written-to tensor refers to a single memory location"
 """What eager itself says of most writes through memory that overlaps itself. Some it lets pass, with a warning."""
@@ -272,7 +277,7 @@ def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return the tensors that an operator writes to."""
-    names = _names_of_written(func)
+    names = names_of_written(func)
     if not names:
         return []
     given = [
@@ -280,17 +285,6 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
         for n, argument in enumerate(func._schema.arguments)
     ]
     return [value for writes, value in given if writes and isinstance(value, torch.Tensor)]
-
-
-@functools.cache
-def _names_of_written(func: Any) -> frozenset[str]:
-    """Return the names of the arguments that an operator writes to."""
-    schema = getattr(func, "_schema", None)
-    if schema is None:
-        return frozenset()
-    declared = (argument for argument in schema.arguments if argument.alias_info is not None)
-    undeclared = RUNNING if func.overloadpacket.__name__.endswith("batch_norm") else ()
-    return frozenset({argument.name for argument in declared if argument.alias_info.is_write}.union(undeclared))
 
 
 def _read_first(
@@ -316,7 +310,7 @@ def _read_first(
         copies += 1
         return leaf.clone()
 
-    writes = _names_of_written(func)
+    writes = names_of_written(func)
     earlier: list[torch.Tensor] = []
 
     def separate(name: str, value: Any) -> Any:
@@ -332,10 +326,7 @@ def _read_first(
         earlier.append(value)
         return value
 
-    apart = (
-        tuple(separate(argument.name, value) for argument, value in zip(func._schema.arguments, args, strict=False)),
-        {name: separate(name, value) for name, value in kwargs.items()},
-    )
+    apart = map_arguments(func, args, kwargs, separate)
     return apart if copies else None
 
 

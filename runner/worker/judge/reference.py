@@ -43,6 +43,10 @@ class Perturbation:
             tensors = [shadow.of(tensor) for tensor in tensors]
         sensitivity.perturb(tensors, self.draw + draw, self.sign, self.unit)
 
+    def blur(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """Return what perturbs the numbers that operators read, otherwise than state and arguments; None for sign 0."""
+        return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign, self.unit) if self.sign else None
+
 
 Run = list[dict[str, Leaf]]
 """Leaves by path, of each call."""
@@ -138,8 +142,7 @@ class Reference:
             NoReference: there are none.
         """
         self._begin("float64")
-        blur = sensitivity.blur(perturbation.draw, perturbation.sign, perturbation.unit) if perturbation.sign else None
-        shadow = Shadow(self._settings.device, blur) if perturbation.dtype is None else None
+        shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None
         try:
             loaded = self._source.load(self._settings.seed)
             makers, cotangents = (tuple(map(_as_eager, part)) for part in (loaded.makers, loaded.cotangents))

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
-from runner.worker.judge.freedoms import is_exact
+from runner.worker.judge.freedoms import is_exact, map_arguments, names_of_written
 
 aten = torch.ops.aten
 
@@ -146,7 +146,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
         if self._blur is not None and not is_exact(func):
-            shadows, options = self._blurred(func, shadows, options)
+            shadows, options = _blurred(func, shadows, options, self._blur)
         states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
         result = func(*args, **kwargs)
         if states and (kwargs.get("generator") or not all(map(torch.equal, states, self._generators()))):
@@ -164,29 +164,6 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             if isinstance(leaf, torch.Tensor):
                 self._keep(func, leaf, shadow)
         return result
-
-    def _blurred(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments whose tensors are blurred, but for those that the operator writes to."""
-        written = {
-            argument.name
-            for argument in func._schema.arguments
-            if argument.alias_info is not None and argument.alias_info.is_write
-        }
-
-        def blur(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
-                return leaf
-            return self._blur(leaf) if self._blur is not None and _has_storage(leaf) else leaf
-
-        names = [argument.name for argument in func._schema.arguments]
-        blurred = (
-            value if name in written else tree_map(blur, value) for name, value in zip(names, args, strict=False)
-        )
-        return tuple(blurred), {
-            name: value if name in written else tree_map(blur, value) for name, value in kwargs.items()
-        }
 
     def _keep_drawn(self, func: Any, args: tuple[Any, ...], shadows: tuple[Any, ...], result: Any) -> None:
         """Let the shadows have the numbers that the program drew."""
@@ -300,6 +277,19 @@ class _Numbers(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         if func in READERS:
             raise self._shadow.failure(f"Tensor.{func.__name__} gives memory away")
         return func(*args, **(kwargs or {}))
+
+
+def _blurred(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], blur: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments whose tensors are blurred, but for those that the operator writes to."""
+
+    def of(leaf: Any) -> Any:
+        is_number = isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+        return blur(leaf) if is_number and _has_storage(leaf) else leaf
+
+    written = names_of_written(func)
+    return map_arguments(func, args, kwargs, lambda name, value: value if name in written else tree_map(of, value))
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

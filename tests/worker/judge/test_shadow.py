@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 import torch
 
+from runner.worker.judge.sensitivity import blur
 from runner.worker.judge.shadow import NoShadow, Shadow, whole, wide_dtype
 
 F = torch.nn.functional
@@ -230,3 +231,13 @@ def test_a_kernel_that_writes_below_the_operators_ends_the_run():
 def test_the_whole_memory_of_a_view():
     x = torch.arange(6.0).reshape(2, 3)
     assert whole(x[1:, 1:]).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and whole(x, torch.int32).dtype == torch.int32
+
+
+def test_a_blurred_run_keeps_what_is_written():
+    """A batch norm writes to its statistics, though its schema does not say so."""
+    shadow = Shadow("cpu", blur(0, 1))
+    x, mean, variance = torch.randn(6, 3), torch.zeros(3), torch.ones(3)
+    with shadow.running():
+        torch.nn.functional.batch_norm(x, mean, variance, training=True)
+    wide = shadow.of(mean)
+    assert bool(mean.any()) and torch.allclose(wide.float(), mean) and not torch.equal(wide, mean.double())
