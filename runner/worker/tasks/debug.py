@@ -21,9 +21,9 @@ from runner.worker.case.load import Source, configured
 from runner.worker.case.observe import Settings, observe, read_counts, start_counting
 from runner.worker.case.prepare import own_cache, variable, with_source
 from runner.worker.case.random_numbers import settings_of_judged_run
+from runner.worker.case.structured_trace import Event, Trace, tracing
 from runner.worker.job import Send
 from runner.worker.tasks.logs import log_files
-from runner.worker.tasks.structured_trace import Event, Trace, tracing
 
 FILTER = "TORCHDYNAMO_DEBUG_FUNCTION"
 _GRAPH = re.compile(r"graph|output_code")

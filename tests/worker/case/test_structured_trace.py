@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from runner.worker.tasks.structured_trace import Event, Trace, tracing
+from runner.worker.case.structured_trace import Event, Trace, tracing
 
 
 def record(metadata: object, payload: str | None = None) -> logging.LogRecord:
