@@ -61,6 +61,7 @@ class Job:
     isolation: Isolation = "fork"
     alone: bool = False  # nothing else may run on this machine meanwhile
     variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
+    coverage: bool = False  # whether the record says which parts of the compiler were reached
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
 
 
@@ -101,6 +102,7 @@ comparisons   how many things were compared
 compared      {kind: how many}: outputs, strides, aliases, gradients, elements, exceptions
 graphs, graph_breaks, recompiles   int; break_reasons list of str
 kernels, vectorized, replays       int, under inductor: kernels generated, those of C++ with vector instructions, replays of CUDA graphs
+reached       list of str, where the job asks for it: KIND NAME, such as "lowering aten.relu"
 drew_random   whether eager's calls drew random numbers from torch's generators
 eager_error   null, or an error as above (eager raised, as expected)
 seconds       {phase: seconds}

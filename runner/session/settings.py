@@ -177,6 +177,9 @@ class RunSettings:
     address: str | None = _setting(
         None, "--address", "with --engine ray: the cluster, as ray.init takes it", metavar="ADDRESS"
     )
+    coverage: bool = _setting(
+        False, "--coverage", "record which decompositions, lowerings and passes each variant reaches", kind="switch"
+    )
     slow: float = _setting(
         60.0,
         "--slow",

@@ -126,7 +126,10 @@ class _Attempt:
             self.planned, self.source, imports=settings.imports, paths=context.paths, suffix=f" {purpose}",
             float64=self.float64, seed=settings.seed, **changes,
         )  # fmt: skip
-        return replace(wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache)
+        return replace(
+            wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache,
+            coverage=settings.coverage and purpose == "main",
+        )  # fmt: skip
 
     def _apart(self, purpose: str, first: Outcome) -> Steps[Outcome]:
         """Run the variant in a process that shares nothing, after ``first`` did not. It gets the time that it needs."""
@@ -342,6 +345,7 @@ class _Attempt:
             reason=verdict.reason,
             stages=self._strip(),
             break_reasons=tuple(record.get("break_reasons", ())),
+            reached=tuple(record.get("reached", ())),
             comparisons=record.get("comparisons", 0),
             compared=record.get("compared", {}),
             known=verdict.known,

@@ -19,6 +19,7 @@ from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.case.random_numbers import eagers_numbers
+from runner.worker.case.reach import Reach
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.legal_runs import judge_defined, same_choices_agree
 from runner.worker.judge.reference import Reference
@@ -222,7 +223,10 @@ class _Run:
 
         self.phases.begin("backend")
         watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
-        compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
+        reach = Reach() if self.job.get("coverage") else None
+        with reach.watch() if reach else contextlib.nullcontext():
+            compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
+        self.record["reached"] = sorted(reach.names) if reach else []
         for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
             self.record[key] = getattr(compiled, key)
         if self.job["backend"]["backend"] == "inductor":
