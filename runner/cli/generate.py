@@ -17,6 +17,7 @@ from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.generate.files import write_specs, write_suite
 from runner.generate.generator import CaseGenerator, GeneratedCase, Request
+from runner.generate.mutations import named_parents
 from runner.record.store import output_folder
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY
@@ -49,6 +50,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ops", default="", metavar="PATTERN",
                         help="only operators with such a name are taken from torch's operator database, and each case has one: 'torch.scatter*'")  # fmt: skip
     parser.add_argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's")
+    parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
+                        help="change the cases of these spec files instead of drawing new ones; repeat for several")  # fmt: skip
     parser.add_argument(
         "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
     )
@@ -88,17 +91,22 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--python: one Python draws the cases")
     environment = find_environments(settings.python)[0]
     request = Request(
-        arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth
-    )
+        arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth,
+        tuple(arguments.mutate),
+    )  # fmt: skip
+    if request.mutate and (request.ops or request.depth or arguments.list_ops):
+        raise UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
+    parents = named_parents(request.mutate, settings.limits()) if request.mutate else None
     folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
     cases: list[GeneratedCase] = []
     operators: list[str] = []
     progress = Progress()
     interrupted = False
     engine = LocalEngine({environment.key: environment.python}, settings.slots(), warm={environment.key: "import"})
-    generator = CaseGenerator(engine, environment, request, settings.slots())
+    generator = CaseGenerator(engine, environment, request, settings.slots(), parents)
     try:
-        operators = generator.find_operators(lambda: progress.say("reading torch's operator database"))
+        if parents is None:
+            operators = generator.find_operators(lambda: progress.say("reading torch's operator database"))
         if generator.missing:
             console.message(f"runner: without torch's operator database: {generator.missing}")
         idle = 0

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from runner import console, exit_codes
@@ -13,8 +14,10 @@ from runner.cli.arguments import add_settings, integer, seconds, set_epilog, set
 from runner.cli.generate import PROFILE_HELP, depth
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
+from runner.generate.mutations import Parents, named_parents
 from runner.hunt import known, state, triage
 from runner.hunt.groups import Group, Known, groups_of
+from runner.hunt.guidance import Guidance
 from runner.hunt.hunt import Bounds, Hunt
 from runner.hunt.rounds import Rounds, settings_for
 from runner.hunt.state import Head, State
@@ -58,6 +61,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
     parser.add_argument("--ops", default="", metavar="PATTERN", help="as of runner generate")
     parser.add_argument("--depth", type=depth, metavar="A..B", help="as of runner generate")
+    parser.add_argument("--guided", action="store_true",
+                        help="let the parts of the compiler and the operators that were reached steer what is drawn, and change cases that reached new ones")  # fmt: skip
+    parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
+                        help="change the cases of these spec files too (implies --guided); repeat for several")  # fmt: skip
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
     add_settings(parser, "backend", "device")
     add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
@@ -81,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(settings.python) > 1:
         raise UsageError("--python: one Python draws and runs the cases")
     ledger = known.read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
+    parents = named_parents(arguments.mutate, settings.limits()) if arguments.mutate else Parents(())
     folder = _folder(arguments.output)
     progress = Progress()
 
@@ -95,7 +103,12 @@ def run(arguments: argparse.Namespace) -> int:
         stack.enter_context(lock.lock(folder))
         environment = find_environments(settings.python)[0]
         hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
-        rounds = stack.enter_context(Rounds(folder, hunt_state.head, environment, settings, ledger, say))
+        guidance = None
+        if hunt_state.head.guided:
+            guidance = Guidance(hunt_state.head.seed, parents)
+            guidance.learn_again(folder, hunt_state.rounds, settings.limits())
+            settings = replace(settings, coverage=True)
+        rounds = stack.enter_context(Rounds(folder, hunt_state.head, environment, settings, ledger, say, guidance))
         bounds = Bounds(arguments.budget, arguments.rounds, arguments.reduce_budget)
         hunt = Hunt(folder, hunt_state, places, rounds, bounds, tell)
         interrupted = False
@@ -145,6 +158,7 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
     return Head(
         arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
         settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
+        arguments.guided or bool(arguments.mutate), tuple(arguments.mutate),
     )  # fmt: skip
 
 
@@ -159,7 +173,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "shard", "torch")
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

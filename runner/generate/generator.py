@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypeVar
 
 from runner.builder.operators import Operator, resolve
@@ -22,10 +23,12 @@ from runner.engine import scratch
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.generate.files import text_of
+from runner.generate.mutations import Case, Parents
 from runner.quote import QuoteError, shell_words
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.session.scheduler import Engine, drive, with_reference
+from runner.text import one_line
 
 T = TypeVar("T")
 Items = Mapping[int, T]
@@ -40,8 +43,8 @@ LOADING = 120.0
 MEMORY = 4 << 30
 """Bytes that a process may hold on top of what torch itself takes."""
 
-_OF_A_RUN = ("name", "source", "dtype", "device", "grad", "autocast", "threads", "config")
-"""The fields of a judging job that say how eager runs."""
+OF_A_RUN = ("name", "source", "backend", "dtype", "device", "grad", "autocast", "threads", "config")
+"""The fields of a judging job that say how its case runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,14 @@ class Request:
     profile: str = "wide"
     ops: str = ""  # a pattern of operators' names; empty for all
     depth: tuple[int, int] | None = None
+    mutate: tuple[str, ...] = ()  # spec files whose cases are changed, instead of new ones
 
     @property
     def command(self) -> str:
         """The command that draws the same cases, but for which and how many."""
-        words = ["runner", "generate", "--profile", self.profile, "--seed", self.seed]
+        kind = ["--profile", self.profile] if not self.mutate else []
+        words = ["runner", "generate", *kind, "--seed", self.seed]
+        words += [word for path in self.mutate for word in ("--mutate", path)]
         words += ["--ops", self.ops] if self.ops else []
         words += ["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []
         return shell_words(words)
@@ -66,7 +72,7 @@ class Request:
     @property
     def name(self) -> str:
         """How its files are called."""
-        return f"{self.profile}_{self.seed}"
+        return f"{'mutant' if self.mutate else self.profile}_{self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +86,16 @@ class GeneratedCase:
 class CaseGenerator:
     """Draws the cases of a request on an engine. ``faults`` counts why others were lost."""
 
-    def __init__(self, engine: Engine, environment: Environment, request: Request, slots: int = 1) -> None:
-        """Start nothing yet."""
+    def __init__(
+        self, engine: Engine, environment: Environment, request: Request, slots: int = 1, parents: Parents | None = None
+    ) -> None:
+        """Start nothing yet. With ``parents`` it changes these cases, and draws none."""
         self.faults: Counter[str] = Counter()
         self.drawn = 0
         self.missing = ""
         self._operators: list[str] = []
         self._engine, self._environment, self._request = engine, environment, request
-        self._slots = slots
+        self._slots, self._parents = slots, parents
         self._jobs = 0
 
     def find_operators(self, tick: Callable[[], None] | None = None) -> list[str]:
@@ -120,10 +128,31 @@ class CaseGenerator:
         self.drawn += len(numbers)
         return drive(self._engine, self._draw(numbers), tick)
 
-    def _draw(self, numbers: Sequence[int]) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:
-        texts: Items[str] = yield from self._ask(dict.fromkeys(numbers, 0), self._drawing, "cases")
-        cases = {number: json.loads(text) for number, text in texts.items() if text}
-        self.faults["nothing drawn"] += len(texts) - len(cases)
+    def draw_planned(
+        self, numbers: Sequence[int], operators: Sequence[str], again: str, mutants: Items[Case],
+        tick: Callable[[], None] | None = None,
+    ) -> list[GeneratedCase]:  # fmt: skip
+        """Draw the cases of these numbers from these operators, try the mutants too, and return the valid ones in order.
+
+        ``again`` says in their docs where they come from: no command draws them.
+        """
+        self.drawn += len(numbers) + len(mutants)
+        return drive(self._engine, self._draw(numbers, operators, again, mutants), tick)
+
+    def _draw(
+        self, numbers: Sequence[int], operators: Sequence[str] | None = None, again: str = "",
+        mutants: Items[Case] | None = None,
+    ) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:  # fmt: skip
+        if self._parents is not None:
+            changed = {n: self._parents.mutant(self._request.seed, n, self._request.command) for n in numbers}
+            cases = {number: case for number, case in changed.items() if case is not None}
+            self.faults["nothing drawn"] += len(changed) - len(cases)
+        else:
+            drawing = partial(self._drawing, operators, again)
+            texts: Items[str] = yield from self._ask(dict.fromkeys(numbers, 0), drawing, "cases")
+            cases = {number: json.loads(text) for number, text in texts.items() if text}
+            self.faults["nothing drawn"] += len(texts) - len(cases)
+        cases |= mutants or {}
         jobs = self._read(cases)
         faults: Items[str] = yield from self._ask(jobs, self._trying, "faults")
         self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
@@ -145,6 +174,10 @@ class CaseGenerator:
                     answers.update(zip(batch, outcome.result[key], strict=True))
                 elif len(batch) > 1:
                     again += [[number] for number in batch]
+                elif outcome.ended == "broken":
+                    self.faults[
+                        f"the harness failed ({one_line(outcome.detail.strip().rpartition(chr(10))[2], 200)})"
+                    ] += 1
                 else:
                     self.faults[outcome.ended] += 1
             batches = again
@@ -172,21 +205,22 @@ class CaseGenerator:
             files[variant.case.file]: job(Planned(variant, self._environment), build(variant)) for variant in variants
         }
 
-    def _drawing(self, numbers: Items[int]) -> Job:
+    def _drawing(self, operators: Sequence[str] | None, again: str, numbers: Items[int]) -> Job:
         request = self._request
+        docs = [again or f"{request.command} --first {number} --count 1" for number in numbers]
         arguments = {
             "seed": request.seed,
             "numbers": list(numbers),
-            "again": request.command,
+            "docs": docs,
             "profile": request.profile,
-            "operators": self._operators,
+            "operators": self._operators if operators is None else list(operators),
             "depth": request.depth,
             "required": bool(request.ops),
         }
         return self._job("draw", len(numbers), arguments)
 
     def _trying(self, jobs: Items[Job]) -> Job:
-        cases = [{name: getattr(each, name) for name in _OF_A_RUN} for each in jobs.values()]
+        cases = [{name: getattr(each, name) for name in OF_A_RUN} for each in jobs.values()]
         return self._job("try", len(jobs), {"jobs": cases})
 
     def _job(self, task: str, count: int, arguments: Mapping[str, Any]) -> Job:

@@ -59,7 +59,8 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "alike": group.alike,
             "reduction": dataclasses.asdict(group.reduction) if group.reduction else None,
             "report": dataclasses.asdict(group.report) if group.report else None,
-            "redraw": [f"{command} --first {red.number} --count 1" for red in group.reds[:REDRAWN]],
+            # What a guided hunt draws depends on its earlier rounds: the files of its rounds keep the cases.
+            "redraw": [] if head.guided else [f"{command} --first {red.number} --count 1" for red in group.reds[:REDRAWN]],
             "variants": [red.id for red in group.reds[:IDS]],
         }  # fmt: skip
         text = json.dumps(data, indent=1) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from runner.generate.files import text_of
 from runner.generate.generator import CaseGenerator, GeneratedCase
 from runner.hunt.files import CASE, SCRIPT, folder_of, request_of, spec_of, write_text
 from runner.hunt.groups import FAILURES
+from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
 from runner.hunt.known import Ledger
 from runner.hunt.state import Head, Red, Round
 from runner.record.events import RED, RunFinished, VariantFinished
@@ -37,16 +38,18 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
     """Runs rounds of a hunt. Its generator lives on between them, because torch's operator database takes seconds to import."""
 
     def __init__(
-        self, folder: Path, head: Head, environment: Environment, settings: RunSettings, ledger: Ledger, say: Say
-    ) -> None:
-        """Start nothing yet."""
+        self, folder: Path, head: Head, environment: Environment, settings: RunSettings, ledger: Ledger, say: Say,
+        guidance: Guidance | None = None,
+    ) -> None:  # fmt: skip
+        """Start nothing yet. ``guidance`` knows what the rounds so far reached."""
         self.folder, self.head, self.settings, self.ledger, self.say = folder, head, settings, ledger, say
+        self.guidance = guidance
         self._engine = LocalEngine(
             {environment.key: environment.python}, settings.slots(), warm={environment.key: "import"}
         )
         self.generator = CaseGenerator(self._engine, environment, request_of(head), settings.slots())
         self._torch = environment.torch
-        self._asked = False
+        self._operators: list[str] | None = None
 
     def __exit__(self, *about: object) -> None:
         """End the generator's processes."""
@@ -65,21 +68,39 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             UsageError: the generator cannot work, or a backend is missing.
         """
         began = time.monotonic()
-        if not self._asked:
-            self.say("reading torch's operator database")
-            self.generator.find_operators()
-            self._asked = True
-        first = number * self.head.batch
-        cases = self.generator.draw(
-            range(first, first + self.head.batch), lambda: self.say(f"round {number}: drawing {self.head.batch} cases")
-        )
+        cases = self._draw(number)
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
         results, variants = self._results(path, number, cases) if cases else ([], {})
-        red = self._red(path, cases, results, variants, has_group)
+        by_name = {str(case.data["name"]): case for case in cases}
+        case_of = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
+        red = self._red(path, case_of, results, variants, has_group)
+        reached, parents = self._reached(cases, case_of, results, red)
+        self._keep(path, [case for case in cases if case.number in {*parents, *(each.number for each in red)}])
+        if self.guidance is not None:
+            self.guidance.learn(reached, parents_in(path, parents, self.settings.limits()))
         verdicts = Counter[str](event.verdict for event in results)
         seconds = time.monotonic() - drawn
-        return Round(number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red)
+        return Round(
+            number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red, reached, parents
+        )  # fmt: skip
+
+    def _draw(self, number: int) -> list[GeneratedCase]:
+        """Return the valid cases of a round."""
+        if self._operators is None:
+            self.say("reading torch's operator database")
+            self._operators = self.generator.find_operators()
+        first = number * self.head.batch
+        numbers = range(first, first + self.head.batch)
+
+        def tick() -> None:
+            self.say(f"round {number}: drawing {self.head.batch} cases")
+
+        if self.guidance is None:
+            return self.generator.draw(numbers, tick)
+        planned = self.guidance.plan(number, numbers, self._operators)
+        again = f"round {number} of a guided hunt"
+        return self.generator.draw_planned(planned.numbers, planned.operators, again, planned.mutants, tick)
 
     def _results(
         self, path: Path, number: int, cases: list[GeneratedCase]
@@ -101,18 +122,15 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         return results, {job.variant.id: job.variant for job in planned.planned}
 
     def _red(
-        self, path: Path, cases: list[GeneratedCase], results: list[VariantFinished], variants: Mapping[str, Variant],
-        has_group: Callable[[str], bool],
+        self, path: Path, case_of: Mapping[str, GeneratedCase], results: list[VariantFinished],
+        variants: Mapping[str, Variant], has_group: Callable[[str], bool],
     ) -> tuple[Red, ...]:  # fmt: skip
-        """Return the red results, in the order of their cases. The file of the round keeps their cases alone."""
-        by_name = {str(case.data["name"]): case for case in cases}
+        """Return the red results, in the order of their cases."""
         events = [event if event.signature else assess(event) for event in results if event.verdict in RED]
-        numbers = {id_: by_name[variant.case.name].number for id_, variant in variants.items()}
-        events.sort(key=lambda event: (numbers[event.id], event.id))
+        events.sort(key=lambda event: (case_of[event.id].number, event.id))
         reds: list[Red] = []
         for event in events:
-            variant = variants[event.id]
-            case = by_name[variant.case.name]
+            variant, case = variants[event.id], case_of[event.id]
             known = self.ledger.explain(variant, self._torch, event.findings) if event.verdict in FAILURES else ""
             red = _red_of(event, f"rounds/{path.name}", case.number, known)
             if not (
@@ -126,12 +144,37 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
                     if red.verdict in FAILURES:
                         write_text(own / SCRIPT, script(variant, event, self.settings.seed))
             reds.append(red)
-        kept = [case for case in cases if any(red.number == case.number for red in reds)]
-        if kept:
-            write_text(path, text_of([case.data for case in kept]))
+        return tuple(reds)
+
+    def _reached(
+        self, cases: Sequence[GeneratedCase], case_of: Mapping[str, GeneratedCase], results: Sequence[VariantFinished],
+        reds: Sequence[Red],
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:  # fmt: skip
+        """Return what no earlier round reached, and the numbers of the cases that are worth a change.
+
+        Those reached something first, or are the first of a signature in this round.
+        """
+        if self.guidance is None:
+            return (), ()
+        by_run: dict[int, set[str]] = {}
+        for event in results:
+            by_run.setdefault(case_of[event.id].number, set()).update(event.reached)
+        reached: set[str] = set()
+        parents = {red.number for place, red in enumerate(reds)
+                   if red.signature_id not in {earlier.signature_id for earlier in reds[:place]}}  # fmt: skip
+        for case in cases:
+            names = (by_run.get(case.number, set()) | reached_by_text(case.data)) - self.guidance.reached - reached
+            reached |= names
+            if any(is_rare(name) for name in names):
+                parents.add(case.number)
+        return tuple(sorted(reached)), tuple(sorted(parents))
+
+    def _keep(self, path: Path, cases: Sequence[GeneratedCase]) -> None:
+        """Keep these cases of a round in its file."""
+        if cases:
+            write_text(path, text_of([case.data for case in cases]))
         else:
             path.unlink(missing_ok=True)
-        return tuple(reds)
 
 
 def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:

@@ -43,6 +43,8 @@ class Head:
     backend: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     shard: tuple[int, ...] = ()  # which of how many: every such round is this hunt's, and others do the rest
+    guided: bool = False  # what was reached steers what is drawn
+    mutate: tuple[str, ...] = ()  # spec files whose cases a guided hunt changes
     layout: int = LAYOUT
 
 
@@ -73,6 +75,8 @@ class Round:
     running: float
     verdicts: Mapping[str, int] = field(default_factory=dict)
     red: tuple[Red, ...] = ()
+    reached: tuple[str, ...] = ()  # of a guided hunt: what no earlier round reached
+    parents: tuple[int, ...] = ()  # the numbers of the cases that are worth a change
 
 
 @dataclass(frozen=True, slots=True)

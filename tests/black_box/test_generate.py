@@ -40,6 +40,15 @@ def test_the_command_in_a_doc_draws_that_case_again(run_runner: Callable[..., Re
 
 
 @pytest.mark.slow
+def test_operators_that_read_values_are_drawn(run_runner: Callable[..., Result]) -> None:
+    """Their cases are compiled before they are written. That failed in the harness for each of them, and nobody saw it."""
+    pytest.importorskip("numpy")
+    drawn = run_runner("generate", "--ops", "torch.nonzero", "--depth", "2..3", "--count", 2, "-o", "drawn", limit=600)
+    assert drawn.code == 0, drawn.out
+    assert "the harness failed" not in drawn.out
+
+
+@pytest.mark.slow
 def test_a_pattern_selects_operators_and_says_when_none_has_such_a_name(run_runner: Callable[..., Result]) -> None:
     pytest.importorskip("numpy")
     listed = run_runner("generate", "--list-ops", "--ops", "*scatter_add*", limit=600)

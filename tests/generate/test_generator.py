@@ -111,7 +111,10 @@ def test_operators_are_those_that_the_format_knows_and_the_pattern_selects() -> 
     assert drawing.arguments == {
         "seed": 3,
         "numbers": [4, 5],
-        "again": "runner generate --profile deep --seed 3 --ops 'torch.scatter*' --depth 2..5",
+        "docs": [
+            f"runner generate --profile deep --seed 3 --ops 'torch.scatter*' --depth 2..5 --first {number} --count 1"
+            for number in (4, 5)
+        ],
         "profile": "deep",
         "operators": ["torch.scatter", "torch.scatter_add"],
         "depth": (2, 5),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from runner.generate.generator import GeneratedCase
+from runner.generate.mutations import Parents
 from runner.hunt import rounds
 from runner.hunt.files import CASE, SCRIPT, folder_of, spec_of
+from runner.hunt.guidance import Guidance
 from runner.hunt.known import Ledger
 from runner.hunt.rounds import Rounds
 from runner.hunt.state import Round
-from runner.record.events import Event
+from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
 from tests.handmade import Answer, environment, finding, played
@@ -28,11 +31,26 @@ Answers = dict[str, Answer]
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]:
     """Run round 3 with these answers by the names of cases; the other cases pass."""
 
-    def run_round(answers: Answers, seen: Callable[[str], bool] = lambda key: False, **end: Any) -> Round:
+    def run_round(
+        answers: Answers, seen: Callable[[str], bool] = lambda key: False, guidance: Guidance | None = None,
+        reached: Mapping[str, tuple[str, ...]] = {}, **end: Any,
+    ) -> Round:  # fmt: skip
         class Generator:
             def __init__(self, *arguments: Any) -> None: ...
 
-            def find_operators(self) -> None: ...
+            def find_operators(self) -> list[str]:
+                return ["F.relu", "torch.sin"]
+
+            def draw_planned(
+                self,
+                numbers: range,
+                operators: list[str],
+                again: str,
+                mutants: Mapping[int, Any],
+                tick: Callable[[], None],
+            ) -> list[GeneratedCase]:
+                assert again == "round 3 of a guided hunt"
+                return [*self.draw(numbers, tick), *(GeneratedCase(number, data) for number, data in mutants.items())]
 
             def draw(self, numbers: range, tick: Callable[[], None]) -> list[GeneratedCase]:
                 tick()
@@ -42,7 +60,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
         def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
             chosen = [each.variant for each in planned.planned]
             tick([])
-            yield from played(chosen, ["2.13.0"], lambda variant, torch: answers.get(variant.case.name, "PASS"), **end)
+            for event in played(
+                chosen, ["2.13.0"], lambda variant, torch: answers.get(variant.case.name, "PASS"), **end
+            ):
+                if isinstance(event, VariantFinished):
+                    event = replace(event, reached=reached.get(event.case.rpartition("::")[2], ()))
+                yield event
 
         monkeypatch.setattr(rounds, "LocalEngine", lambda *arguments, **more: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(rounds, "CaseGenerator", Generator)
@@ -50,7 +73,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
             rounds, "plan", lambda loaded, settings: SimpleNamespace(planned=[Planned(v, environment()) for v in loaded.variants])
         )  # fmt: skip
         monkeypatch.setattr(rounds, "run_plan", run_plan)
-        with Rounds(tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None) as made:
+        with Rounds(tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None, guidance) as made:
             return made.run(3, seen)
 
     return run_round
@@ -94,3 +117,26 @@ def test_a_result_without_a_failure_keeps_its_case_and_has_no_script(run: Callab
 def test_an_interrupted_round_does_not_count(run: Callable[..., Round]) -> None:
     with pytest.raises(KeyboardInterrupt):
         run({"case_33": finding("value")}, exit_code=2, interrupted=True)
+
+
+def test_a_guided_round_keeps_the_cases_that_reached_something_first(run: Callable[..., Round], tmp_path: Path) -> None:
+    guided = Guidance(7, Parents(()), {"step F.relu", "step torch.sin", "lowering aten.sin"})
+    reached = {
+        "case_31": ("lowering aten.sin",),
+        "case_33": ("lowering aten.sin", "lowering aten.relu"),
+        "case_35": ("lowering aten.relu",),
+    }
+    done = run({"case_37": finding("value"), "case_39": finding("value")}, guidance=guided, reached=reached)
+    assert done.reached == ("lowering aten.relu", "pair F.relu torch.sin")
+    assert done.parents == (33, 37), "case_31 has nothing but a new pair, and case_39 fails as case_37 does"
+    text = spec_of(tmp_path, 3).read_text(encoding="utf-8")
+    assert [number for number in range(30, 40) if f"case_{number}" in text] == [33, 37, 39]
+    assert [case["name"] for case in guided.own] == ["case_33", "case_37"]
+    assert guided.reached >= {"lowering aten.relu", "pair F.relu torch.sin"}
+    later = guided.plan(4, range(40, 50), [])
+    assert len(later.mutants) == 5
+
+
+def test_a_hunt_without_guidance_keeps_no_parents(run: Callable[..., Round]) -> None:
+    done = run({"case_37": finding("value")}, reached={"case_33": ("lowering aten.relu",)})
+    assert (done.reached, done.parents) == ((), ())

@@ -110,7 +110,8 @@ def _fault_of_graphs(job: Mapping[str, Any], source: Source, eager: Observation)
 
     Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only decompositions ask of them.
     """
-    if not _UNTRACED.search(job["source"]):
+    code = job["source"].split('"""', 2)[-1]  # without the docstring, whose words may be a command's
+    if not _UNTRACED.search(code):
         return ""
     backend = {"backend": "aot_eager_decomp_partition", "dynamic": job["backend"].get("dynamic")}
     compiled = observe_backend(job, source, backends.build(backend), eager, None)

@@ -26,22 +26,20 @@ def run_operators(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
 def run_draw(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Return ``cases``: a case as JSON text for each of ``numbers``, empty where none came about.
 
-    Each has a ``doc``, by which it can be drawn again: the job's ``again``, with the number in it.
+    Each has a ``doc``, one of the job's ``docs``: where it comes from.
     """
     send({"phase": "load"})
     arguments = job["arguments"]
     torch.set_num_threads(1)
-    cases = [_text(arguments, number) for number in arguments["numbers"]]
+    cases = [_text(arguments, number, doc) for number, doc in zip(arguments["numbers"], arguments["docs"], strict=True)]
     return {"cases": cases, "error": None}
 
 
-def _text(arguments: Mapping[str, Any], number: int) -> str:
+def _text(arguments: Mapping[str, Any], number: int, doc: str) -> str:
     case = draw_case(arguments["seed"], number, Wish.of(arguments))
     if case is None:
         return ""
-    again = f"{arguments['again']} --first {number} --count 1"
-    doc = f"{again} (generator {VERSION}, torch {torch.__version__})"
-    return json.dumps({"name": case["name"], "doc": doc, **case})
+    return json.dumps({"name": case["name"], "doc": f"{doc} (generator {VERSION}, torch {torch.__version__})", **case})
 
 
 def run_try(job: Mapping[str, Any], send: Send) -> dict[str, Any]:

@@ -1,0 +1,207 @@
+"""Mutants of cases: what each change does to the text of a case."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cases.limits import Limits
+from runner.exit_codes import UsageError
+from runner.generate import mutations
+from runner.generate.files import text_of
+from runner.generate.mutations import CHANGES, STEPS, Case, UnfitError, mutant_of, named_parents, read_parents
+from runner.session.collect import load
+
+PLAIN: Case = {
+    "name": "plain",
+    "inputs": {"x": [4, 6], "i": {"shape": [4], "dtype": "int64", "init": {"randint": [0, 4]}}},
+    "chain": ["torch.sin", {"torch.narrow": ["$_", 1, 0, 4], "out": "part"}, {"torch.mul": ["$part", 2.5]}],
+}
+DONOR: Case = {
+    "name": "donor",
+    "inputs": {"x": [6], "w": [6]},
+    "chain": [{"torch.add": ["$x", "$w"], "out": "part"}, "torch.relu"],
+    "return": ["$part", "$_"],
+}
+FOUND = Path(__file__).parents[2] / "specs" / "found"
+
+
+def changed(change: mutations.Change, case: Case = PLAIN, donor: Case = DONOR, seed: int = 0) -> Case:
+    """The case after one change."""
+    own = copy.deepcopy(case)
+    change(own, donor, random.Random(seed))
+    return own
+
+
+def texts(make: Callable[[int], Any], seeds: int = 40) -> set[str]:
+    """What a change gives under several seeds."""
+    return {str(make(seed)) for seed in range(seeds)}
+
+
+def test_the_parent_and_the_donor_stay_as_they_are() -> None:
+    before = copy.deepcopy((PLAIN, DONOR))
+    for seed in range(60):
+        mutant_of(PLAIN, DONOR, random.Random(seed), "m", "again")
+    assert before == (PLAIN, DONOR)
+
+
+def test_a_number_of_a_seed_gives_the_same_mutant() -> None:
+    parents = mutations.Parents((PLAIN, DONOR))
+    first = [parents.mutant(3, number, "again") for number in range(30)]
+    assert [parents.mutant(3, number, "again") for number in reversed(range(30))] == first[::-1]
+    assert first != [parents.mutant(4, number, "again") for number in range(30)]
+    assert first[5] is not None
+    assert first[5]["name"] == "mutant_3_00005"
+    assert first[5]["doc"].startswith("again --first 5 --count 1 (")
+
+
+def test_mutants_are_cases_of_the_format(tmp_path: Path) -> None:
+    """Eager refuses many, and the reader only a few, such as an operator with arguments that another one takes."""
+    parents = read_parents([str(FOUND)], Limits())
+    mutants = [parents.mutant(0, number, "runner generate") for number in range(120)]
+    for number, mutant in enumerate(mutants):
+        assert mutant is not None and len(mutant["chain"]) <= STEPS
+        (tmp_path / f"{number}.spec.yaml").write_text(text_of([mutant]), encoding="utf-8")
+    loaded = load([str(tmp_path)], everything=True)
+    assert len(loaded.variants) > 100
+
+
+def test_a_dtype_has_gradients_where_the_case_takes_them() -> None:
+    learning = {**PLAIN, "grad": "backward"}
+    dtypes = {changed(mutations.change_dtype, learning, seed=seed)["dtypes"][0] for seed in range(30)}
+    assert dtypes == {"float64", "float16", "bfloat16"}
+    assert {"int64", "complex64"} < {changed(mutations.change_dtype, seed=seed)["dtypes"][0] for seed in range(60)}
+
+
+def test_a_size_changes_in_all_inputs_at_once() -> None:
+    shapes = texts(
+        lambda seed: [
+            spec["shape"] if isinstance(spec, dict) else spec
+            for spec in changed(mutations.change_size, seed=seed)["inputs"].values()
+        ]
+    )
+    assert "[[0, 6], [0]]" in shapes and "[[4, 1], [4]]" in shapes
+    arguments = texts(lambda seed: changed(mutations.change_size, seed=seed)["chain"][1]["torch.narrow"], 100)
+    assert "['$_', 1, 0, 4]" in arguments, "the operator's own number may stay"
+    assert "['$_', 1, 0, 8]" in arguments, "and it may change with the size"
+
+
+def test_a_layout_leaves_the_shape_as_it_is() -> None:
+    torch = pytest.importorskip("torch")
+    from runner.builder.source import build
+
+    kinds = set()
+    for seed in range(40):
+        case = changed(mutations.change_layout, {**PLAIN, "inputs": {"x": [4, 6, 3]}}, seed=seed)
+        space: dict[str, Any] = {}
+        exec(build(variant_of(case)).text, space)
+        [x] = space["make_inputs"]()
+        assert x.shape == (4, 6, 3)
+        kinds.add((x.stride(), x.storage_offset() > 0))
+    assert {((18, 1, 6), False), ((36, 6, 2), False), ((18, 3, 1), True), ((0, 3, 1), False)} <= kinds
+    assert torch.is_tensor(x)
+
+
+def variant_of(case: Case) -> Any:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "one.spec.yaml")
+        path.write_text(text_of([case]), encoding="utf-8")
+        [variant] = load([str(path)], everything=True).variants
+    return variant
+
+
+def test_a_backward_asks_for_gradients_of_floats_alone() -> None:
+    case = changed(mutations.take_backward)
+    assert case["grad"] == "backward"
+    assert case["inputs"]["x"] == {"shape": [4, 6], "requires_grad": True}
+    assert "requires_grad" not in case["inputs"]["i"]
+    assert "grad" not in changed(mutations.take_backward, case)
+    with pytest.raises(UnfitError):
+        changed(mutations.take_backward, {**PLAIN, "dtypes": ["int64"]})
+
+
+def test_a_dynamic_case_has_calls_of_other_sizes() -> None:
+    case = changed(mutations.make_dynamic, seed=2)
+    [size] = case["params"]["n"]
+    assert "${n}" in str(case["inputs"]) and str(size) not in str(case["inputs"]["x"])
+    assert 1 <= len(case["calls"]) <= 2 and "n" in case["calls"][0]["params"]
+    with pytest.raises(UnfitError):
+        changed(mutations.make_dynamic, case)
+
+
+def test_a_view_takes_the_place_of_a_named_value_and_a_write_does_not() -> None:
+    chains = texts(lambda seed: changed(mutations.insert_view, seed=seed)["chain"], 300)
+    assert (
+        str([PLAIN["chain"][0], PLAIN["chain"][1], {"torch.clone": "$part", "out": "part"}, PLAIN["chain"][2]])
+        in chains
+    )
+    assert str([{"torch.flatten": "$x", "out": "x"}, *PLAIN["chain"]]) in chains
+    assert str([PLAIN["chain"][0], {"torch.diagonal": "$_"}, *PLAIN["chain"][1:]]) in chains
+    chains = texts(lambda seed: changed(mutations.insert_write, seed=seed)["chain"], 300)
+    assert str([{"Tensor.zero_": "$x"}, *PLAIN["chain"]]) in chains
+    assert (
+        str([*PLAIN["chain"][:2], {"torch.flatten": "$part"}, {"Tensor.sub_": ["$_", 1]}, PLAIN["chain"][2]]) in chains
+    )
+
+
+def test_what_is_returned_besides_is_a_value_of_the_chain_or_an_input() -> None:
+    returned = texts(lambda seed: sorted(changed(mutations.return_more, seed=seed)["return"]))
+    assert returned == {"['$_', '$part']", "['$_', '$x']", "['$_', '$i']"} | {"['$_', '$i']"}
+
+
+def test_the_steps_of_the_donor_follow_under_names_of_their_own() -> None:
+    case = changed(mutations.append_case)
+    assert [*case["inputs"]] == ["x", "i", "w"]
+    assert case["chain"][3:] == [
+        {"operator.getitem": ["$part", "[...]"]},
+        {"torch.add": ["$part", "$w"], "out": "partb"},
+        "torch.relu",
+    ]
+    assert case["return"] == ["$partb", "$_"]
+    with pytest.raises(UnfitError):
+        changed(mutations.append_case, donor={**DONOR, "params": {"n": [1]}})
+
+
+def test_an_operator_of_the_donor_takes_the_arguments_of_another() -> None:
+    operators = texts(
+        lambda seed: [next(iter(step)) for step in changed(mutations.change_operator, seed=seed)["chain"][1:]]
+    )
+    assert operators == {"['torch.add', 'torch.mul']", "['torch.narrow', 'torch.add']"}
+
+
+def test_numbers_of_operators_change_one_at_a_time() -> None:
+    arguments = texts(lambda seed: changed(mutations.change_number, seed=seed)["chain"], 100)
+    assert str([*PLAIN["chain"][:2], {"torch.mul": ["$part", 5.0]}]) in arguments
+    assert str([PLAIN["chain"][0], {"torch.narrow": ["$_", 1, -1, 4], "out": "part"}, PLAIN["chain"][2]]) in arguments
+
+
+def test_a_change_that_fits_nowhere_leaves_no_mutant() -> None:
+    empty = {"name": "empty", "inputs": {"x": {"values": 3.0}}, "chain": ["torch.sin"], "calls": [{}], "grad": "off"}
+    for change in (mutations.change_size, mutations.change_layout, mutations.call_again, mutations.change_number):
+        with pytest.raises(UnfitError):
+            changed(change, empty)
+    assert {change.__name__ for change in CHANGES} >= {"change_size", "append_case", "use_autocast"}
+
+
+def test_cases_that_cannot_be_changed_are_no_parents(tmp_path: Path) -> None:
+    path = tmp_path / "a.spec.yaml"
+    refused = {**PLAIN, "name": "refused", "expect": {"raises": {"type": "IndexError"}}}
+    path.write_text(text_of([PLAIN, refused]), encoding="utf-8")
+    assert [case["name"] for case in read_parents([str(path)], Limits()).cases] == ["plain"]
+    path.write_text(text_of([refused]), encoding="utf-8")
+    with pytest.raises(UsageError, match="no case there has a chain that can be changed"):
+        named_parents([str(path)], Limits())
+    with pytest.raises(UsageError, match="--mutate"):
+        named_parents([str(tmp_path / "none")], Limits())
+
+
+def test_ledger_tags_and_expectations_of_a_parent_are_no_mutant_s(tmp_path: Path) -> None:
+    [parent] = [case for case in read_parents([str(FOUND)], Limits()).cases if case["name"] == "clone_of_an_output"]
+    assert parent.keys() <= {"name", "inputs", "chain", "return", "grad"}
