@@ -13,6 +13,8 @@ from runner.text import duration, one_line, plural
 
 _HEADERS = ("severity", "signature", "count", "first", "triage", "operators", "culprit")
 _WIDTH = 90
+_KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering": "", "fallback": "", "pass": "passes"}
+"""What a guided hunt counts, with its plural where that is not regular."""
 
 
 def render(state: State, groups: Sequence[Group]) -> str:
@@ -37,6 +39,11 @@ def render(state: State, groups: Sequence[Group]) -> str:
             f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing and reporting"
         )
     lines.append(_yield(state, groups))
+    kinds = Counter(name.partition(" ")[0] for record in state.rounds for name in record.reached)
+    if kinds:
+        lines.append(
+            f"reached: {', '.join(plural(kinds[kind], kind, several) for kind, several in _KINDS.items() if kinds[kind])}"
+        )
     pending, unreported = sum(group.is_pending for group in groups), sum(group.is_unreported for group in groups)
     remaining = [f"{plural(pending, 'group')} to reduce"] if pending else []
     remaining += [f"{plural(unreported, 'report')} to write"] if unreported else []

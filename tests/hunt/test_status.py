@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runner.hunt.groups import Known, groups_of
 from runner.hunt.state import Reduction, Report
 from runner.hunt.status import render
@@ -40,3 +42,12 @@ def test_what_waits_and_what_was_cut_short_is_told() -> None:
 
 def test_a_hunt_without_a_round_has_a_status() -> None:
     assert "no group: nothing was red\n\n0 rounds, 0 variants: none\n0 new groups; 0 known" in render(state_of(), [])
+
+
+def test_a_guided_hunt_counts_what_it_reached() -> None:
+    rounds = [
+        replace(round_of(0), reached=("step torch.sin", "pass binary_folding")),
+        replace(round_of(1), reached=("step torch.cos", "pair torch.sin torch.cos", "\x1b[31m odd")),
+    ]
+    assert "reached: 2 steps, 1 pair, 1 pass\n" in render(state_of(*rounds), [])
+    assert "reached" not in render(state_of(round_of(0)), [])

@@ -1,0 +1,102 @@
+"""Hunts for the planted bugs of ``runner selftest``: after how many variants each is seen by the right oracle, and whether it is reduced and reported.
+
+    python bench/planted_hunts.py -o FOLDER
+    python bench/planted_hunts.py -o FOLDER --only scaled_gradient,draws_twice
+
+A hunt draws new cases for a backend that is broken always. A bug behind a flag, or of one operator, is hunted with the self-test's
+own case as a parent (``--mutate``): there the flag stands. Exits with 1 when a bug was missed within 500 variants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabulate import tabulate
+
+from runner.cases.serialize import plain, text_of_plain
+from runner.selftest import BUGS, Planted, variants
+
+MOST = 500
+"""Variants of one hunt."""
+BATCH = 8
+ROUNDS = (1, 2, 4, 8, 16, 32, 60)
+EXPECTED = {
+    "error_swallowed": "only a case that expects an exception shows it",
+    "recompiles_always": "only a case that expects no recompilation shows it",
+    "unsigned_zero": "only a case with `tolerance: {exact: true}` shows it",
+    "dynamo_no_sets": "only a model in Python has a set",
+}
+"""Bugs that no drawn case can show, because the oracle asks for what the case itself says."""
+GENERAL = {"large_sum", "two_outputs", "in_place", "view_of_input", "gradient", "random", "not_a_number"}
+"""Cases of the self-test whose bug shows in any case of the kind."""
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What a hunt for one bug came to."""
+
+    bug: str
+    variants: int
+    result: str
+    reduced: str = ""
+
+
+def hunt(bug: Planted, folder: Path) -> Hunt:
+    """Hunt for one bug, a few rounds at a time, until the right oracle names it at the right stage."""
+    own = folder / bug.bug
+    words = ["--batch", str(BATCH), "--reduce-budget", "60s", "--backend", bug.backend, "-o", str(own)]
+    words += ["--profile", "training"] if bug.case == "gradient" else []
+    if bug.case not in GENERAL or bug.config:
+        words += ["--mutate", str(_parent(bug, folder))]
+    for rounds in ROUNDS:
+        subprocess.run(
+            [sys.executable, "-m", "runner", "hunt", "--rounds", str(rounds), *words], capture_output=True, check=False
+        )
+        lines = [json.loads(line) for line in (own / "hunt.jsonl").read_text().splitlines()]
+        count = sum(line["variants"] for line in lines if "round" in line)
+        right = [red["signature_id"] for line in lines for red in line.get("red", ())
+                 if red["oracle"] in bug.oracles and red["stage"] == bug.stage]  # fmt: skip
+        if right:
+            first = next(line for line in lines if line.get("reduction") == right[0])
+            has_report = any(line.get("report") == right[0] and not line["problem"] for line in lines)
+            size = first["problem"] or f"{first['before']} -> {first['after']}"
+            return Hunt(bug.bug, count, "seen" + ", reported" * has_report, size)
+        if count >= MOST:
+            break
+    return Hunt(bug.bug, count, "MISSED")
+
+
+def _parent(bug: Planted, folder: Path) -> Path:
+    """Write the self-test's case of a bug, with its flags, and return the file."""
+    variant = next(each for each in variants([bug]) if each.backend.name == bug.bug)
+    path = folder / f"{bug.bug}.spec.yaml"
+    data = {key: value for key, value in plain(variant.case).items() if key not in ("tags", "timeout")}
+    path.write_text(text_of_plain({**data, **({"config": dict(bug.config)} if bug.config else {})}))
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Hunt for all bugs and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="a folder for the hunts")
+    parser.add_argument("--only", default="", metavar="NAMES", help="bugs by their names, separated by commas")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(exist_ok=True)
+    names = [name for name in options.only.split(",") if name] or [bug.bug for bug in BUGS]
+    results = []
+    for bug in (bug for bug in BUGS if bug.bug in names):
+        results.append(Hunt(bug.bug, 0, EXPECTED[bug.bug]) if bug.bug in EXPECTED else hunt(bug, options.output))
+        print(results[-1], file=sys.stderr, flush=True)
+    rows = [(each.bug, each.variants or "", each.result, each.reduced) for each in results]
+    print(tabulate(rows, ["planted bug", "variants", "", "operators"]))
+    return int(any(each.result == "MISSED" for each in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
