@@ -59,6 +59,7 @@ These commands give 0 and 1 another meaning:
 | `generate` | the cases were written | there are fewer |
 | `history` | there are verdicts | never |
 | `hunt` | nothing new was found | there are new groups |
+| `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
 
@@ -79,6 +80,7 @@ MORE = {
     "run": "[how a verdict is reached](judging.md), [how variants run](engine.md), [continuous integration](ci.md).",
     "merge": "[Shards](engine.md#shards).",
     "diff": "[An upgrade](upgrade.md).",
+    "score": "[The conformance of a backend](score.md).",
     "history": "[Old runs](engine.md#old-runs).",
     "resume": "[What is kept](engine.md#what-is-kept).",
     "generate": "[Generated cases](generate.md).",

@@ -23,6 +23,7 @@ GROUPS = {
         "merge": "join the runs of all shards into one",
         "report": "make reports again from a run's event log",
         "diff": "what an upgrade broke: two runs, versions or backends",
+        "score": "the conformance of each backend of a run, or of two",
         "history": "a case's verdicts over the runs kept here",
         "hunt": "draw cases, run them, and reduce one of each new failure",
     },
