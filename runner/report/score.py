@@ -72,9 +72,11 @@ def tables(score: Score) -> list[Table]:
         if any(tally.count(name) for tally in totals)
     ]
     by_device = [column.devices for column in columns]
+    needs = dict.fromkeys(need for column in columns for need in column.unclaimed)
     parts = [
         Table("conformance", shares),
         Table("variants", [*outcomes, ("planned", [str(tally.planned) for tally in totals])]),
+        Table("not claimed", [(need, [str(column.unclaimed.get(need, 0)) for column in columns]) for need in needs]),
         Table("conformance by family", _shares([column.families for column in columns], sorted)),
         Table("conformance by dtype", _shares([column.dtypes for column in columns])),
         Table(
@@ -228,6 +230,7 @@ def _column(column: Column) -> dict[str, Any]:
         "total": _tally(column.total),
         **{name: {key: _tally(tally) for key, tally in part.items()} for name, part in parts.items()},
         **{name: {key: asdict(value) for key, value in part.items()} for name, part in failures.items()},
+        "unclaimed": dict(column.unclaimed),
     }
 
 

@@ -131,7 +131,10 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One backend under one torch in one run. ``run`` counts from 1. ``labels`` are the ids of its variants without the backend."""
+    """One backend under one torch in one run. ``run`` counts from 1. ``unclaimed`` says what is needed, and by how many variants.
+
+    ``labels`` are the ids of its variants without the backend.
+    """
 
     run: int
     backend: str
@@ -142,6 +145,7 @@ class Column:
     devices: Mapping[str, Tally]
     oracles: Mapping[str, Failures]
     severities: Mapping[str, Failures]
+    unclaimed: Mapping[str, int]
     labels: frozenset[str]
 
 
@@ -241,6 +245,7 @@ def _column(
         _tallies((event.device, event) for event in events),
         _failures((oracle, event) for event in failures for oracle in dict.fromkeys(event.oracles)),
         _failures((_severity(event), event) for event in failures),
+        Counter(e.unclaimed for e in events if isinstance(e, VariantFinished) and outcome_of(e) == UNCLAIMED),
         frozenset(event.label for event in events),
     )
 

@@ -57,6 +57,7 @@ def test_the_terminal_shows_shares_counts_and_ways_to_fail() -> None:
     assert cells(text, "overall")[0] == ["33.3%"] * 2  # 2 of 6
     for outcome, count in {"PASS": 2, "FAIL": 1, "XFAIL": 1, "VACUOUS": 1, "unclaimed": 1, "SKIP": 1, "planned": 7}.items():  # fmt: skip
         assert cells(text, outcome) == [[str(count)] * 2]
+    assert cells(text, "gradients") == [["1", "1"]]
     assert cells(text, "ERROR") == [] and "by device" not in text
     assert cells(text, "silent") == [["40.0%", "2/5", "of", "6"] * 2]
     assert cells(text, "value") == [["1", "(1", "known)"] * 2] and cells(text, "stride") == [["1", "1"]]
@@ -133,6 +134,7 @@ def hostile(word: str) -> Score:
     """A run with a text at each place that a log fills."""
     stranger = failure(name=word, backend=word, torch=word, file=word + ".spec.yaml", oracles=(word,), findings=(value_finding(oracle=word),))  # fmt: skip
     events = [started(word, run=word, argv=("runner", word), started=word, version=word, shard=word), stranger]
+    events.append(finished("SKIP", name=word + "2", backend=word, torch=word, file=word + ".spec.yaml", unclaimed=word))
     return score([(word, events), (word, events)])
 
 

@@ -61,7 +61,9 @@ def test_what_did_not_run_is_in_no_share_of_passes_and_is_counted(word: Any) -> 
 
 
 def test_what_is_not_claimed_lowers_claim_and_overall_alone() -> None:
-    total = only(of(finished(), failure(), finished("SKIP", unclaimed="gradients"), finished("SKIP"))).total
+    column = only(of(finished(), failure(), finished("SKIP", unclaimed="gradients"), finished("SKIP")))
+    total = column.total
+    assert column.unclaimed == {"gradients": 1}
     assert total.conformance == Share(1, 2)
     assert total.claim == Share(3, 4)
     assert total.overall == Share(1, 3)
@@ -69,8 +71,9 @@ def test_what_is_not_claimed_lowers_claim_and_overall_alone() -> None:
 
 
 def test_only_a_skip_can_be_unclaimed() -> None:
-    total = only(of(finished(), finished("FAIL", unclaimed="gradients", **VALUE))).total
-    assert total.conformance == Share(1, 2) and total.claim == Share(2, 2)
+    column = only(of(finished(), finished("FAIL", unclaimed="gradients", **VALUE)))
+    total = column.total
+    assert column.unclaimed == {} and total.conformance == Share(1, 2) and total.claim == Share(2, 2)
 
 
 def test_a_failure_keeps_the_credit_of_its_worst_severity() -> None:
