@@ -55,6 +55,7 @@ These commands give 0 and 1 another meaning:
 | command | 0 | 1 |
 | --- | --- | --- |
 | `bench` | something was timed | never |
+| `coverage` | there is a coverage | never |
 | `diff` | nothing is broken | something is broken |
 | `generate` | the cases were written | there are fewer |
 | `history` | there are verdicts | never |
@@ -85,6 +86,7 @@ MORE = {
     "resume": "[What is kept](engine.md#what-is-kept).",
     "generate": "[Generated cases](generate.md).",
     "hunt": "[The hunt](hunt.md).",
+    "coverage": "[What a suite exercises](coverage.md).",
     "validate": "[The YAML format](format.md).",
     "diagnose": "[The cause of a failure](diagnosing.md).",
     "explain": "[explain](troubleshooting.md#explain).",
