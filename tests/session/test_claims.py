@@ -158,3 +158,8 @@ def test_claims_are_part_of_a_plan_and_no_claim_leaves_its_hash(tmp_path: Path) 
 
     assert digest() == digest(unclaimed=Unclaimed()) != digest(unclaimed=Unclaimed(gradients=True))
     assert skip_reason(Planned(variant, environment())) == ""
+
+
+def test_an_input_of_a_further_call_counts(tmp_path: Path) -> None:
+    keys = f"{PLAIN}    calls:\n      - inputs: {{x: {{shape: [3], dtype: float16}}}}\n"
+    assert need(one(tmp_path, keys), dtypes=("float16",)) == "float16"

@@ -190,3 +190,8 @@ def test_the_page_has_every_credit() -> None:
     assert re.findall(r"^\| `([a-z-]+)` \| (\d)/7 \|$", text, re.MULTILINE) == [
         (name, str(credit)) for name, credit in CREDITS.items()
     ]
+
+
+def test_each_run_has_its_own_missing_variants() -> None:
+    runs = [("one", [started(), planned("a"), finished(name="b"), RunFinished(0, 1.0)]), ("two", [started(), finished(name="b"), RunFinished(0, 1.0)])]  # fmt: skip
+    assert [run.missing for run in score(runs).runs] == [1, 0]
