@@ -55,10 +55,12 @@ These commands give 0 and 1 another meaning:
 | command | 0 | 1 |
 | --- | --- | --- |
 | `bench` | something was timed | never |
+| `coverage` | there is a coverage | never |
 | `diff` | nothing is broken | something is broken |
 | `generate` | the cases were written | there are fewer |
 | `history` | there are verdicts | never |
 | `hunt` | nothing new was found | there are new groups |
+| `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
 
@@ -79,10 +81,12 @@ MORE = {
     "run": "[how a verdict is reached](judging.md), [how variants run](engine.md), [continuous integration](ci.md).",
     "merge": "[Shards](engine.md#shards).",
     "diff": "[An upgrade](upgrade.md).",
+    "score": "[The conformance of a backend](score.md).",
     "history": "[Old runs](engine.md#old-runs).",
     "resume": "[What is kept](engine.md#what-is-kept).",
     "generate": "[Generated cases](generate.md).",
     "hunt": "[The hunt](hunt.md).",
+    "coverage": "[What a suite exercises](coverage.md).",
     "validate": "[The YAML format](format.md).",
     "diagnose": "[The cause of a failure](diagnosing.md).",
     "explain": "[explain](troubleshooting.md#explain).",

@@ -238,6 +238,17 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """What a backend does not claim. ``devices`` are types or single ones, ``dtypes`` go without ``torch.``."""
+
+    gradients: bool = False
+    dynamic: bool = False
+    mutation: bool = False  # of inputs
+    dtypes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
     """A column of the table: ``name`` is what people read, ``backend`` what torch.compile is given."""
 
@@ -248,6 +259,7 @@ class Backend:
     mode: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    unclaimed: Unclaimed = Unclaimed()
     span: Span | None = field(default=None, compare=False)  # where a suite names it; None for one that was typed
 
 

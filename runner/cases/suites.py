@@ -14,7 +14,7 @@ from runner.cases.folders import FolderLimit, Walk
 from runner.cases.inputs import dtype_name
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite
+from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
@@ -190,6 +190,7 @@ class Reader:
                     mode=scalar(keys.get("mode"), str),
                     options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
                     config=check_flags(keys.get("config"), problems),
+                    unclaimed=_unclaimed(keys.get("unclaimed")),
                     span=keys.get("backend", item).span,
                 )
             if backend.mode is not None and backend.options:
@@ -356,6 +357,17 @@ def _reading(problems: Problems) -> Iterator[None]:
             problems.error(error.span, str(error))
     except TooManyProblems:
         return
+
+
+def _unclaimed(node: YamlNode | None) -> Unclaimed:
+    keys = fields(node)
+    return Unclaimed(
+        gradients=scalar(keys.get("gradients"), bool, default=False),
+        dynamic=scalar(keys.get("dynamic"), bool, default=False),
+        mutation=scalar(keys.get("mutation"), bool, default=False),
+        dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str))),
+        devices=listed(keys.get("devices"), str),
+    )
 
 
 def _entry(key: str, value: YamlNode) -> tuple[YamlScalar, YamlNode]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runner.report.handlers import Reports
     from runner.report.site.declared import Declared
 
-OPTIONS = ("junit", "ctrf", "sarif", "events", "html", "html_folder", "json", "markdown", "plot", "output")
+OPTIONS = ("junit", "ctrf", "sarif", "events", "html", "html_folder", "json", "markdown", "plot", "svg", "output")
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable by which GitHub Actions names the file of a step's summary."""
 

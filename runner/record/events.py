@@ -173,6 +173,7 @@ class VariantFinished(_Variant):
         ""  # what results that fail alike have in common; empty for a result without findings that is not red
     )
     signature_id: str = ""  # by which people refer to that: 8 hexadecimal digits of its hash
+    unclaimed: str = ""  # what the variant needs and its backend does not claim; empty for any verdict but SKIP
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,13 @@ def planned_of(events: Iterable[Event]) -> dict[Key, VariantPlanned]:
 def finished_of(events: Iterable[Event]) -> dict[Key, VariantFinished]:
     """Return the results; of a variant that has two the later one."""
     return {event.key: event for event in events if isinstance(event, VariantFinished)}
+
+
+def variants_of(events: Iterable[Event]) -> list[VariantPlanned | VariantFinished]:
+    """Return the result of each variant, or the plan where there is none, in order."""
+    events = list(events)
+    variants: dict[Key, VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
+    return [*variants.values()]
 
 
 _CLASSES: dict[str, type] = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
-from runner.cases.model import Backend
+from runner.cases.model import Backend, Unclaimed
 from runner.diagnostics import shown_path
 from runner.quote import operand, shell_words
 from runner.record.events import VariantPlanned
@@ -38,11 +39,9 @@ def repro(planned: Planned, context: RunContext) -> str:
     variant, settings = planned.variant, context.settings
     suite = context.suites.get(variant.suites[0])
     name = variant.backend.name
-    own = (
-        suite is None
-        or suite.file == variant.case.file
-        or not (suite.has_defaults or variant.backend != Backend(name, name))
-    )
+    # What is not claimed says which variants run, and not how.
+    is_plain = dataclasses.replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
+    own = suite is None or suite.file == variant.case.file or (is_plain and not suite.has_defaults)
     words = [
         "runner",
         "run",

@@ -14,6 +14,8 @@ from runner.cases.flags import PRECISION
 from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Tolerance, Variant
 from runner.cases.versions import matches
 from runner.engine.messages import Job
+from runner.session.claims import unclaimed_need
+from runner.verdict.policy import Verdict
 from runner.verdict.stages import stage_of
 from runner.worker.settings import AS_USER
 
@@ -55,8 +57,29 @@ def plan(variants: Sequence[Variant], environments: Sequence[Environment]) -> li
     return [Planned(variant, environment, number) for number, (variant, environment) in enumerate(pairs, start=1)]
 
 
+def skip(planned: Planned) -> Verdict | None:
+    """The verdict of a variant that is not to run here, as far as control can tell; None when it is.
+
+    What the backend does not claim comes before what this machine lacks, so that a claim is the same on every machine.
+    """
+    if reason := _unfit(planned):
+        return Verdict("SKIP", reason)
+    variant, environment = planned.variant, planned.environment
+    if need := unclaimed_need(variant):
+        return Verdict("SKIP", f"{variant.backend.name} claims no {need}", unclaimed=need)
+    if variant.device.split(":")[0] == "cuda" and environment.build.endswith("+cpu"):
+        return Verdict("SKIP", f"no device cuda: torch {environment.build} is built for the CPU alone")
+    return None
+
+
 def skip_reason(planned: Planned) -> str:
-    """Why a variant cannot run here, as far as control can tell; empty when it can."""
+    """Why a variant is not to run here, as far as control can tell; empty when it is."""
+    verdict = skip(planned)
+    return verdict.reason if verdict else ""
+
+
+def _unfit(planned: Planned) -> str:
+    """Why a variant does not fit this torch, its device or its backend; empty when it does."""
     variant, environment = planned.variant, planned.environment
     requires = variant.case.requires
     if not matches(requires.torch, environment.torch):
@@ -68,8 +91,6 @@ def skip_reason(planned: Planned) -> str:
         return "this case launches no Triton kernel"
     if kind == "cpu" and variant.case.kernels and variant.backend.backend != LAUNCH:
         return "on the CPU Triton kernels are interpreted, and the interpreter cannot run inside a compiled graph"
-    if kind == "cuda" and environment.build.endswith("+cpu"):
-        return f"no device cuda: torch {environment.build} is built for the CPU alone"
     return ""
 
 

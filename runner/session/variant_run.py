@@ -13,7 +13,7 @@ from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
 from runner.session.context import RunContext
 from runner.session.identity import planned_event, repro
-from runner.session.plan import Planned, as_user, job, skip_reason
+from runner.session.plan import Planned, as_user, job, skip
 from runner.session.scheduler import Steps, with_reference
 from runner.verdict import explained, outcomes, user_run
 from runner.verdict.operators import first_operator
@@ -88,8 +88,8 @@ class _Attempt:
 
     def run(self) -> Steps[Verdict]:
         """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that."""
-        if reason := skip_reason(self.planned):
-            return Verdict("SKIP", reason)
+        if skipped := skip(self.planned):
+            return skipped
         self.source = build(self.planned.variant, limits=self.context.limits)
         errors = [diagnostic for diagnostic in self.source.diagnostics if diagnostic.severity == "error"]
         if errors:
@@ -349,6 +349,7 @@ class _Attempt:
             comparisons=record.get("comparisons", 0),
             compared=record.get("compared", {}),
             known=verdict.known,
+            unclaimed=verdict.unclaimed,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
             signal=main.signal if main else None,
             stack=main.stack if main else "",

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from runner.builder.operators import IN_PLACE
-from runner.cases.chain_nodes import If, Items, Node, Ref, Step, Table, Value, With
+from runner.cases.chain_nodes import Arguments, If, Items, Literal, Node, Ref, Step, Table, Value, With
 from runner.cases.model import Case
 from runner.cases.walk import names_used, values_of
 from runner.record.events import Finding
+
+_WRITING = frozenset({*IN_PLACE, "setitem", "delitem"})
+"""Operators of Python that write into their first operand."""
 
 _CALL = re.compile(r"^call \d+(?:, |$)")
 _PART = re.compile(r"\[(?:(\d+)|'([^']*)')\]")
@@ -88,8 +91,43 @@ def _taking(case: Case, steps: Sequence[Step], name: str) -> int | None:
 
 
 def _writes(step: Step, name: str) -> bool:
-    """Return whether a step writes into the value of a name: its operator does, and its first argument is that value."""
-    word = step.operator.rpartition(".")[2]
-    is_in_place = (word.endswith("_") and not word.endswith("__")) or word in IN_PLACE or word == "setitem"
-    target = step.arguments.positional[0] if step.arguments.positional else None
-    return is_in_place and isinstance(target, Ref) and target.name == name
+    """Return whether a step writes into the value of a name."""
+    return any(isinstance(target, Ref) and target.name == name for target in _targets(step))
+
+
+def written_input(case: Case) -> str:
+    """Return the first input that a step of the chain writes into by its name; empty where no step says so.
+
+    A write through another name, as of a view, is not looked for, and neither is what a module in Python does.
+    """
+    names = {item.name for item in case.inputs}
+    for number, step in enumerate(_steps(case.chain)):
+        for target in _targets(step):
+            name = target.name if isinstance(target, Ref) and "grad" not in target.path else ""
+            if name == "_" and number == 0:
+                name = case.inputs[0].name if case.inputs else ""
+            if name in names:
+                return name
+        names.difference_update(step.out)  # from here on it is another value
+    return ""
+
+
+def _targets(step: Step) -> tuple[Value, ...]:
+    """Return the values that a step writes into: by an operator in place, by ``inplace: true``, or by ``out:`` among its keywords."""
+    space, _, member = step.operator.partition(".")
+    word = member.partition(".")[0] if space == "aten" else member.rpartition(".")[2]
+    is_in_place = word in _WRITING if space == "operator" else word.endswith("_") and not word.endswith("__")
+    keywords = dict(step.arguments.keywords)
+    flag = keywords.get("inplace")
+    values = []
+    if is_in_place or (isinstance(flag, Literal) and flag.value is True):
+        values = [_operand(step)]
+    values += [keywords["out"]] if "out" in keywords else []
+    return tuple(item for value in values for item in (value.items if isinstance(value, Items) else (value,)))
+
+
+def _operand(step: Step) -> Value:
+    """Return the first operand of a step, which is the value before where none is written."""
+    arguments = (step.call or Arguments(bare=True)) if step.operator.startswith("nn.") else step.arguments
+    named = [value for key, value in arguments.keywords if key in ("input", "self")]
+    return (*arguments.positional, *named, Ref("_", (), step.span))[0]

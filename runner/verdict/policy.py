@@ -24,12 +24,16 @@ _SEARCHED = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A word, one line why, and if an entry of the ledger was used, its issue or reason and its place."""
+    """A word, one line why, and if an entry of the ledger was used, its issue or reason and its place.
+
+    ``unclaimed`` is what a variant that is SKIP needs and its backend does not claim.
+    """
 
     word: Word
     reason: str = ""
     known: str | None = None
     entry: Span | None = None
+    unclaimed: str = ""
 
 
 def decide(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runner.cases.versions import matches
 from runner.exit_codes import UsageError
 from runner.record.events import (
     Event,
-    Key,
     VariantFinished,
     VariantPlanned,
     end_of,
-    finished_of,
-    planned_of,
     start_of,
+    variants_of,
 )
 from runner.text import in_line
 
@@ -88,15 +86,8 @@ def _pairing(event: VariantPlanned | VariantFinished, by_label: bool, several: b
     return (event.label if by_label else event.id), (event.torch if several else "")
 
 
-def _variants(events: Iterable[Event]) -> list[VariantPlanned | VariantFinished]:
-    """Return the result of each variant, or the plan where there is none, in order."""
-    events = list(events)
-    variants: dict[Key, VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
-    return [*variants.values()]
-
-
 def _of(log: Log, version: str, backend: str) -> list[VariantPlanned | VariantFinished]:
-    return [e for e in _variants(log.events) if version in ("", e.torch) and backend in ("", e.backend)]
+    return [e for e in variants_of(log.events) if version in ("", e.torch) and backend in ("", e.backend)]
 
 
 def _side(log: Log, events: Sequence[VariantPlanned | VariantFinished], by_label: bool, several: bool) -> Side:
@@ -115,7 +106,7 @@ def _side(log: Log, events: Sequence[VariantPlanned | VariantFinished], by_label
 
 def _version(log: Log, text: str) -> str:
     """Return the one version of a log that ``text`` means: written the same, or the only one at its precision."""
-    present = [*dict.fromkeys(event.torch for event in _variants(log.events))]
+    present = [*dict.fromkeys(event.torch for event in variants_of(log.events))]
     if text in present:
         return text
     try:
@@ -129,7 +120,7 @@ def _version(log: Log, text: str) -> str:
 
 
 def _backend(log: Log, name: str) -> str:
-    if name in {event.backend for event in _variants(log.events)}:
+    if name in {event.backend for event in variants_of(log.events)}:
         return name
     raise UsageError(f"--backend {name}: no such backend here: {_content(log)}")
 
@@ -139,7 +130,7 @@ _NAMED = 10  # backends or versions of a log that a message names
 
 def _content(log: Log) -> str:
     """Return what a log can be divided by."""
-    events = _variants(log.events)
+    events = variants_of(log.events)
     parts = [
         f"{word} {', '.join(values[:_NAMED])}" + (", ..." if len(values) > _NAMED else "")
         for word, values in (

@@ -8,7 +8,7 @@ import pytest
 from spec_files import Files, short
 
 from runner.cases.limits import Limits
-from runner.cases.model import Backend, Suite
+from runner.cases.model import Backend, Suite, Unclaimed
 from runner.cases.suites import PathError, Reader, discover
 
 SPEC = "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n"
@@ -319,4 +319,47 @@ def test_defaults_of_grad_and_tolerance_are_held_against_each_case(files: Files)
     reader.suites([files.folder / "a.spec.yaml"])
     assert [d.message for d in reader.problems] == [
         "nothing in case 'leaf' requires a gradient, so backward would compare nothing"
+    ]
+
+
+# --- claims ---
+
+
+def test_what_a_backend_does_not_claim(files: Files) -> None:
+    files.write(
+        "a.suite.yaml",
+        """\
+        suite: s
+        backends:
+          - {name: mine, backend: inductor, unclaimed: {gradients: true, dynamic: true, mutation: true,
+             dtypes: [torch.complex64, float64], devices: ["cuda:1"]}}
+          - {name: some, backend: inductor, unclaimed: {gradients: false}}
+    """,
+    )
+    (suite,) = files.suites("a.suite.yaml")
+    mine, some = (backend.unclaimed for backend in suite.backends)
+    assert mine == Unclaimed(True, True, True, ("complex64", "float64"), ("cuda:1",)) and some == Unclaimed()
+    assert files.found() == []
+
+
+def test_claims_that_cannot_be(files: Files) -> None:
+    files.write(
+        "a.suite.yaml",
+        """\
+        suite: s
+        backends:
+          - {name: a, backend: eager, unclaimed: {gradient: true}}
+          - {name: b, backend: eager, unclaimed: [gradients]}
+          - {name: c, backend: eager, unclaimed: {dtypes: [float63]}}
+          - {name: d, backend: eager, unclaimed: {devices: cuda}}
+          - {name: e, backend: eager, unclaimed: {}}
+    """,
+    )
+    files.suites("a.suite.yaml")
+    assert files.found() == [
+        "a.suite.yaml:3:43: unknown key 'gradient' | did you mean 'gradients'?",
+        "a.suite.yaml:4:42: expected a mapping such as {gradients: true, dtypes: [complex64]}, found a list",
+        "a.suite.yaml:5:52: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float63' | did you mean 'float64'?",
+        "a.suite.yaml:6:52: expected a list, found the text 'cuda' | such as [cuda]",
+        "a.suite.yaml:7:42: this mapping is empty",
     ]

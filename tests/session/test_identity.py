@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from runner.session.identity import planned_event
+import pytest
+
+from runner.diagnostics import shown_path
+from runner.session.context import RunContext
+from runner.session.identity import planned_event, repro
 from runner.session.plan import plan
-from tests.handmade import environment, variants
+from tests.handmade import environment, loaded, variants, written
 
 
 def test_announcements_of_one_case_share_its_name(tmp_path: Path) -> None:
     first, second = map(planned_event, plan(variants(tmp_path, "params: {n: [1, 2]}"), [environment()]))
     assert first.case.endswith("a.spec.yaml::a") and first.case is second.case
+
+
+@pytest.mark.parametrize(
+    ("backend", "command"),
+    [
+        ("{name: eager, backend: eager, unclaimed: {gradients: true}}", "runner run '{file}::a[float32,cpu]@eager'"),
+        ("{name: eager, backend: eager, dynamic: true}", "runner run '{suite}::{file}::a[float32,cpu]@eager'"),
+    ],
+)
+def test_a_command_needs_the_suite_where_it_says_how_a_variant_runs(tmp_path: Path, backend: str, command: str) -> None:
+    spec = written(tmp_path, "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n")
+    suite = written(tmp_path, f"suite: s\nspecs: [a.spec.yaml]\nbackends: [{backend}]\n", "s.suite.yaml")
+    found = loaded(suite)
+    context = RunContext(suites={one.name: one for one in found.suites}, default_python=environment().python)
+    (one,) = plan(found.variants, [environment()])
+    names = {"file": os.path.relpath(spec), "suite": shown_path(str(suite))}
+    assert repro(one, context).replace("--seed 0", "").strip() == command.format(**names)

@@ -7,8 +7,9 @@ from textwrap import indent
 
 import pytest
 
+from runner.cases.suites import Reader
 from runner.record.events import Finding
-from runner.verdict.operators import first_operator
+from runner.verdict.operators import first_operator, written_input
 from tests.handmade import loaded, written
 
 CHAIN = """\
@@ -82,3 +83,35 @@ def test_the_first_step_takes_the_first_input_without_a_name(tmp_path: Path) -> 
 def test_blocks_count(tmp_path: Path) -> None:
     chain = "- {torch.neg: $x, out: a}\n- with: [torch.no_grad]\n  chain:\n    - {torch.mul: [$a, $y], out: b}\n"
     assert operator(tmp_path, "[$a, $b]", "output[1]", chain=chain) == "torch.mul"
+
+
+@pytest.mark.parametrize(
+    ("chain", "name"),
+    [
+        ("- {Tensor.add_: [$y, 1]}", "y"),
+        ("- Tensor.relu_", "x"),
+        ("- {Tensor.add_: [$_, 1]}", "x"),
+        ("- torch.abs\n- Tensor.relu_", ""),
+        ("- {Tensor.add_: ['$x[0]', 1]}", "x"),
+        ("- {operator.setitem: [$y, 0, 1]}", "y"),
+        ("- {operator.iadd: [$y, 1]}", "y"),
+        ("- {operator.and_: [$x, $y]}", ""),
+        ("- {operator.not_: [$x]}", ""),
+        ("- {torch.add: [$x, 1], out: y}", ""),
+        ("- {torch.add: {input: $x, other: 1, out: $y}}", "y"),
+        ("- {F.relu: {input: $y, inplace: true}}", "y"),
+        ("- {F.relu: {input: $y, inplace: false}}", ""),
+        ("- {nn.ReLU: {inplace: true}}", "x"),
+        ("- {nn.ReLU: {inplace: true}, call: [$y]}", "y"),
+        ("- {aten.add_.Tensor: [$y, $x]}", "y"),
+        ("- {torch.abs: [$x], out: a}\n- {Tensor.add_: [$a, 1]}", ""),
+        ("- {torch.abs: [$x], out: x}\n- {Tensor.add_: [$x, 1]}", ""),
+        ("- if: '${x.shape[0] > 2}'\n  do: [{Tensor.add_: [$y, 1]}]", "y"),
+        ("- torch.abs\n- {torch.add: [$_, $y]}", ""),
+    ],
+)
+def test_the_input_that_a_chain_writes_into(tmp_path: Path, chain: str, name: str) -> None:
+    text = f"cases:\n  - name: a\n    inputs: {{x: [3], y: [3]}}\n    chain:\n{indent(chain, '      ')}\n"
+    path = written(tmp_path, text)
+    (case,) = Reader().spec(path, None)
+    assert written_input(case) == name

@@ -66,11 +66,8 @@ _SPACES = {"nn.functional": "F", "": "torch"}
 _DROPPED = ("layout", "pin_memory", "generator")
 
 
-@cache
-def operators() -> Mapping[str, tuple[Any, ...]]:
-    """Return the names by which the format may call operators of the database, each with its entries there.
-
-    An entry is known as a function, as a method, by its form in place, and as an operator of ATen.
+def entries() -> list[Any]:
+    """Return the entries of the database.
 
     Raises:
         ImportError: a package that the database needs, such as numpy, is not installed.
@@ -80,11 +77,20 @@ def operators() -> Mapping[str, tuple[Any, ...]]:
         substitute.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules[_DEVELOPERS] = substitute
     frozen = torch.backends.flags_frozen()
-    database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
+    database: list[Any] = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
     # It forbids everybody in this process to set flags of torch.backends, which a case may ask for.
     torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = not frozen
+    return database
+
+
+@cache
+def operators() -> Mapping[str, tuple[Any, ...]]:
+    """Return the names by which the format may call operators of the database, each with its entries there.
+
+    An entry is known as a function, as a method, by its form in place, and as an operator of ATen. Raises ImportError as ``entries`` does.
+    """
     names: dict[str, list[Any]] = {}
-    for entry in database:
+    for entry in entries():
         for name in _names(entry):
             names.setdefault(name, []).append(entry)
     return {name: tuple(names[name]) for name in sorted(names)}

@@ -1,0 +1,94 @@
+"""``runner coverage``: what a suite exercises of torch's operators, dtypes, shapes and of the runner's oracles. It runs no case."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from runner import console, exit_codes, interrupts
+from runner.cli import outputs
+from runner.cli.arguments import add_paths, add_selection, add_settings, set_epilog, settings_of
+from runner.cli.variants import load_variants, refuse, select_variants
+from runner.diagnose.harness import Progress, result_of
+from runner.engine.local import LocalEngine
+from runner.engine.messages import Job
+from runner.exit_codes import UsageError
+from runner.report.coverage import missing_lines, render, to_dict
+from runner.session.coverage import Entry, measure
+from runner.session.environments import find_environments
+from runner.session.plan import Environment
+from runner.session.scheduler import drive, with_reference
+
+_EPILOG = """\
+A name counts where the chain of a case holds it, in one of the spellings of
+torch's operator database: a function, a method, in place, an operator of
+Python or of ATen. A dtype counts where an input has it.
+What a run reaches inside the compiler is not known without one.
+
+exit codes: 0 there is a coverage, 2 interrupted, 3 internal error,
+4 bad arguments or files, 5 nothing selected
+"""
+
+_TIMEOUT = 300.0
+_MEMORY = 4 << 30
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner coverage`` takes."""
+    parser.description = "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a suite exercises."
+    set_epilog(parser, _EPILOG)
+    add_paths(parser)
+    add_selection(parser)
+    add_settings(parser, "python", help="the Python whose torch has the operator database (default: this one)")
+    parser.add_argument(
+        "--missing", action="store_true", help="print what is not exercised instead, a name of the database a line"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
+    parser.set_defaults(allow_python=True)  # nothing runs
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the coverage of the selected variants. Raises UsageError for another Python than one, and where nothing is selected."""
+    settings = settings_of(arguments)
+    if len(settings.python) > 1:
+        raise UsageError("--python: one Python has the operator database")
+    loaded = load_variants(arguments)
+    if loaded.errors:
+        return refuse(loaded.diagnostics)
+    variants = select_variants(arguments, loaded).variants
+    entries, missing = _database(find_environments(settings.python)[0])
+    if missing:
+        console.message(f"runner: without torch's operator database: {missing}")
+    coverage = measure(variants, entries)
+    text = "\n".join(missing_lines(coverage)) if arguments.missing else render(coverage)
+    outputs.show(arguments, json.dumps(to_dict(coverage), indent=2), text)
+    return exit_codes.OK
+
+
+def _database(environment: Environment) -> tuple[dict[str, Entry], str]:
+    """Ask a worker for torch's operator database; it, and why there is none. Raises UsageError where the worker dies."""
+    job = Job(
+        key="database",
+        id="database",
+        environment=environment.key,
+        name="database",
+        source="",
+        backend={"backend": "eager"},
+        timeout=_TIMEOUT,
+        memory=_MEMORY,
+        task="database",
+        arguments={},
+        isolation="living",
+        cacheable=False,
+    )
+    progress = Progress()
+    engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
+    try:
+        [outcome] = drive(engine, with_reference([job]), lambda: progress.say("reading torch's operator database"))
+    finally:
+        with interrupts.held():
+            engine.close()
+            progress.end()
+    result = result_of(outcome)
+    entries = {name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()}  # fmt: skip
+    return entries, str(result["missing"])

@@ -1,0 +1,95 @@
+"""``runner score``: the conformance of each backend of a run, or of two runs beside each other."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+
+from runner import console, exit_codes
+from runner.cli import outputs
+from runner.cli.arguments import set_epilog
+from runner.exit_codes import UsageError
+from runner.record.events import Event
+from runner.record.store import journal_of, read_log
+from runner.report.score import badge, render, render_markdown, to_dict
+from runner.verdict.score import Score, score
+
+_EPILOG = """\
+examples:
+  runner score latest                                  every backend of the last run
+  runner score latest --backend openvino --svg openvino.svg
+  runner score old/ new/ --markdown score.md           two runs beside each other
+
+conformance   passes of what was judged
+weighed       the same, where a failure keeps the credit of its severity
+claim         what the backend claims of all variants
+overall       passes of what was judged or is not claimed
+
+A known failure (XFAIL) is no pass, and neither is VACUOUS, FLAKY or INVALID.
+What is skipped, or has no verdict, counts nowhere but is shown: docs/score.md.
+
+exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
+5 no variant was judged
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner score`` takes."""
+    parser.description = "The conformance of each backend of a run: in all, by family, dtype, oracle and severity, with what it does not claim."
+    set_epilog(parser, _EPILOG)
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its event log, or latest (the default)"
+    )
+    parser.add_argument(
+        "second", metavar="RUN2", nargs="?", help="another run, whose backends stand beside those of the first"
+    )
+    parser.add_argument(
+        "--backend", metavar="NAME", action="append", default=[], help="only this backend (may be repeated)"
+    )
+    parser.add_argument(
+        "--markdown", metavar="FILE", help="also as Markdown; - is standard output, and then nothing else"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
+    parser.add_argument("--svg", metavar="FILE", help="also as a picture with a badge for each backend")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the score. Raises UsageError where nothing was judged."""
+    runs = [arguments.run, *([arguments.second] if arguments.second is not None else [])]
+    paths = [os.path.realpath(journal_of(name)) for name in runs]
+    outputs.check(arguments, {*paths})
+    if arguments.json == arguments.markdown == "-":
+        raise UsageError("--json - and --markdown -: standard output holds one of them")
+    if len(set(paths)) < len(paths):
+        raise UsageError("both runs are one; name one, or two that differ")
+    result = score([_log(name) for name in runs], arguments.backend)
+    if not any(column.total.judged for column in result.columns):
+        raise UsageError(f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING)
+    _print(arguments, result)
+    for option, make in (("markdown", render_markdown), ("json", _json), ("svg", badge)):
+        path = getattr(arguments, option)
+        if path not in (None, "-"):
+            outputs.write(f"--{option}", path, make(result))
+    return exit_codes.OK
+
+
+def _log(run: str) -> tuple[str, list[Event]]:
+    """Read a run. Raises UsageError also for a log of which lines were left out: a score must not stand without them."""
+    log = read_log(run)
+    log.demand_whole()
+    return str(log.path), log.events
+
+
+def _print(arguments: argparse.Namespace, result: Score) -> None:
+    if arguments.json == "-":
+        console.output(_json(result), end="")
+    elif arguments.markdown == "-":
+        console.output(render_markdown(result), end="")
+    else:
+        console.output(render(result, shutil.get_terminal_size((80, 24)).columns))
+
+
+def _json(result: Score) -> str:
+    return json.dumps(to_dict(result), indent=2) + "\n"

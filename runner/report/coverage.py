@@ -1,0 +1,98 @@
+"""What a suite exercises, as tables for a terminal, as JSON, and as a list of what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from runner import __version__
+from runner.session.coverage import Coverage, Part
+from runner.text import in_line, plural
+from runner.verdict.score import Share
+
+SCHEMA = 1
+"""The version of what ``--json`` writes."""
+
+_PARTS = {
+    "names": "names of torch's operator database",
+    "dtypes": "each of these with each of its dtypes",
+    "backward": "those with gradients, in a backward",
+}
+
+
+def render(coverage: Coverage) -> str:
+    """Return the tables."""
+    unknown = (
+        f", {coverage.unknown} of them of models in Python, whose operators are unknown" if coverage.unknown else ""
+    )
+    parts = [
+        f"{plural(coverage.cases, 'case')}, {plural(coverage.variants, 'variant')} without their backends{unknown}"
+    ]
+    rows = [(_PARTS[name], part) for name, part in coverage.database.items()]
+    rows += [(f"names of the format: {space}", part) for space, part in coverage.format.items()]
+    parts.append(_table(("exercised", "", "of", ""), [(name, *_counts(part)) for name, part in rows]))
+    if coverage.refused:
+        parts.append(
+            f"{plural(len(coverage.refused), 'name')} of the database cannot be written in a case; runner coverage --missing lists them"
+        )
+    tallies = {
+        **coverage.axes,
+        "inputs": coverage.inputs,
+        "oracles": coverage.oracles,
+        "expectations": coverage.expectations,
+    }
+    parts += [
+        _table(_TITLES.get(name, (name, "variants")), _tally(counts)) for name, counts in tallies.items() if counts
+    ]
+    return "\n\n".join(parts)
+
+
+_TITLES = {
+    "inputs": ("kind of input", "inputs"),
+    "oracles": ("oracle that can fire", "variants"),
+    "expectations": ("what a case asks for", "variants"),
+}
+
+
+def _counts(part: Part) -> tuple[str, str, str]:
+    share = Share(len(part.covered), len(part.covered) + len(part.missing))
+    return str(share.part), str(share.whole), str(share)
+
+
+def _tally(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    return [(in_line(name), str(count)) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _table(headers: tuple[str, ...], rows: list[Any]) -> str:
+    from tabulate import tabulate
+
+    align = ("left", *["right"] * (len(headers) - 1))
+    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+
+
+def missing_lines(coverage: Coverage) -> list[str]:
+    """Return a line for each name of torch's database that is not wholly exercised: whether at all, which dtypes, whether in a backward."""
+    if not coverage.database:
+        return []
+    names, dtypes, backward = (coverage.database[name].missing for name in _PARTS)
+    lacking: dict[str, list[str]] = {}
+    for pair in dtypes:
+        name, _, dtype = pair.rpartition(" ")
+        lacking.setdefault(name, []).append(dtype)
+    lines = [f"{name}: not exercised" for name in names]
+    for name in sorted({*lacking, *backward} - {*names}):
+        parts = [" ".join(["without", *lacking[name]])] if name in lacking else []
+        lines.append(f"{name}: {', '.join([*parts, *['without a backward'] * (name in backward)])}")
+    return [in_line(line) for line in [*lines, *(f"{name}: cannot be written in a case" for name in coverage.refused)]]
+
+
+def to_dict(coverage: Coverage) -> dict[str, Any]:
+    """Return it as JSON: of each part the names that are covered and those that are missing."""
+    return {"schema": SCHEMA, "runner": __version__, **_plain(asdict(coverage))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,61 @@
+"""torch's own operator database: which names it tests, how a case may spell each, and with which dtypes torch tests it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from runner.worker.generate.database import entries
+from runner.worker.job import Send
+
+_SPACES = {"": "torch", "nn.functional": "F"}
+_REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
+"""Methods such as ``__rand__``, and how Python's module ``operator`` spells what calls them."""
+
+
+def run_database(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing."""
+    send({"phase": "load"})
+    try:
+        database = entries()
+    except ImportError as error:
+        return {"names": {}, "missing": str(error), "error": None}
+    names: dict[str, dict[str, list[str]]] = {}
+    for entry in database:
+        facts = names.setdefault(entry.name, {"spellings": [], "dtypes": [], "backward": []})
+        for key, values in _facts(entry).items():
+            facts[key] = sorted({*facts[key], *values})
+    return {"names": names, "missing": "", "error": None}
+
+
+def _facts(entry: Any) -> dict[str, set[str]]:
+    """Return the names by which a case may call an entry, and its dtypes on the CPU, forward and backward."""
+    backward = entry.supported_backward_dtypes("cpu") if entry.supports_autograd else ()
+    return {
+        "spellings": {*_spellings(entry)},
+        "dtypes": {str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes("cpu")},
+        "backward": {str(dtype).removeprefix("torch.") for dtype in backward},
+    }
+
+
+def _spellings(entry: Any) -> Iterator[str]:
+    """Yield the entry as a function, a method, in place, an operator of Python and of ATen, and by its aliases."""
+    space, _, member = entry.name.removeprefix("torch.ops.").rpartition(".")
+    for name in (member, *(alias.name.rpartition(".")[2] for alias in entry.aliases)):
+        yield f"{_SPACES.get(space, f'torch.{space}')}.{name}"
+        if not space:
+            yield f"Tensor.{name}"
+    for variant in (entry.method_variant, entry.inplace_variant):
+        yield f"Tensor.{getattr(variant, '__name__', member)}"
+    for variant in (entry.operator_variant, entry.inplace_operator_variant):
+        if variant is not None:
+            yield f"operator.{variant.__name__}"
+    if member.startswith("__r") and member.endswith("__"):
+        word = member.strip("_")[1:]
+        yield f"operator.{_REFLECTED.get(word, word)} of a number"
+    yield f"aten.{entry.aten_name.removeprefix('torch.').removeprefix('ops.aten.').partition('.')[0]}"
+    function = getattr(entry.op, "__name__", "")
+    if function and getattr(torch, function, None) is entry.op:
+        yield f"torch.{function}"

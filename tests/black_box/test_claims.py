@@ -1,0 +1,72 @@
+"""A backend's claims: what is not claimed is skipped, counted and scored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, run_in, write
+
+PROFILE = """\
+suite: profile
+backends:
+  - {name: careful, backend: eager, unclaimed: {gradients: true, mutation: true, dtypes: [float64]}}
+"""
+CASES = """\
+cases:
+  - name: relu
+    inputs: {x: {shape: [2, 3], requires_grad: true}}
+    chain: [F.relu]
+    dtypes: [float32, float64]
+    grad: [forward, backward]
+  - name: written
+    inputs: {x: [3]}
+    chain: [{Tensor.add_: [$x, 1]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("claims")
+    write(place, {"profile.suite.yaml": PROFILE, "a.spec.yaml": CASES})
+    return place
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Result:
+    """A run of the cases under a backend that another file configures, beside one that claims all."""
+    return run_in(folder, "run", "a.spec.yaml", "profile.suite.yaml", "--backend", "careful", "--backend", "eager", "-j", 1)  # fmt: skip
+
+
+def test_what_is_not_claimed_is_skipped_with_that_reason(result: Result) -> None:
+    assert result.code == 0, result.text
+    skipped = {name: (e["unclaimed"], e["reason"]) for name, e in result.finished.items() if e["verdict"] == "SKIP"}
+    assert skipped == {
+        "relu[grad=backward,float32,cpu]@careful": ("gradients", "careful claims no gradients"),
+        "relu[grad=backward,float64,cpu]@careful": ("gradients", "careful claims no gradients"),
+        "relu[grad=forward,float64,cpu]@careful": ("float64", "careful claims no float64"),
+        "written[float32,cpu]@careful": ("mutation of inputs", "careful claims no mutation of inputs"),
+    }
+    assert {e["verdict"] for name, e in result.finished.items() if name not in skipped} == {"PASS"}
+    assert {e["unclaimed"] for name, e in result.finished.items() if name not in skipped} == {""}
+    assert "careful claims no gradients" in result.out
+
+
+def test_the_score_says_what_share_is_claimed(folder: Path, result: Result) -> None:
+    done = run_in(folder, "score")
+    rows = {
+        words[0]: words[1:]
+        for words in map(str.split, done.out.split("\n"))
+        if len(words) == 3 and words[1][:1].isdigit()
+    }
+    assert rows["conformance"] == ["100.0%", "100.0%"]
+    assert rows["claim"] == ["20.0%", "100.0%"] and rows["overall"] == ["20.0%", "100.0%"]
+    assert rows["gradients"] == ["2", "0"] and rows["unclaimed"] == ["4", "0"]
+
+
+def test_a_profile_is_read_as_strictly_as_any_suite(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path, {"bad.suite.yaml": PROFILE.replace("gradients: true", "gradient: true"), "a.spec.yaml": CASES})
+    done = run_in(tmp_path, "run", "a.spec.yaml", "bad.suite.yaml", "--backend", "eager", "-k", "written", "-j", 1)
+    assert done.code == 4
+    assert "bad.suite.yaml:3:" in done.err and "did you mean 'gradients'?" in done.err and "^^^^^^^^" in done.err

@@ -1,0 +1,71 @@
+"""``runner coverage`` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from .driver import REPOSITORY, run_in, write
+
+pytest.importorskip("torch")
+pytest.importorskip("numpy")
+
+CASES = """\
+cases:
+  - name: doubled
+    inputs: {x: {shape: [0, 3], requires_grad: true}}
+    chain: [{operator.mul: [2, $x]}]
+    grad: backward
+  - name: relu
+    inputs: {x: [1, 3]}
+    chain: [F.relu]
+    tags: [other]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("coverage")
+    write(place, {"a.spec.yaml": CASES, "bad.spec.yaml": CASES.replace("F.relu", "F.rellu")})
+    return place
+
+
+def test_it_prints_tables_and_writes_json(folder: Path) -> None:
+    done = run_in(folder, "coverage", "a.spec.yaml", "--json", "a.json")
+    assert done.code == 0, done.text
+    assert done.out.startswith("2 cases, 2 variants without their backends\n")
+    rows = [line.split() for line in done.out.split("\n")]
+    assert [row[5] for row in rows if row[:2] == ["names", "of"] and "database" in row] == ["3"]  # mul, __rmul__, relu
+    assert ["empty", "1"] in rows and ["backward", "1"] in rows
+    document = json.loads((folder / "a.json").read_text())
+    schema = json.loads((REPOSITORY / "schema" / "coverage.schema.json").read_text())
+    jsonschema.Draft7Validator(schema).validate(document)
+    assert document["database"]["names"]["covered"] == ["__rmul__", "mul", "nn.functional.relu"]
+    assert document["database"]["backward"]["covered"] == ["__rmul__", "mul"]
+
+
+def test_it_lists_what_is_missing_of_a_selection(folder: Path) -> None:
+    done = run_in(folder, "coverage", "a.spec.yaml", "-k", "tag:other", "--missing")
+    assert done.code == 0, done.text
+    lines = done.out.split("\n")
+    assert "mul: not exercised" in lines and "jiterator_unary: cannot be written in a case" in lines
+    assert any(line.startswith("nn.functional.relu: without bfloat16") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("a.spec.yaml", "-k", "nothing"), 5, "nothing selected"),
+        (("bad.spec.yaml",), 4, "did you mean 'F.relu'"),
+        (("none.spec.yaml",), 4, "no such file"),
+        (("a.spec.yaml", "--python", "x", "--python", "y"), 4, "--python: one Python has the operator database"),
+        (("a.spec.yaml", "--json", "a.spec.yaml"), 4, "this command reads that file"),
+    ],
+)
+def test_what_has_no_coverage_is_refused(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    done = run_in(folder, "coverage", *words)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err

@@ -1,0 +1,66 @@
+"""torch's operator database as a task: names, spellings that a case takes, and dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("numpy")
+
+from runner.builder.operators import Operator, resolve
+from runner.worker.generate.database import entries
+from runner.worker.tasks import database
+from runner.worker.tasks.database import run_database
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, Any]:
+    record = run_database({}, lambda _: None)
+    assert (record["missing"], record["error"]) == ("", None)
+    return dict(record["names"])
+
+
+def test_every_name_of_the_database_is_there(names: dict[str, Any]) -> None:
+    assert {*names} == {entry.name for entry in entries()} and len(names) > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "spellings"),
+    [
+        ("add", {"torch.add", "Tensor.add", "Tensor.add_", "operator.add", "operator.iadd", "aten.add"}),
+        ("abs", {"torch.abs", "torch.absolute", "Tensor.absolute", "Tensor.abs_"}),
+        ("nn.functional.conv2d", {"F.conv2d", "aten.conv2d"}),
+        ("linalg.det", {"torch.linalg.det", "aten.linalg_det"}),
+        ("__radd__", {"operator.add of a number"}),
+        ("__rand__", {"operator.and_ of a number"}),
+        ("__rdiv__", {"operator.truediv of a number"}),
+        ("torch.ops.aten._safe_softmax.default", {"aten._safe_softmax"}),
+    ],
+)
+def test_how_a_case_may_spell_a_name(names: dict[str, Any], name: str, spellings: set[str]) -> None:
+    assert spellings <= {*names[name]["spellings"]}
+
+
+def test_most_names_can_be_written_in_a_case(names: dict[str, Any]) -> None:
+    refused = [
+        name
+        for name, facts in names.items()
+        if not any(isinstance(resolve(s.removesuffix(" of a number")), Operator) for s in facts["spellings"])
+    ]
+    assert len(refused) <= 0.03 * len(names), refused
+
+
+def test_dtypes_are_those_of_the_database(names: dict[str, Any]) -> None:
+    assert {"float32", "complex64", "bool"} <= {*names["add"]["dtypes"]}
+    assert "bool" not in names["add"]["backward"] and "float32" in names["add"]["backward"]
+    assert names["argmax"]["backward"] == []
+
+
+def test_a_torch_without_the_database_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> list[Any]:
+        raise ImportError("No module named 'numpy'")
+
+    monkeypatch.setattr(database, "entries", absent)
+    assert run_database({}, lambda _: None) == {"names": {}, "missing": "No module named 'numpy'", "error": None}
