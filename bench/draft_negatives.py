@@ -139,30 +139,47 @@ def is_special(tensor: torch.Tensor) -> bool:
         return False
     if not tensor.is_floating_point():
         return True
-    return bool(((tensor == tensor.round()) | ~tensor.isfinite()).any()) and not bool((tensor == 0).all() or (tensor == 1).all())
+    return bool(((tensor == tensor.round()) | ~tensor.isfinite()).any()) and not bool(
+        (tensor == 0).all() or (tensor == 1).all()
+    )
+
+
+def spelling(name: str) -> str:
+    """Return how the format writes an operator of the database; the name of a variant stands behind a blank."""
+    operator, _, variant = name.partition(" ")
+    reflected = REFLECTED.fullmatch(operator)
+    if reflected:
+        return f"operator.{PYTHON_NAMES.get(reflected[1], reflected[1])}"
+    space, _, member = operator.rpartition(".")
+    if space:
+        return f"F.{member}" if space == "nn.functional" else f"torch.{operator}"
+    if member.startswith("_"):
+        return f"aten.{member}"
+    if variant != "in_place" and callable(getattr(torch, member, None)):
+        return f"torch.{member}"
+    in_place = variant == "in_place" or not hasattr(torch.Tensor, member)
+    return f"Tensor.{member}_" if in_place else f"Tensor.{member}"
 
 
 def step_of(name: str, sample: Any, writer: Writer) -> dict[str, Any]:
     """Return the step that calls an operator of the database with an error input. Raises UnfitError."""
-    operator, _, variant = name.partition(" ")
     args = [writer.argument(arg) for arg in (sample.input, *sample.args)]
     kwargs = {key: writer.argument(arg) for key, arg in sample.kwargs.items() if key != "device"}
-    reflected = REFLECTED.fullmatch(operator)
-    if reflected:
-        return {f"operator.{PYTHON_NAMES.get(reflected[1], reflected[1])}": args[::-1]}
-    space, _, member = operator.rpartition(".")
-    if space == "nn.functional":
-        spelled = f"F.{member}"
-    elif space:
-        spelled = f"torch.{operator}"
-    elif member.startswith("_"):
-        spelled = f"aten.{member}"
-    elif variant == "in_place" or not callable(getattr(torch, member, None)):
-        method = member if hasattr(torch.Tensor, member) else f"{member}_"
-        spelled = f"Tensor.{method}_" if variant == "in_place" and not method.endswith("_") else f"Tensor.{method}"
-    else:
-        spelled = f"torch.{member}"
-    return {spelled: {"*": args, **kwargs} if kwargs else args}
+    if name.startswith("__r"):
+        return {spelling(name): args[::-1]}
+    return {spelling(name): {"*": args, **kwargs} if kwargs else args}
+
+
+def entries() -> list[Any]:
+    """Return the entries of torch's operator database that have error inputs on some device."""
+    database.operators()  # makes the database importable
+    internal = sys.modules["torch.testing._internal.common_methods_invocations"]
+    return [entry for entry in internal.op_db if entry.error_inputs_func is not None]
+
+
+def name_of(entry: Any) -> str:
+    """Return the name of an entry of the database, with that of its variant behind a blank."""
+    return f"{entry.name} {entry.variant_test_name}".strip()
 
 
 def samples() -> Iterator[tuple[str, Any]]:
@@ -170,17 +187,14 @@ def samples() -> Iterator[tuple[str, Any]]:
 
     Some operators of two operands have none for the CPU, or calls without a tensor alone. They get sizes that do not broadcast.
     """
-    database.operators()  # makes the database importable
-    internal = sys.modules["torch.testing._internal.common_methods_invocations"]
-    for entry in internal.op_db:
-        if entry.error_inputs_func is not None:
-            name = f"{entry.name} {entry.variant_test_name}".strip()
-            for error in entry.error_inputs("cpu"):
-                yield name, error.sample_input
-            if isinstance(entry, internal.BinaryUfuncInfo):
-                kind = next(kind for kind in KINDS if kind in entry.supported_dtypes("cpu"))
-                kwargs = next(iter(entry.sample_inputs("cpu", kind))).kwargs
-                yield name, internal.SampleInput(torch.ones(3, dtype=kind), torch.ones(4, dtype=kind), **kwargs)
+    for entry in entries():
+        for error in entry.error_inputs("cpu"):
+            yield name_of(entry), error.sample_input
+        if type(entry).__name__ == "BinaryUfuncInfo":
+            kind = next(kind for kind in KINDS if kind in entry.supported_dtypes("cpu"))
+            sample = next(iter(entry.sample_inputs("cpu", kind)))
+            sample.input, sample.args = torch.ones(3, dtype=kind), (torch.ones(4, dtype=kind),)
+            yield name_of(entry), sample
 
 
 def drafted(folder: Path, dropped: collections.Counter[str]) -> Iterator[Draft]:
@@ -208,7 +222,9 @@ def drafted(folder: Path, dropped: collections.Counter[str]) -> Iterator[Draft]:
 def answers(python: str, sources: list[str]) -> list[list[str] | None]:
     """Return how each source refuses under a Python: the class and the message, or None where it raises nothing."""
     done = subprocess.run([python, "-c", CALL], input=json.dumps(sources), capture_output=True, text=True, check=True)
-    decoded: list[list[str] | None] = json.loads(done.stdout[done.stdout.rindex("[[" if "[[" in done.stdout else "[") :])
+    decoded: list[list[str] | None] = json.loads(
+        done.stdout[done.stdout.rindex("[[" if "[[" in done.stdout else "[") :]
+    )
     return decoded
 
 
@@ -281,7 +297,9 @@ def main() -> None:
     for reason, times in dropped.items():
         print(f"dropped {times} of {reason}")
     every = {name for name, _ in samples()}
-    print(f"{sum(map(len, files.values()))} cases of {len(operators)} operators; without one: {sorted(every - operators)}")
+    print(
+        f"{sum(map(len, files.values()))} cases of {len(operators)} operators; without one: {sorted(every - operators)}"
+    )
 
 
 if __name__ == "__main__":
