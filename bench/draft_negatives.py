@@ -230,7 +230,7 @@ def answers(python: str, sources: list[str]) -> list[list[str] | None]:
 
 def common_text(messages: list[str]) -> str:
     """Return the longest run of words that all messages hold; it needs no escapes of a regular expression."""
-    runs = re.findall(r"[A-Za-z_][A-Za-z_ ,']*[a-z_]", messages[0].partition("\n")[0])
+    runs = re.findall(r"[A-Za-z_][A-Za-z_ ,']*[a-z_]", re.split(r"\n|\(Could", messages[0])[0])
     heads = [run[:end] for run in runs for end in [*(blank.start() for blank in re.finditer(" ", run)), len(run)]]
     shared = [head.rstrip(" ,'") for head in heads if all(head in message for message in messages)]
     longest = max(shared, key=len, default="")
@@ -267,7 +267,7 @@ def judged(drafts: list[Draft], pythons: list[str]) -> Iterator[Draft]:
         names.add(name)
         count[draft.operator] += 1
         limits = {} if len(same) == len(older) else {"requires": {"torch": release}}
-        expect = {"raises": {"type": kind.lstrip("_"), "match": text}}
+        expect = {"raises": {"type": kind, "match": text}}
         yield Draft(draft.operator, {**draft.case, **limits, "name": name, "expect": expect}, draft.source)
 
 
