@@ -56,6 +56,8 @@ ALONE = r"item|equal|allclose|nonzero|argwhere|unique.*|masked_select|bincount|b
 """Operators that read values, or make no tensor: they may break the graph, and share no case."""
 INPUTS, STEPS = 6, 15
 """Of a case with several operators, at most."""
+LONGEST = 64
+"""Characters of a case's name; of more operators it names the first and the last."""
 POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
 LETTERS = "xyzwvutsrq"
 RESULTS = "abcdefghijklmnop"
@@ -77,7 +79,9 @@ class Draft:
         writer = _Writer(turn)
         for call in self.calls:
             writer.step(call)
-        name = "_".join(each.removesuffix(".default").rpartition(".")[2].strip("_").lower() for each in self.names)
+        words = [each.removesuffix(".default").rpartition(".")[2].strip("_").lower() for each in self.names]
+        name = "_".join(words)
+        name = name if len(name) <= LONGEST else f"{words[0]}_to_{words[-1]}"
         case: dict[str, Any] = {"name": name + self.kind}
         if writer.inputs:
             case["inputs"] = writer.inputs
