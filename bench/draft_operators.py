@@ -26,17 +26,17 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "bench")]
 import operator_families as families  # noqa: E402
 import torch  # noqa: E402
 from draft_samples import (  # noqa: E402
-    LONG,
     ODD,
-    SPECIAL,
+    POINTWISE,
     TASTES,
     TURN,
     CallDraft,
     Given,
-    Spec,
     chosen,
     matrix_call,
+    pointwise,
     sample_calls,
+    special_values,
 )
 
 from runner.builder.source import build  # noqa: E402
@@ -58,7 +58,6 @@ INPUTS, STEPS = 6, 15
 """Of a case with several operators, at most."""
 LONGEST = 64
 """Characters of a case's name; of more operators it names the first and the last."""
-POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
 LETTERS = "xyzwvutsrq"
 RESULTS = "abcdefghijklmnop"
 _FIRST = ("torch.float32", "torch.float64", "torch.int32", "torch.int64", "torch.bool", "torch.complex64")
@@ -140,49 +139,6 @@ class _Writer:
             self._known[key] = name
             self.inputs[name] = spec["shape"] if [*spec] == ["shape"] else spec
         return self._known[key]
-
-
-def pointwise(entry: Any, operator: str, grad: bool, whole: bool) -> list[CallDraft]:
-    """Return the calls of an operator that works element by element: a long input, and an odd shape or one that is broadcast."""
-    sample = next(iter(entry.sample_inputs("cpu", torch.float32 if not whole else torch.int32)))
-    binary = type(entry).__name__ == "BinaryUfuncInfo"
-    if len(sample.args) != binary or sample.kwargs or operator.startswith("operator."):
-        return []
-    if binary and not isinstance(sample.args[0], torch.Tensor):
-        return []
-    given = {"requires_grad": True} if grad else {}
-    init = {} if whole else _domain(entry)
-    if binary:
-        right = {"init": {"randint": [1, 10]}} if whole and "shift" not in entry.name else {}
-        right = {"init": {"randint": [0, 8]}} if whole and "shift" in entry.name else right
-        rows, columns = Given({"shape": [5, 1], **init, **given}), Given({"shape": [1, 6], **init, **right, **given})
-        calls = [
-            CallDraft(
-                operator, [Given({"shape": LONG, **init, **given}), Given({"shape": LONG, **init, **right, **given}, 1)]
-            )
-        ]
-        return calls if whole else [*calls, CallDraft(operator, [rows, columns])]
-    calls = [CallDraft(operator, [Given({"shape": LONG, **init, **given})])]
-    if not whole:
-        calls.append(CallDraft(operator, [Given({"shape": TURN, **init, **given})]))
-    return calls
-
-
-def special_values(entry: Any, operator: str) -> CallDraft:
-    """Return the call of an operator that works element by element on NaN, infinities, extremes and zeros of both signs."""
-    turned = Given({**SPECIAL, "layout": [{"torch.flip": ["$_", [0]]}]})
-    return CallDraft(
-        operator, [Given(SPECIAL), turned] if type(entry).__name__ == "BinaryUfuncInfo" else [Given(SPECIAL)]
-    )
-
-
-def _domain(entry: Any) -> Spec:
-    low, high = getattr(entry, "domain", None) or (None, None)
-    if low is None and high is None:
-        return {}
-    if low is not None and high is not None and low >= -1 and high <= 1:
-        return {"init": {"uniform": [0.05 if low >= 0 else -0.95, 0.95]}}
-    return {"init": {"uniform": [(low or 0) + 0.05 if low is not None else -4, 4 if high is None else high - 0.05]}}
 
 
 def drafts_of(name: str, entries: Sequence[Any]) -> Iterator[Draft]:
@@ -277,8 +233,11 @@ def faults_of(draft: Draft) -> Mapping[str, str]:
         if loaded.diagnostics:
             return {"": loaded.diagnostics[0].message}
         environment = Environment("", sys.executable, torch.__version__, torch.__version__, "")
-        jobs = {each.dtype: job(Planned(each, environment), build(each)) for each in loaded.variants}
-    return {dtype: _fault(each) for dtype, each in jobs.items()}
+        sources = {each.dtype: (each, build(each)) for each in loaded.variants}
+    return {
+        dtype: source.diagnostics[0].message if source.diagnostics else _fault(job(Planned(each, environment), source))
+        for dtype, (each, source) in sources.items()
+    }
 
 
 def _fault(judging: Any) -> str:

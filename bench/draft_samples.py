@@ -28,6 +28,8 @@ ODD: tuple[Spec, ...] = (
 )
 """Shapes and layouts that compilers have paths of their own for. Cases take turns."""
 TURN = "turn"
+POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
+"""Classes of the database's entries that work element by element."""
 SPECIAL: Spec = {"shape": [32], "init": "special"}
 LITERAL = 24
 """Elements of an index that is written out, at most."""
@@ -290,3 +292,46 @@ def _part(part: Any) -> str:
     if part is None or (isinstance(part, int) and not isinstance(part, bool)):
         return str(part)
     raise UnfitSampleError("an index of tensors")
+
+
+def pointwise(entry: Any, operator: str, grad: bool, whole: bool) -> list[CallDraft]:
+    """Return the calls of an operator that works element by element: a long input, and an odd shape or one that is broadcast."""
+    sample = next(iter(entry.sample_inputs("cpu", torch.float32 if not whole else torch.int32)))
+    binary = type(entry).__name__ == "BinaryUfuncInfo"
+    if len(sample.args) != binary or sample.kwargs or operator.startswith("operator."):
+        return []
+    if binary and not isinstance(sample.args[0], torch.Tensor):
+        return []
+    given = {"requires_grad": True} if grad else {}
+    init = {} if whole else _domain(entry)
+    if binary:
+        right = {"init": {"randint": [1, 10]}} if whole and "shift" not in entry.name else {}
+        right = {"init": {"randint": [0, 8]}} if whole and "shift" in entry.name else right
+        rows, columns = Given({"shape": [5, 1], **init, **given}), Given({"shape": [1, 6], **init, **right, **given})
+        calls = [
+            CallDraft(
+                operator, [Given({"shape": LONG, **init, **given}), Given({"shape": LONG, **init, **right, **given}, 1)]
+            )
+        ]
+        return calls if whole else [*calls, CallDraft(operator, [rows, columns])]
+    calls = [CallDraft(operator, [Given({"shape": LONG, **init, **given})])]
+    if not whole:
+        calls.append(CallDraft(operator, [Given({"shape": TURN, **init, **given})]))
+    return calls
+
+
+def special_values(entry: Any, operator: str) -> CallDraft:
+    """Return the call of an operator that works element by element on NaN, infinities, extremes and zeros of both signs."""
+    turned = Given({**SPECIAL, "layout": [{"torch.flip": ["$_", [0]]}]})
+    return CallDraft(
+        operator, [Given(SPECIAL), turned] if type(entry).__name__ == "BinaryUfuncInfo" else [Given(SPECIAL)]
+    )
+
+
+def _domain(entry: Any) -> Spec:
+    low, high = getattr(entry, "domain", None) or (None, None)
+    if low is None and high is None:
+        return {}
+    if low is not None and high is not None and low >= -1 and high <= 1:
+        return {"init": {"uniform": [0.05 if low >= 0 else -0.95, 0.95]}}
+    return {"init": {"uniform": [(low or 0) + 0.05 if low is not None else -4, 4 if high is None else high - 0.05]}}

@@ -100,5 +100,15 @@ def test_a_file_stays_readable(path: Path) -> None:
 
 def test_the_shapes_that_matter_are_there() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.spec.yaml"))
-    for part in ("shape: [0, 3]", "shape: []", "shape: [1]", "[3, 37]", "[2, 3, 2, 3, 2]", "channels_last", "Tensor.t", "Tensor.expand", "init: special"):
+    for part in (
+        "shape: [0, 3]",
+        "shape: []",
+        "shape: [1]",
+        "[3, 37]",
+        "[2, 3, 2, 3, 2]",
+        "channels_last",
+        "Tensor.t",
+        "Tensor.expand",
+        "init: special",
+    ):
         assert part in text, part
