@@ -13,8 +13,10 @@ from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job
 from runner.exit_codes import UsageError
+from runner.record.events import VariantFinished
+from runner.record.store import read_log
 from runner.report.coverage import missing_lines, render, to_dict
-from runner.session.coverage import Entry, measure
+from runner.session.coverage import Entry, measure, reached_parts
 from runner.session.environments import find_environments
 from runner.session.plan import Environment
 from runner.session.scheduler import drive, with_reference
@@ -23,7 +25,8 @@ _EPILOG = """\
 A name counts where the chain of a case holds it, in one of the spellings of
 torch's operator database: a function, a method, in place, an operator of
 Python or of ATen. A dtype counts where an input has it.
-What a run reaches inside the compiler is not known without one.
+What is reached inside the compiler only a run can tell: runner run --coverage,
+then runner coverage --run latest.
 
 exit codes: 0 there is a coverage, 2 interrupted, 3 internal error,
 4 bad arguments or files, 5 nothing selected
@@ -43,6 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing", action="store_true", help="print what is not exercised instead, a name of the database a line"
     )
+    parser.add_argument(
+        "--run", metavar="RUN", help="also what this run reached in the compiler; it had the option --coverage"
+    )
     parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
     parser.set_defaults(allow_python=True)  # nothing runs
 
@@ -56,17 +62,30 @@ def run(arguments: argparse.Namespace) -> int:
     if loaded.errors:
         return refuse(loaded.diagnostics)
     variants = select_variants(arguments, loaded).variants
-    entries, missing = _database(find_environments(settings.python)[0])
+    reached = _reached(arguments.run) if arguments.run is not None else None
+    entries, tables, missing = _database(find_environments(settings.python)[0], reached is not None)
     if missing:
         console.message(f"runner: without torch's operator database: {missing}")
-    coverage = measure(variants, entries)
+    coverage = measure(variants, entries, reached_parts(reached, tables) if reached is not None else None)
     text = "\n".join(missing_lines(coverage)) if arguments.missing else render(coverage)
     outputs.show(arguments, json.dumps(to_dict(coverage), indent=2), text)
     return exit_codes.OK
 
 
-def _database(environment: Environment) -> tuple[dict[str, Entry], str]:
-    """Ask a worker for torch's operator database; it, and why there is none. Raises UsageError where the worker dies."""
+def _reached(run: str) -> set[str]:
+    """Return what the variants of a run reached. Raises UsageError where it did not record that."""
+    log = read_log(run)
+    reached = {name for event in log.events if isinstance(event, VariantFinished) for name in event.reached}
+    if not reached:
+        raise UsageError(f"{log.path}: no variant says what it reached: runner run --coverage records it")
+    return reached
+
+
+def _database(environment: Environment, tables: bool) -> tuple[dict[str, Entry], dict[str, list[str]], str]:
+    """Ask a worker for torch's operator database and the compiler's tables; both, and why there is no database.
+
+    Raises UsageError where the worker dies.
+    """
     job = Job(
         key="database",
         id="database",
@@ -77,7 +96,7 @@ def _database(environment: Environment) -> tuple[dict[str, Entry], str]:
         timeout=_TIMEOUT,
         memory=_MEMORY,
         task="database",
-        arguments={},
+        arguments={"tables": tables},
         isolation="living",
         cacheable=False,
     )
@@ -91,4 +110,4 @@ def _database(environment: Environment) -> tuple[dict[str, Entry], str]:
             progress.end()
     result = result_of(outcome)
     entries = {name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()}  # fmt: skip
-    return entries, str(result["missing"])
+    return entries, result["tables"], str(result["missing"])

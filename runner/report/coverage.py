@@ -14,6 +14,16 @@ from runner.verdict.score import Share
 SCHEMA = 1
 """The version of what ``--json`` writes."""
 
+_COMPILER = {
+    "operator": "operators in AOTAutograd's graphs",
+    "decomposition": "decompositions",
+    "lowering": "lowerings",
+    "fallback": "kernels that Inductor calls",
+    "pass": "passes that changed something",
+}
+_COUNTABLE = ("decomposition", "lowering")
+"""What torch has tables of."""
+
 _PARTS = {
     "names": "names of torch's operator database",
     "dtypes": "each of these with each of its dtypes",
@@ -32,6 +42,9 @@ def render(coverage: Coverage) -> str:
     rows = [(_PARTS[name], part) for name, part in coverage.database.items()]
     rows += [(f"names of the format: {space}", part) for space, part in coverage.format.items()]
     parts.append(_table(("exercised", "", "of", ""), [(name, *_counts(part)) for name, part in rows]))
+    if coverage.compiler:
+        kinds = [(_COMPILER[kind], *_counts(part, kind in _COUNTABLE)) for kind, part in coverage.compiler.items()]
+        parts.append(_table(("reached by the run", "", "of", ""), kinds))
     if coverage.refused:
         parts.append(
             f"{plural(len(coverage.refused), 'name')} of the database cannot be written in a case; runner coverage --missing lists them"
@@ -55,7 +68,10 @@ _TITLES = {
 }
 
 
-def _counts(part: Part) -> tuple[str, str, str]:
+def _counts(part: Part, is_countable: bool = True) -> tuple[str, str, str]:
+    """Return what is covered, of how many, and the share; the first alone where nobody knows how many there are."""
+    if not is_countable:
+        return str(len(part.covered)), "", ""
     share = Share(len(part.covered), len(part.covered) + len(part.missing))
     return str(share.part), str(share.whole), str(share)
 
@@ -84,7 +100,9 @@ def missing_lines(coverage: Coverage) -> list[str]:
     for name in sorted({*lacking, *backward} - {*names}):
         parts = [" ".join(["without", *lacking[name]])] if name in lacking else []
         lines.append(f"{name}: {', '.join([*parts, *['without a backward'] * (name in backward)])}")
-    return [in_line(line) for line in [*lines, *(f"{name}: cannot be written in a case" for name in coverage.refused)]]
+    lines += [f"{name}: cannot be written in a case" for name in coverage.refused]
+    lines += [f"{kind} {name}: not reached" for kind, part in coverage.compiler.items() for name in part.missing]
+    return [in_line(line) for line in lines]
 
 
 def to_dict(coverage: Coverage) -> dict[str, Any]:

@@ -25,6 +25,9 @@ SPACES: Mapping[str, str] = {
 }
 """The lists of operators' names, and how a case writes each of them."""
 
+COMPILER = ("operator", "decomposition", "lowering", "fallback", "pass")
+"""Kinds of what a variant reaches in the compiler."""
+
 _AXES = ("dtype", "device", "train", "dynamic", "autocast")
 _EXPANDING = ("expand", "expand_as", "broadcast_to")
 _CONTIGUOUS = ("contiguous", "clone", "to", "requires_grad_")
@@ -65,6 +68,7 @@ class Coverage:
     inputs: Mapping[str, int]
     oracles: Mapping[str, int]
     expectations: Mapping[str, int]
+    compiler: Mapping[str, Part] = field(default_factory=dict)  # what a run reached, by kind; nobody knows all passes
 
 
 @dataclass(slots=True)
@@ -76,7 +80,9 @@ class _Uses:
     backward: set[str] = field(default_factory=set)
 
 
-def measure(variants: Sequence[Variant], entries: Mapping[str, Entry]) -> Coverage:
+def measure(
+    variants: Sequence[Variant], entries: Mapping[str, Entry], compiler: Mapping[str, Part] | None = None
+) -> Coverage:
     """Return what the variants exercise of the entries of torch's database, by name, and of the format's own names."""
     once = {variant.label: variant for variant in variants}.values()
     uses = _Uses()
@@ -102,7 +108,16 @@ def measure(variants: Sequence[Variant], entries: Mapping[str, Entry]) -> Covera
         _count(kind for variant in once for item in _inputs(resolve_axes(variant)) for kind in input_kinds(item)),
         _count(row.name for variant in once for row in ORACLES if can_fire(row, variant)),
         _count(word for variant in once for word in _expectations(variant)),
+        compiler or {},
     )
+
+
+def reached_parts(reached: Iterable[str], tables: Mapping[str, Sequence[str]]) -> dict[str, Part]:
+    """Return by kind what a run reached, and what else the compiler's tables have. ``reached`` is as events have it."""
+    by_kind: dict[str, set[str]] = {kind: set() for kind in COMPILER}
+    for kind, _, name in (text.partition(" ") for text in reached):
+        by_kind.get(kind, set()).add(name)
+    return {kind: _part({*tables.get(kind, ()), *names}, names) for kind, names in by_kind.items()}
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:

@@ -55,6 +55,26 @@ def test_it_lists_what_is_missing_of_a_selection(folder: Path) -> None:
     assert any(line.startswith("nn.functional.relu: without bfloat16") for line in lines)
 
 
+def test_what_a_run_reached_is_held_against_the_compiler_s_tables(folder: Path) -> None:
+    done = run_in(
+        folder, "run", "a.spec.yaml", "-k", "tag:other", "--backend", "aot_eager_decomp_partition", "--coverage"
+    )
+    assert done.code == 0, done.text
+    covered = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--json", "reached.json")
+    assert covered.code == 0, covered.text
+    compiler = json.loads((folder / "reached.json").read_text())["compiler"]
+    assert compiler["operator"] == {"covered": ["aten.relu"], "missing": []}
+    assert compiler["lowering"]["covered"] == [] and "aten.relu" in compiler["lowering"]["missing"]
+    [row] = [line.split() for line in covered.out.split("\n") if line.startswith("lowerings")]
+    assert row[1:] == ["0", str(len(compiler["lowering"]["missing"])), "0.0%"]
+    missing = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing")
+    assert "lowering aten.relu: not reached" in missing.out.split("\n")
+    plain = run_in(folder, "run", "a.spec.yaml", "-k", "tag:other", "--backend", "eager")
+    assert plain.code == 0, plain.text
+    refused = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest")
+    assert refused.code == 4 and "runner run --coverage records it" in refused.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -9,7 +9,17 @@ import jsonschema
 import pytest
 
 from runner.report.coverage import missing_lines, render, to_dict
-from runner.session.coverage import SPACES, Coverage, Entry, Part, can_fire, format_names, input_kinds, measure
+from runner.session.coverage import (
+    SPACES,
+    Coverage,
+    Entry,
+    Part,
+    can_fire,
+    format_names,
+    input_kinds,
+    measure,
+    reached_parts,
+)
 from runner.worker.oracles import ORACLES, ROWS
 from tests.handmade import loaded, written
 
@@ -181,3 +191,19 @@ def test_a_kind_is_known_for_every_input(tmp_path: Path) -> None:
     text = "cases:\n  - name: a\n    inputs: {x: [4], y: {view_of: x, layout: [{Tensor.narrow: [$_, 0, 0, 2]}]}}\n    chain: [{torch.dot: [$x, $x]}, {torch.add: [$_, $y]}]\n"
     (variant,) = loaded(written(tmp_path, text)).variants
     assert [{*input_kinds(item)} for item in variant.case.inputs] == [{"rank 1"}, {"view of another input", "other strides"}]  # fmt: skip
+
+
+def test_what_a_run_reached_is_a_part_of_the_compiler_s_tables() -> None:
+    tables = {"decomposition": ["aten.silu", "aten.gelu"], "lowering": ["aten.relu"]}
+    reached = [
+        "decomposition aten.silu",
+        "lowering aten.own",
+        "fallback aten.sort",
+        "pass binary_folding",
+        "step torch.sin",
+    ]
+    parts = reached_parts(reached, tables)
+    assert parts["decomposition"] == Part(("aten.silu",), ("aten.gelu",))
+    assert parts["lowering"] == Part(("aten.own",), ("aten.relu",)), "a lowering that a package registered"
+    assert parts["fallback"] == Part(("aten.sort",), ()) and parts["pass"] == Part(("binary_folding",), ())
+    assert parts["operator"] == Part((), ())

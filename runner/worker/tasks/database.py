@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from runner.worker.case.reach import tables
 from runner.worker.generate.database import entries
 from runner.worker.job import Send
 
@@ -16,18 +17,22 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 
 
 def run_database(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing."""
+    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing.
+
+    ``tables`` are the compiler's, where the job's argument ``tables`` asks for them.
+    """
     send({"phase": "load"})
+    compiler = tables() if job["arguments"].get("tables") else {}
     try:
         database = entries()
     except ImportError as error:
-        return {"names": {}, "missing": str(error), "error": None}
+        return {"names": {}, "tables": compiler, "missing": str(error), "error": None}
     names: dict[str, dict[str, list[str]]] = {}
     for entry in database:
         facts = names.setdefault(entry.name, {"spellings": [], "dtypes": [], "backward": []})
         for key, values in _facts(entry).items():
             facts[key] = sorted({*facts[key], *values})
-    return {"names": names, "missing": "", "error": None}
+    return {"names": names, "tables": compiler, "missing": "", "error": None}
 
 
 def _facts(entry: Any) -> dict[str, set[str]]:

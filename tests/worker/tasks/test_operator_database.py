@@ -17,7 +17,7 @@ from runner.worker.tasks.database import run_database
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    record = run_database({}, lambda _: None)
+    record = run_database({"arguments": {}}, lambda _: None)
     assert (record["missing"], record["error"]) == ("", None)
     return dict(record["names"])
 
@@ -63,4 +63,9 @@ def test_a_torch_without_the_database_says_why(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError("No module named 'numpy'")
 
     monkeypatch.setattr(database, "entries", absent)
-    assert run_database({}, lambda _: None) == {"names": {}, "missing": "No module named 'numpy'", "error": None}
+    assert run_database({"arguments": {}}, lambda _: None) == {
+        "names": {},
+        "tables": {},
+        "missing": "No module named 'numpy'",
+        "error": None,
+    }
