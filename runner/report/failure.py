@@ -148,7 +148,21 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
     causes = [str(name) for name in error.get("chain") or ()][1:]  # the first is the exception itself
     if causes:
         lines.append("caused by " + ", by ".join(causes))
+    who = raiser_of(error)
+    if who:
+        lines.append(who)
     return [clean(line) for line in lines]
+
+
+def raiser_of(error: Mapping[str, Any]) -> str:
+    """Return whether a backend's own package raised, or torch within it or around it; empty for torch's own backends."""
+    origin = error.get("origin") or {}
+    by, caller = str(origin.get("raised_by") or ""), str(origin.get("called_by") or "")
+    if not by:
+        return ""
+    if by == caller:
+        return one_line(f"raised by {by}, the backend's own package")
+    return one_line(f"raised by {by}, called by {caller}" if caller else f"raised by {by}, outside the backend")
 
 
 # --- numbers -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.quote import operand, shell_word
 from runner.record.events import Finding
 from runner.report.diagnosis import serving
-from runner.report.failure import layout, number
+from runner.report.failure import layout, number, raiser_of
 from runner.report.heatmap import bars, heat_map
 from runner.templates import template
 from runner.text import cap, clean, duration, in_line, one_line, ordinal, visible
@@ -119,6 +119,7 @@ def finding_parts(finding: Finding) -> dict[str, Any]:
         "message": cap(clean(finding.message), 4000),
         "numbers": layout(finding.numbers),
         "error": cap(clean(f"{error['type']}: {error.get('message', '')}"), _TRACE) if error.get("type") else "",
+        "raiser": raiser_of(error),
         "causes": [one_line(str(name)) for name in error.get("chain") or ()][1:],
         "trace": cap(clean(str(error.get("trace") or "")), _TRACE),
     }

@@ -181,7 +181,7 @@ def observe_backend(
     validate_distributions(False)
     target = compile_module(loaded.model)
     with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
-        compiled = observe(loaded, target, settings)
+        compiled = observe(loaded, target, settings, packages=backends.packages(str(job["backend"]["backend"])))
     validate_distributions(True)
     read_counts(compiled)
     compiled.replays = counted.count

@@ -63,6 +63,24 @@ def test_a_crash() -> None:
     assert len(block) < 45
 
 
+@pytest.mark.parametrize(
+    ("origin", "line"),
+    [
+        ({"raised_by": "openvino", "called_by": "openvino"}, "raised by openvino, the backend's own package"),
+        ({"raised_by": "torch", "called_by": "openvino"}, "raised by torch, called by openvino"),
+        ({"raised_by": "torch"}, "raised by torch, outside the backend"),
+        ({"raised_by": "a\x1b[31m\nb"}, "raised by a b, outside the backend"),
+        ({"type": "KeyError"}, None),
+        (None, None),
+    ],
+)
+def test_who_raised_it(origin: dict[str, str] | None, line: str | None) -> None:
+    """A stranger's log may hold anything there."""
+    error = {"type": "KeyError", "message": "x", "chain": ["KeyError"], "origin": origin}
+    block = render_failure(finished("ERROR", findings=(Finding("compile-error", "no", error=error),))).splitlines()
+    assert [text.strip() for text in block if "raised by" in text] == ([line] if line else [])
+
+
 def test_the_source_line_is_read_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.spec.yaml").write_text("cases:\n  - name: one\n  - name: two\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -96,6 +97,13 @@ def test_a_crash_shows_its_error_and_its_trace() -> None:
     assert "return torch.relu(x)" in made.text
     assert "No picture of the error: the compiled run raised." in made.text
     assert not made.count["svg"]
+
+
+def test_who_raised_is_on_the_page() -> None:
+    finding = crash()
+    error = {**finding.error, "origin": {"raised_by": "torch", "called_by": "<b>"}}
+    made = read(diagnosis(replace(finding, error=error), verdict="ERROR"), {"picture": None, "reason": "x"})
+    assert "Raised by torch, called by <b>." in made.text and "Raised by" not in read(diagnosis(finding)).text
 
 
 def test_little_is_known() -> None:

@@ -6,11 +6,13 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
 from runner.worker.case.errors import BackendNotFound, InvalidCase
+from runner.worker.case.raisers import packages_of
 from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
 
 LAUNCH = "triton"
@@ -97,6 +99,12 @@ def find(name: str) -> str | Callable[..., Any]:
         public = ", ".join(item for item in known if not item.endswith("_TESTING_ONLY"))
         raise BackendNotFound(f"no backend named {name}; torch {torch.__version__} knows {public}{hint}")
     return name
+
+
+@cache
+def packages(name: str) -> frozenset[str]:
+    """Return the packages that hold the code of a backend that ``build`` knows; empty for torch's own and for launches."""
+    return frozenset() if name in (LAUNCH, COMPILED_LAUNCH) else packages_of(name, find(name))
 
 
 def known_backends() -> list[str]:

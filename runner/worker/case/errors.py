@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from runner.worker.case.raisers import frames_of, raiser
 from runner.worker.pattern import telling_line, top_frame
 
 MESSAGE_LIMIT = 4000  # characters
@@ -44,7 +45,7 @@ class ErrorRecord:
     """One exception of a run.
 
     ``info`` is the record sent to the control half: type, message, chain, bases, trace, line, and its ``origin``: type,
-    telling line and frame of the exception that the compiler wrapped. ``bases`` are the qualified names of its class and
+    telling line and frame of the exception that the compiler wrapped, and the package that raised it. ``bases`` are the qualified names of its class and
     base classes, where the case's own module is called ``source``.
     """
 
@@ -88,7 +89,9 @@ class BackendNotFound(InvalidCase):
     """No backend of that name can be had here."""
 
 
-def describe(error: BaseException, source: str = "", module: str = "", during: str = "forward") -> ErrorRecord:
+def describe(
+    error: BaseException, source: str = "", module: str = "", during: str = "forward", packages: Collection[str] = ()
+) -> ErrorRecord:
     """Turn an exception into facts.
 
     Args:
@@ -96,6 +99,7 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
         source: path of the generated source, to find the line; its folder is cut from the texts.
         module: name that the source was loaded under; in class names it becomes ``source``.
         during: ``forward`` or ``backward``.
+        packages: those of the backend's code; none for torch's own.
     """
     chain = list(_chain(error))
     causes = list(_chain(error, contexts=False))
@@ -112,7 +116,7 @@ def describe(error: BaseException, source: str = "", module: str = "", during: s
         "bases": [base.__name__ for base in type(error).__mro__],
         "trace": "\n".join(frames.rstrip("\n").split("\n")[-TRACE_LINES:]),
         "line": _line(chain, source),
-        "origin": _origin(error, folder),
+        "origin": _origin(error, folder, packages, module),
     }
     return ErrorRecord(
         info=info,
@@ -161,24 +165,43 @@ def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseExceptio
         link = inner if isinstance(inner, BaseException) else link.__cause__ or (link.__context__ if contexts else None)
 
 
-def _origin(error: BaseException, folder: str) -> dict[str, str]:
-    """Return the innermost exception behind the compiler's own: its class, its telling line, its frame inside torch."""
-    origin, visited = error, {id(error)}
-    while True:
-        inner = getattr(origin, "inner_exception", None) or origin.__cause__
-        if inner is None and origin.__suppress_context__ and any(map(_of_compiler, _qualified_bases(type(origin), ""))):
-            inner = origin.__context__  # LoweringException and others are raised "from None"
-        if not isinstance(inner, BaseException) or id(inner) in visited:
-            break
-        origin = inner
-        visited.add(id(origin))
+def _origin(error: BaseException, folder: str, packages: Collection[str], module: str) -> dict[str, str]:
+    """Return the innermost exception behind the compiler's own: its class, its telling line, its frame, and who raised it.
+
+    The frame is the innermost one inside torch, or inside the backend where its own package raised.
+    """
+    links = list(_causes(error))
+    origin = links[-1]
+    who = raiser(links, packages, module)
+    by = who.get("raised_by", "")
+    if by in packages:
+        within = [(file, function) for package, file, function in frames_of(origin) if package == by]
+    else:
+        within = _frames_of_torch(origin)
+    message = telling_line(_clean(_message(origin), folder))
+    return {"type": type(origin).__name__, "message": message[:300], "frame": top_frame(reversed(within)), **who}
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception, and what the compiler wrapped in it or was raised from, down to the innermost."""
+    visited: set[int] = set()
+    link: BaseException | None = error
+    while isinstance(link, BaseException) and id(link) not in visited:
+        visited.add(id(link))
+        yield link
+        inner = getattr(link, "inner_exception", None) or link.__cause__
+        if inner is None and link.__suppress_context__ and any(map(_of_compiler, _qualified_bases(type(link), ""))):
+            inner = link.__context__  # LoweringException and others are raised "from None"
+        link = inner
+
+
+def _frames_of_torch(error: BaseException) -> list[tuple[str, str]]:
+    """Return (file relative to torch's folder, function) of the frames inside torch, the outermost first."""
     frames = [
         (frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name)
-        for frame, _ in traceback.walk_tb(origin.__traceback__)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
     ]
-    within = [(file[len(TORCH_FOLDER) :], function) for file, function in frames if file.startswith(TORCH_FOLDER)]
-    message = telling_line(_clean(_message(origin), folder))
-    return {"type": type(origin).__name__, "message": message[:300], "frame": top_frame(reversed(within))}
+    return [(file[len(TORCH_FOLDER) :], function) for file, function in frames if file.startswith(TORCH_FOLDER)]
 
 
 def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:

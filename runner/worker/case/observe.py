@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,10 +95,12 @@ def observe(
     target: Callable[..., Any],
     settings: Settings,
     change_inputs: Callable[[list[Any]], list[Any]] | None = None,
+    packages: Collection[str] = (),
 ) -> Observation:
     """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
 
     Inputs are made anew for each call; state carries on. ``change_inputs`` may replace them (float64, probes).
+    ``packages`` are those of the backend's code, by which an error is put down to it or to torch.
 
     Raises:
         InvalidCase: making the inputs raised.
@@ -118,7 +120,7 @@ def observe(
             _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
             record.drew_random = _have_moved(generators, settings.device)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
-            record.error = describe(error, loaded.path, loaded.module.__name__, during[0])
+            record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
             with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
                 record.drew_random = _have_moved(generators, settings.device)
             break
