@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
 from runner.worker.case.errors import ErrorRecord, describe
+from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.case.writes import paths_written
@@ -62,6 +63,7 @@ class CallRecord:
     drew_random: bool = False  # from torch's generators, before it returned or raised
     mutated: bool = False
     unfit: str = ""  # which given cotangent does not fit its output
+    overwritten: frozenset[str] = frozenset()  # outputs that hold other values after the calls that followed
 
 
 @dataclass
@@ -100,12 +102,13 @@ def observe(
     """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
 
     Inputs are made anew for each call; state carries on. ``change_inputs`` may replace them (float64, probes).
-    ``packages`` are those of the backend's code, by which an error is put down to it or to torch.
+    By ``packages``, those of the backend's code, an error is put down to it or to torch.
 
     Raises:
         InvalidCase: making the inputs raised.
     """
     observation = Observation()
+    kept: list[tuple[CallRecord, KeptResults]] = []
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         cotangents = loaded.make_cotangents(call)
@@ -117,13 +120,19 @@ def observe(
         seed_all(settings.seed + call)
         generators = _generators(settings.device)
         try:
-            _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
+            results = _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
+            if (
+                call + 1 < len(loaded.makers) and settings.device == "cpu"
+            ):  # a CUDA graph may reuse what a call returned
+                kept.append((record, KeptResults.of(results, record.outputs.leaves)))
             record.drew_random = _have_moved(generators, settings.device)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
             with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
                 record.drew_random = _have_moved(generators, settings.device)
             break
+    for record, results_kept in kept:
+        record.overwritten = results_kept.overwritten()
     return observation
 
 
@@ -171,25 +180,23 @@ def _run_call(
     seed: int,
     during: list[str],
     given: Sequence[torch.Tensor | None] = (),
-) -> None:
-    """Call once and fill ``record``. ``during`` holds the current phase for the handler of an error, ``given`` the case's cotangents."""
+) -> list[tuple[str, torch.Tensor]]:
+    """Call once, fill ``record``, return the tensors of the result. ``during`` holds the phase for the handler of an error."""
     module = loaded.module.__name__
     names = _argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
     tensors = inputs + _tensors(_state(loaded.model, module)[1])
-    sources = []
-    if settings.grad == "backward":
-        sources = [(path, tensor) for path, tensor in tensors if tensor.requires_grad and "attribute " not in path]
-        for _, tensor in sources:
-            tensor.grad = None
-            if not tensor.is_leaf:
-                tensor.retain_grad()
+    asked = tensors if settings.grad == "backward" else []
+    sources = [(path, tensor) for path, tensor in asked if tensor.requires_grad and "attribute " not in path]
+    for _, tensor in sources:
+        tensor.grad = None
+        if not tensor.is_leaf:
+            tensor.retain_grad()
     versions = [_version(tensor) for _, tensor in tensors]
 
     with modes(settings):
         result = target(*args)
     _synchronize(settings.device)
-
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]
     record.aliases = _aliases(outputs, tensors)
@@ -206,6 +213,7 @@ def _run_call(
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     structure, state = _state(loaded.model, module)
     record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
+    return _tensors(outputs)
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
@@ -245,10 +253,8 @@ def _state(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, An
 
 
 def _is_plain_state(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(_is_plain_state(item) for item in value)
-    if isinstance(value, dict):
-        return all(_is_plain_state(item) for item in value.values())
+    if isinstance(value, (list, tuple, dict)):
+        return all(_is_plain_state(item) for item in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, (torch.Tensor, bool, int, float, complex, str, type(None)))
 
 

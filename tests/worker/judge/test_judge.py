@@ -253,6 +253,26 @@ def test_state_carries_on_from_call_to_call_and_is_compared():
     assert "mutation" in oracles(record)
 
 
+def test_a_kept_result_that_a_later_call_writes_into():
+    """A user who keeps what a call returned would find what the last call returned."""
+    calls = "CALLS = [make_inputs, lambda: [torch.ones(4, 5)], make_inputs]"
+    record = run(source("return x * 2, x.sum()", more=calls), "planted:results_reused", **OFF)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [
+        ("mutation", f"call {call}, output[{index}]") for call in (0, 1) for index in (0, 1)
+    ]
+    assert passes(run(source("return x * 2, x.sum()", more=calls), **OFF))
+    assert passes(run(source("return x * 2, x.sum()"), "planted:results_reused", **OFF)), "one call overwrites nothing"
+
+
+def test_a_result_that_is_state_may_change_and_a_nan_equals_itself():
+    calls = "CALLS = [make_inputs, make_inputs]"
+    text = source(
+        "self.total += x.sum()\nreturn self.total", init="self.register_buffer('total', torch.zeros(()))", more=calls
+    )
+    assert passes(run(text, **OFF))
+    assert passes(run(source("return x * float('nan'), x > 0, x.to(torch.complex64)", more=calls), **OFF))
+
+
 def test_paths_name_containers_inputs_and_parameters():
     text = source(
         "self.w.grad = None\nreturn {'a': (pair[0] * self.w, pair[1]), 'n': 3}",
