@@ -19,9 +19,9 @@ PROFILES = sorted((REPOSITORY / "profiles").glob(f"*{SUITE}"))
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_runner_takes_each_command(command: str) -> None:
-    arguments = build_parser().parse_args(shlex.split(command)[1:])
-    assert all((REPOSITORY / path).exists() for path in arguments.paths)
-    modules = [name.replace(".", "/") + ".py" for name in arguments.imports]
+    arguments = vars(build_parser().parse_args(shlex.split(command)[1:]))
+    assert all((REPOSITORY / path).exists() for path in arguments.get("paths", ()))
+    modules = [name.replace(".", "/") + ".py" for name in arguments.get("imports", ())]
     assert all((REPOSITORY / module).is_file() for module in modules)
 
 
