@@ -244,6 +244,7 @@ class Unclaimed:
     gradients: bool = False
     dynamic: bool = False
     mutation: bool = False  # of inputs
+    random: bool = False  # eager's random numbers
     dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
 

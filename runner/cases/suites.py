@@ -365,6 +365,7 @@ def _unclaimed(node: YamlNode | None) -> Unclaimed:
         gradients=scalar(keys.get("gradients"), bool, default=False),
         dynamic=scalar(keys.get("dynamic"), bool, default=False),
         mutation=scalar(keys.get("mutation"), bool, default=False),
+        random=scalar(keys.get("random"), bool, default=False),
         dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str))),
         devices=listed(keys.get("devices"), str),
     )

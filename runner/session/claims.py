@@ -7,7 +7,8 @@ before a run. Such variants run.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from runner.cases.chain_nodes import Constant, Node
 from runner.cases.model import Case, Input, Variant
@@ -30,6 +31,11 @@ def unclaimed_need(variant: Variant) -> str:
     devices = (variant.device, *(item.device for item in _inputs(case) if item.device))
     kinds = (name for device in devices for name in (device, device.partition(":")[0]))
     return f"device {device}" if unclaimed.devices and (device := _first(kinds, unclaimed.devices)) else ""
+
+
+def unclaimed_by_run(variant: Variant, result: Mapping[str, Any]) -> str:
+    """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is nothing."""
+    return "random numbers of eager" if variant.backend.unclaimed.random and result.get("drew_random") else ""
 
 
 def _first(needs: Iterable[str], unclaimed: tuple[str, ...]) -> str:

@@ -136,7 +136,16 @@ def job(
         tolerance=_tolerance(case.tolerance),
         strides=case.strides,
         # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
-        ignore=tuple(dict.fromkeys((*case.ignore, *(("stride",) if case.kernels else ())))),
+        # A backend that claims no gradients may forget which outputs have one.
+        ignore=tuple(
+            dict.fromkeys(
+                (
+                    *case.ignore,
+                    *(("stride",) if case.kernels else ()),
+                    *(("requires-grad",) if chosen.unclaimed.gradients else ()),
+                )
+            )
+        ),
         float64=float64,
         packages=(*case.requires.package, *(["triton"] if case.kernels else [])),
         imports=tuple(imports),

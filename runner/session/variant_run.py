@@ -11,6 +11,7 @@ from runner.cases.model import LAUNCH
 from runner.engine.messages import Isolation, Job, Outcome
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
+from runner.session.claims import unclaimed_by_run
 from runner.session.context import RunContext
 from runner.session.identity import planned_event, repro
 from runner.session.plan import Planned, as_user, job, skip
@@ -202,6 +203,9 @@ class _Attempt:
             main, flaky = yield from self._compare(main)
         self.main = main
         self.findings, self.doubt = outcomes.read(main, self.source)
+        if need := unclaimed_by_run(self.planned.variant, main.result):
+            self.findings, self.doubt = [], None
+            return Verdict("SKIP", f"{self.planned.variant.backend.name} claims no {need}", unclaimed=need)
         if flaky and self.shared is not None:
             self.findings = self.findings or outcomes.read(self.shared, self.source)[0]
         located = not flaky or self._may_waver()

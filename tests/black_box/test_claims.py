@@ -70,3 +70,35 @@ def test_a_profile_is_read_as_strictly_as_any_suite(folder: Path, tmp_path: Path
     done = run_in(tmp_path, "run", "a.spec.yaml", "bad.suite.yaml", "--backend", "eager", "-k", "written", "-j", 1)
     assert done.code == 4
     assert "bad.suite.yaml:3:" in done.err and "did you mean 'gradients'?" in done.err and "^^^^^^^^" in done.err
+
+
+RANDOM = """\
+cases:
+  - name: dropped
+    inputs: {x: [50]}
+    train: true
+    chain: [{nn.Dropout: 0.5}]
+  - name: relu
+    inputs: {x: {shape: [3], requires_grad: true}}
+    chain: [F.relu]
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "claim", "case", "reason"),
+    [
+        ("draws_twice", "random: true", "dropped", "odd claims no random numbers of eager"),
+        ("no_gradient", "gradients: true", "relu", None),
+    ],
+)
+def test_what_is_not_claimed_is_no_failure_and_without_the_claim_it_is(
+    tmp_path: Path, backend: str, claim: str, case: str, reason: str | None
+) -> None:
+    suite = "suite: s\nspecs: [a.spec.yaml]\nbackends:\n  - {name: odd, backend: 'runner.worker.planted:%s'%s}\n"
+    write(tmp_path, {"a.spec.yaml": RANDOM, "with.suite.yaml": suite % (backend, f", unclaimed: {{{claim}}}"), "without.suite.yaml": suite % (backend, "")})  # fmt: skip
+    claimed = run_in(tmp_path, "run", "with.suite.yaml", "-k", f"case:{case}", "-j", 1)
+    assert claimed.code == 0, claimed.text
+    [event] = claimed.finished.values()
+    assert (event["verdict"], event["reason"] or None) == (("SKIP", reason) if reason else ("PASS", None))
+    assert event["unclaimed"] == (reason or "").removeprefix("odd claims no ")
+    assert run_in(tmp_path, "run", "without.suite.yaml", "-k", f"case:{case}", "-j", 1).code == 1

@@ -121,9 +121,8 @@ def observe(
         generators = _generators(settings.device)
         try:
             results = _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
-            if (
-                call + 1 < len(loaded.makers) and settings.device == "cpu"
-            ):  # a CUDA graph may reuse what a call returned
+            # A CUDA graph may reuse what a call returned.
+            if call + 1 < len(loaded.makers) and settings.device == "cpu":
                 kept.append((record, KeptResults.of(results, record.outputs.leaves)))
             record.drew_random = _have_moved(generators, settings.device)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
