@@ -244,9 +244,9 @@ class Unclaimed:
     gradients: bool = False
     dynamic: bool = False
     mutation: bool = False  # of inputs
-    random: bool = False  # eager's random numbers
     dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    random: bool = False  # eager's random numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 from runner.cli import generate
 from runner.cli.main import main
 from runner.generate.generator import GeneratedCase, Request
+from runner.generate.mutations import Parents
 from runner.session.plan import Environment
 
 Batches = list[list[GeneratedCase] | type[BaseException]]
@@ -39,7 +40,10 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Batches], list[Request]]:
         requests: list[Request] = []
 
         class Scripted:
-            def __init__(self, engine: Engine, environment: Environment, request: Request, slots: int) -> None:
+            def __init__(
+                self, engine: Engine, environment: Environment, request: Request, slots: int, parents: Parents | None
+            ) -> None:
+                assert (parents is not None) == bool(request.mutate)
                 requests.append(request)
                 self.faults, self.drawn, self.missing = Counter({"constant": 2}), 9, "No module named 'numpy'"
 
@@ -118,3 +122,17 @@ def test_one_number_is_a_depth(plan: Callable[[Batches], list[Request]], tmp_pat
     requests = plan([])
     main(["generate", "--depth", "3", "-o", str(tmp_path / "new")])
     assert requests[0].depth == (3, 3)
+
+
+def test_cases_of_files_are_changed_instead_of_drawn(
+    plan: Callable[[Batches], list[Request]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests = plan([[case(0)]])
+    path = tmp_path / "a.spec.yaml"
+    path.write_text("cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg]}]\n", encoding="utf-8")
+    assert main(["generate", "--mutate", str(path), "--seed", "4", "--count", "1", "-o", str(tmp_path / "new")]) == 0
+    assert requests[0].mutate == (str(path),) and requests[0].name == "mutant_4"
+    assert requests[0].command == f"runner generate --seed 4 --mutate {path}"
+    assert main(["generate", "--mutate", str(path), "--ops", "torch.*", "-o", str(tmp_path / "ops")]) == 4
+    assert "leave --ops, --depth and --list-ops out" in capsys.readouterr().err
+    assert main(["generate", "--mutate", str(tmp_path / "none"), "-o", str(tmp_path / "none")]) == 4

@@ -26,9 +26,10 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
 
         class Scripted:
             def __init__(
-                self, folder: Path, head: Head, environment: Any, settings: Any, ledger: Any, say: Any
+                self, folder: Path, head: Head, environment: Any, settings: Any, ledger: Any, say: Any, guidance: Any
             ) -> None:
                 heads.append(head)
+                assert (guidance is not None) == head.guided == settings.coverage
                 self.settings, self.ledger, self.say = settings, ledger, say
                 assert (settings.seed, settings.budget, settings.shard) == (0, None, None), (
                     "those of the hunt are not those of its runs"

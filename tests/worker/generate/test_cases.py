@@ -53,7 +53,7 @@ def test_a_profile_is_the_first_tag_and_the_name_of_its_cases(profile: str) -> N
 
 @pytest.fixture(scope="module")
 def drawn() -> list[dict[str, Any]]:
-    return [case for number in range(250) if (case := cases.draw_case(1, number)) is not None]
+    return [case for number in range(250) if (case := cases.draw_case(2, number)) is not None]
 
 
 def test_every_family_is_drawn(drawn: list[dict[str, Any]]) -> None:
