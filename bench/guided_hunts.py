@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.generate.mutations import Parents, read_parents
+from runner.generate.parents import Parents, read_parents
 from runner.hunt import known, state
 from runner.hunt.groups import FAILURES
 from runner.hunt.guidance import Guidance
@@ -33,7 +32,7 @@ WAYS = ("plain", "guided", "mutate")
 def hunt(folder: Path, way: str, seed: int, profile: str, settings: RunSettings, variants: int) -> list[Round]:
     """Return the rounds of one hunt, up to so many variants."""
     folder.mkdir(parents=True)
-    settings = replace(settings_for(settings), coverage=way != "plain")
+    settings = settings_for(settings)
     environment = find_environments(())[0]
     paths = SPECS if way == "mutate" else ()
     parents = read_parents(paths, settings.limits()) if paths else Parents(())

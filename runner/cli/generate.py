@@ -17,7 +17,7 @@ from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.generate.files import write_specs, write_suite
 from runner.generate.generator import CaseGenerator, GeneratedCase, Request
-from runner.generate.mutations import named_parents
+from runner.generate.parents import named_parents
 from runner.record.store import output_folder
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY

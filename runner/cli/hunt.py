@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from runner import console, exit_codes
@@ -14,7 +13,7 @@ from runner.cli.arguments import add_settings, integer, seconds, set_epilog, set
 from runner.cli.generate import PROFILE_HELP, depth
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
-from runner.generate.mutations import Parents, named_parents
+from runner.generate.parents import Parents, named_parents
 from runner.hunt import known, state, triage
 from runner.hunt.groups import Group, Known, groups_of
 from runner.hunt.guidance import Guidance
@@ -107,7 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
         if hunt_state.head.guided:
             guidance = Guidance(hunt_state.head.seed, parents)
             guidance.learn_again(folder, hunt_state.rounds, settings.limits())
-            settings = replace(settings, coverage=True)
         rounds = stack.enter_context(Rounds(folder, hunt_state.head, environment, settings, ledger, say, guidance))
         bounds = Bounds(arguments.budget, arguments.rounds, arguments.reduce_budget)
         hunt = Hunt(folder, hunt_state, places, rounds, bounds, tell)

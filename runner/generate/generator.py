@@ -23,7 +23,8 @@ from runner.engine import scratch
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
 from runner.generate.files import text_of
-from runner.generate.mutations import Case, Parents
+from runner.generate.mutations import Case
+from runner.generate.parents import Parents
 from runner.quote import QuoteError, shell_words
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job

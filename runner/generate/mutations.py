@@ -10,15 +10,7 @@ import copy
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from runner.cases.limits import Limits
-from runner.cases.serialize import KERNELS, plain
-from runner.cases.suites import PathError, Reader
-from runner.diagnostics import InputError
-from runner.exit_codes import UsageError
 
 Case = dict[str, Any]
 
@@ -29,8 +21,6 @@ TRIES = 20
 STEPS = 24
 """Steps of a mutant, at most: mutants of mutants would grow without end."""
 
-_KEPT = ("params", "inputs", "state", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
-         "compile", "config")  # fmt: skip
 _SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _DTYPES = (*_FLOATS, "int64", "int32", "complex64")
@@ -68,62 +58,6 @@ class UnfitError(Exception):
 
 
 Change = Callable[[Case, Mapping[str, Any], random.Random], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Parents:
-    """Cases that may be changed. Another one of them may be joined to each."""
-
-    cases: tuple[Case, ...]
-
-    def mutant(self, seed: int, number: int, again: str) -> Case | None:
-        """Return the mutant of this number; None where no change fits. ``again`` is the command that makes it again."""
-        numbers = random.Random(f"mutant {seed} {number}")
-        parent, donor = numbers.choice(self.cases), numbers.choice(self.cases)
-        return mutant_of(parent, donor, numbers, f"mutant_{seed}_{number:05d}", f"{again} --first {number} --count 1")
-
-
-def named_parents(paths: Sequence[str], limits: Limits) -> Parents:
-    """Return the cases of the files that ``--mutate`` names.
-
-    Raises:
-        UsageError: a path names no file, or no case can be changed.
-        InputError: a file is wrong.
-    """
-    parents = read_parents(paths, limits)
-    if not parents.cases:
-        raise UsageError(f"--mutate {' '.join(paths)}: no case there has a chain that can be changed")
-    return parents
-
-
-def read_parents(paths: Sequence[str], limits: Limits) -> Parents:
-    """Return the cases of spec files and folders of them, as far as they can be changed.
-
-    Raises:
-        UsageError: a path names none.
-        InputError: a file is wrong.
-    """
-    reader = Reader(limits, any_device=True)
-    try:
-        suites = reader.files([*paths])
-    except PathError as error:
-        raise UsageError(f"--mutate {error}") from None
-    if any(problem.severity == "error" for problem in reader.problems):
-        raise InputError(reader.problems)
-    cases = {(case.file, case.name): case for suite in suites for case in suite.cases}
-    data = [plain(case, Path(case.file).parent) for case in cases.values()]
-    return Parents(tuple(parent_of(each) for each in data if is_parent(each)))
-
-
-def is_parent(case: Mapping[str, Any]) -> bool:
-    """Return whether a case can be changed: a chain of operators that eager PyTorch takes."""
-    raises = (case.get("expect") or {}).get("raises")
-    return "chain" in case and "module" not in case and KERNELS not in case and not raises and bool(case.get("inputs"))
-
-
-def parent_of(case: Mapping[str, Any]) -> Case:
-    """Return what a mutant keeps of a case: the program, and how it runs. The name says where the mutant comes from."""
-    return {"name": case["name"], **{key: case[key] for key in _KEPT if key in case}}
 
 
 def mutant_of(

@@ -6,7 +6,6 @@ which the text of a case says: the second operator reads a value of the first.
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
-from runner.generate.mutations import Case, Parents, mutant_of, read_parents
+from runner.generate.mutations import Case, mutant_of
+from runner.generate.parents import Parents, read_parents
 from runner.hunt.files import spec_of
 from runner.hunt.state import Round
 
@@ -34,6 +34,7 @@ class Plan:
     numbers: Sequence[int]
     operators: Sequence[str]
     mutants: Mapping[int, Case]
+    origin: str  # what the cases' docs say: no command draws them
 
 
 @dataclass(slots=True)
@@ -50,15 +51,15 @@ class Guidance:
         chance = random.Random(f"guided {self.seed} {round_number}")
         parents = (*self.given.cases, *self.own)
         count = int(len(numbers) * SHARE) if parents else 0
-        mutants = {}
+        mutants, origin = {}, f"round {round_number} of a guided hunt"
         for number in numbers[len(numbers) - count :]:
-            mutant = self._mutant(number, parents, f"round {round_number} of a guided hunt", chance)
+            mutant = self._mutant(number, parents, origin, chance)
             if mutant is not None:
                 mutants[number] = mutant
         unused = [name for name in operators if f"step {name}" not in self.reached]
         used = [name for name in operators if f"step {name}" in self.reached]
         beside = chance.sample(used, min(len(used), len(unused))) if unused else used
-        return Plan(numbers[: len(numbers) - count], sorted([*unused, *beside]), mutants)
+        return Plan(numbers[: len(numbers) - count], sorted([*unused, *beside]), mutants, origin)
 
     def _mutant(
         self, number: int, parents: Sequence[Mapping[str, Any]], again: str, chance: random.Random
@@ -77,20 +78,21 @@ class Guidance:
 
     def learn_again(self, folder: Path, rounds: Sequence[Round], limits: Limits) -> None:
         """Take up what a hunt's rounds gave before it was resumed. Raises UsageError, InputError for a file that was changed."""
-        enough = itertools.takewhile(
-            lambda count: count < PARENTS, itertools.accumulate((len(r.parents) for r in reversed(rounds)), initial=0)
-        )
-        late = len(rounds) - len([*enough])
-        for place, record in enumerate(rounds):
-            kept = parents_in(spec_of(folder, record.round), record.parents, limits) if place >= late else []
-            self.learn(record.reached, kept)
+        for record in rounds:
+            self.reached.update(record.reached)
+        for record in reversed(rounds):
+            if len(self.own) >= PARENTS:
+                break
+            self.own = [*parents_in(spec_of(folder, record.round), record.parents, limits), *self.own][-PARENTS:]
 
 
 def parents_in(path: Path, numbers: Sequence[int], limits: Limits) -> list[Case]:
     """Return the cases with these numbers from the file of a round. Raises UsageError, InputError for a wrong file."""
     if not numbers:
         return []
-    return [case for case in read_parents([str(path)], limits).cases if int(case["name"].rpartition("_")[2]) in numbers]
+    cases = read_parents([str(path)], limits, "parents").cases
+    ends = [(case, case["name"].rpartition("_")[2]) for case in cases]  # people may add cases of their own
+    return [case for case, end in ends if end.isdecimal() and int(end) in numbers]
 
 
 def is_rare(name: str) -> bool:

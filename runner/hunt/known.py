@@ -12,14 +12,13 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
-from runner.cases.suites import PathError, Reader
 from runner.diagnose.similar import operators_of
-from runner.diagnostics import InputError, shown_path
-from runner.exit_codes import UsageError
+from runner.diagnostics import shown_path
 from runner.hunt import state as states
 from runner.hunt import triage as triages
 from runner.hunt.groups import FAILURES
 from runner.record.events import Finding
+from runner.session.collect import read_cases
 from runner.verdict.policy import applies, explains
 
 
@@ -79,15 +78,8 @@ def read_ledger(paths: Sequence[str], limits: Limits) -> Ledger:
     """
     if not paths:
         return Ledger()
-    reader = Reader(limits, any_device=True)
-    try:
-        suites = reader.files([*paths])
-    except PathError as error:
-        raise UsageError(f"--known {error}") from None
-    if any(problem.severity == "error" for problem in reader.problems):
-        raise InputError(reader.problems)
     entries: dict[tuple[str, int, int], Entry] = {}  # a suite with defaults has copies of a case
-    for case in (case for suite in suites for case in suite.cases):
+    for case in read_cases(paths, limits, "--known"):
         for known in case.known:
             place = known.span.file, known.span.line, known.span.column
             entries.setdefault(place, Entry(known, operators_of(case.chain)))

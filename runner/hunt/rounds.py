@@ -99,21 +99,22 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         if self.guidance is None:
             return self.generator.draw(numbers, tick)
         planned = self.guidance.plan(number, numbers, self._operators)
-        again = f"round {number} of a guided hunt"
-        return self.generator.draw_planned(planned.numbers, planned.operators, again, planned.mutants, tick)
+        return self.generator.draw_planned(planned.numbers, planned.operators, planned.origin, planned.mutants, tick)
 
     def _results(
         self, path: Path, number: int, cases: list[GeneratedCase]
     ) -> tuple[list[VariantFinished], Mapping[str, Variant]]:
         """Run the cases, and return their results and their variants by id."""
         write_text(path, text_of([case.data for case in cases]))
-        planned = plan(collect([path], self.settings), self.settings)
+        # Reductions and reports need no coverage, so it is a setting of these runs alone.
+        settings = replace(self.settings, coverage=self.guidance is not None)
+        planned = plan(collect([path], settings), settings)
         results: list[VariantFinished] = []
 
         def tick(running: list[tuple[str, float, str]]) -> None:
             self.say(f"round {number}: running {len(planned.planned)} variants; {len(results)} ended")
 
-        with contextlib.closing(run_plan(planned, self.settings, tick=tick)) as events:
+        with contextlib.closing(run_plan(planned, settings, tick=tick)) as events:
             for event in events:
                 if isinstance(event, VariantFinished):
                     results.append(event)

@@ -15,16 +15,33 @@ from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
 from runner.cases.expand import expand
 from runner.cases.limits import Limits
-from runner.cases.model import DEVICES, Backend, Kernel, PythonModule, Suite, Variant
+from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
 from runner.cases.select import parse_selection, values_of
-from runner.cases.suites import Reader
+from runner.cases.suites import PathError, Reader
 from runner.cases.yaml.scalars import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.session.nodes import added_variants, demand_all, node_predicate, split_paths
 from runner.session.settings import RunSettings
 from runner.text import plural
+
+
+def read_cases(paths: Sequence[str], limits: Limits, source: str) -> list[Case]:
+    """Return the cases of spec files, suites and folders, without any variant of them. ``source`` is the option that names them.
+
+    Raises:
+        UsageError: a path names none.
+        InputError: a file is wrong.
+    """
+    reader = Reader(limits, any_device=True)
+    try:
+        suites = reader.files([*paths])
+    except PathError as error:
+        raise UsageError(f"{source} {error}") from None
+    if any(problem.severity == "error" for problem in reader.problems):
+        raise InputError(reader.problems)
+    return [case for suite in suites for case in suite.cases]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.builder.source import Source
 from runner.cases.flags import PRECISION
-from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Tolerance, Variant
+from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Case, Tolerance, Variant
 from runner.cases.versions import matches
 from runner.engine.messages import Job
 from runner.session.claims import unclaimed_need
@@ -135,17 +135,7 @@ def job(
         },
         tolerance=_tolerance(case.tolerance),
         strides=case.strides,
-        # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
-        # A backend that claims no gradients may forget which outputs have one.
-        ignore=tuple(
-            dict.fromkeys(
-                (
-                    *case.ignore,
-                    *(("stride",) if case.kernels else ()),
-                    *(("requires-grad",) if chosen.unclaimed.gradients else ()),
-                )
-            )
-        ),
+        ignore=_ignored(case, chosen),
         float64=float64,
         packages=(*case.requires.package, *(["triton"] if case.kernels else [])),
         imports=tuple(imports),
@@ -156,6 +146,15 @@ def job(
         cacheable=case.module is None and not case.kernels,
         variables=variables_of(variant, chosen.backend),
     )
+
+
+def _ignored(case: Case, backend: Backend) -> tuple[str, ...]:
+    """The oracles that are not asked: those that the case leaves out, and those that say nothing here."""
+    # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
+    of_kernels = ("stride",) if case.kernels else ()
+    # A backend that claims no gradients may forget which outputs have one.
+    of_backend = ("requires-grad",) if backend.unclaimed.gradients else ()
+    return tuple(dict.fromkeys((*case.ignore, *of_kernels, *of_backend)))
 
 
 def as_user(job: Job, variant: Variant) -> Job:

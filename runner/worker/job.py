@@ -227,7 +227,8 @@ class _Run:
         reach = Reach() if self.job.get("coverage") else None
         with reach.watch() if reach else contextlib.nullcontext():
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
-        self.record["reached"] = sorted(reach.names) if reach else []
+        if reach:
+            self.record["reached"] = sorted(reach.names)
         for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
             self.record[key] = getattr(compiled, key)
         if self.job["backend"]["backend"] == "inductor":

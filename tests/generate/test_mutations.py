@@ -14,7 +14,8 @@ from runner.cases.limits import Limits
 from runner.exit_codes import UsageError
 from runner.generate import mutations
 from runner.generate.files import text_of
-from runner.generate.mutations import CHANGES, STEPS, Case, UnfitError, mutant_of, named_parents, read_parents
+from runner.generate.mutations import CHANGES, STEPS, Case, UnfitError, mutant_of
+from runner.generate.parents import Parents, named_parents, read_parents
 from runner.session.collect import load
 
 PLAIN: Case = {
@@ -51,7 +52,7 @@ def test_the_parent_and_the_donor_stay_as_they_are() -> None:
 
 
 def test_a_number_of_a_seed_gives_the_same_mutant() -> None:
-    parents = mutations.Parents((PLAIN, DONOR))
+    parents = Parents((PLAIN, DONOR))
     first = [parents.mutant(3, number, "again") for number in range(30)]
     assert [parents.mutant(3, number, "again") for number in reversed(range(30))] == first[::-1]
     assert first != [parents.mutant(4, number, "again") for number in range(30)]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.generate.files import text_of
-from runner.generate.mutations import Case, Parents
+from runner.generate.mutations import Case
+from runner.generate.parents import Parents
 from runner.hunt import guidance
 from runner.hunt.files import spec_of, write_text
 from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
@@ -91,7 +92,9 @@ def test_a_pair_alone_makes_no_parent() -> None:
 
 def test_a_hunt_that_goes_on_knows_what_it_knew(tmp_path: Path) -> None:
     other = {**SMALL, "name": "mutant_7_00004", "chain": ["torch.tan"]}
-    write_text(spec_of(tmp_path, 0), text_of([SMALL, other, {**SMALL, "name": "wide_7_00005"}]))
+    write_text(
+        spec_of(tmp_path, 0), text_of([SMALL, other, {**SMALL, "name": "wide_7_00005"}, {**SMALL, "name": "by_hand"}])
+    )
     rounds = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
     before = Guidance(7, Parents(()))
     before.learn(["step torch.sin"], parents_in(spec_of(tmp_path, 0), (3, 4), Limits()))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runner.generate.generator import GeneratedCase
-from runner.generate.mutations import Parents
+from runner.generate.parents import Parents
 from runner.hunt import rounds
 from runner.hunt.files import CASE, SCRIPT, folder_of, spec_of
 from runner.hunt.guidance import Guidance
@@ -59,6 +59,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
 
         def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
             chosen = [each.variant for each in planned.planned]
+            assert settings.coverage == (guidance is not None)
             tick([])
             for event in played(
                 chosen, ["2.13.0"], lambda variant, torch: answers.get(variant.case.name, "PASS"), **end

@@ -1,0 +1,67 @@
+"""The cases that mutants are made of: those of spec files, as far as they can be changed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.cases.limits import Limits
+from runner.cases.serialize import KERNELS, plain
+from runner.exit_codes import UsageError
+from runner.generate.mutations import Case, mutant_of
+from runner.session.collect import read_cases
+
+_KEPT = ("params", "inputs", "state", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
+         "compile", "config")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Cases that may be changed. Another one of them may be joined to each."""
+
+    cases: tuple[Case, ...]
+
+    def mutant(self, seed: int, number: int, again: str) -> Case | None:
+        """Return the mutant of this number; None where no change fits. ``again`` is the command that makes it again."""
+        numbers = random.Random(f"mutant {seed} {number}")
+        parent, donor = numbers.choice(self.cases), numbers.choice(self.cases)
+        return mutant_of(parent, donor, numbers, f"mutant_{seed}_{number:05d}", f"{again} --first {number} --count 1")
+
+
+def named_parents(paths: Sequence[str], limits: Limits) -> Parents:
+    """Return the cases of the files that ``--mutate`` names.
+
+    Raises:
+        UsageError: a path names no file, or no case can be changed.
+        InputError: a file is wrong.
+    """
+    parents = read_parents(paths, limits)
+    if not parents.cases:
+        raise UsageError(f"--mutate {' '.join(paths)}: no case there has a chain that can be changed")
+    return parents
+
+
+def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate") -> Parents:
+    """Return the cases of spec files and folders of them, as far as they can be changed. ``source`` says in messages what names them.
+
+    Raises:
+        UsageError: a path names none.
+        InputError: a file is wrong.
+    """
+    cases = {(case.file, case.name): case for case in read_cases(paths, limits, source)}
+    data = [plain(case, Path(case.file).parent) for case in cases.values()]
+    return Parents(tuple(parent_of(each) for each in data if is_parent(each)))
+
+
+def is_parent(case: Mapping[str, Any]) -> bool:
+    """Return whether a case can be changed: a chain of operators that eager PyTorch takes."""
+    raises = (case.get("expect") or {}).get("raises")
+    return "chain" in case and "module" not in case and KERNELS not in case and not raises and bool(case.get("inputs"))
+
+
+def parent_of(case: Mapping[str, Any]) -> Case:
+    """Return what a mutant keeps of a case: the program, and how it runs. The name says where the mutant comes from."""
+    return {"name": case["name"], **{key: case[key] for key in _KEPT if key in case}}
