@@ -16,7 +16,7 @@ from runner.cases.model import Backend, Case, Known, Variant
 from runner.cases.versions import matches, release_of
 from runner.diagnostics import Span
 from runner.record.events import Event, Finding, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
-from runner.verdict.policy import answering, applies, ranked
+from runner.verdict.policy import answering, applies, explains, ranked, unexplained
 from runner.verdict.stages import contains
 
 STATES = ("changed", "fixed", "stale", "matched", "elsewhere", "not-run")
@@ -156,16 +156,20 @@ def is_due(known: Known, today: date | None = None) -> bool:
 
 
 def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
-    """Each entry that applies, and what it met. A failure that none explains counts against the first, as in ``decide``."""
+    """Each entry that applies, and what it met. A failure that they do not explain counts against the first, as in ``decide``."""
     entries = applying(judged)
     if judged.answer != "failed":
         for entry in entries:
             yield entry, "absent" if judged.answer == "passed" and entry.sometimes else judged.answer
         return
-    answer = answering(entries, judged.findings)
+    if answering(entries, judged.findings) is None:
+        for entry in entries:
+            yield entry, "otherwise" if entry is entries[0] else "shadowed"
+        return
+    findings = list(judged.findings)
     for entry in entries:
-        first = entry is (answer or entries[0])
-        yield entry, "shadowed" if not first else "otherwise" if answer is None else "matched"
+        yield entry, "matched" if any(explains(entry, finding) for finding in findings) else "shadowed"
+        findings = unexplained([entry], findings)
 
 
 def _state(entry: Entry, run: Run) -> tuple[str, str]:

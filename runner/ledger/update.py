@@ -18,7 +18,7 @@ from runner.diagnostics import Diagnostic, InputError, shown_path
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes
 from runner.ledger.review import Entry, Judged, Run, applying
 from runner.session.collect import load
-from runner.verdict.policy import applies, explains
+from runner.verdict.policy import applies, explains, unexplained
 from runner.worker.oracles import gate_of
 
 WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError")
@@ -78,9 +78,12 @@ def group_failures(failures: Iterable[Judged]) -> list[FailureGroup]:
         groups.setdefault((judged.lead.stage, bool(judged.lead.error)), []).append(judged)
     failure_groups = []
     for (stage, _), group in groups.items():
-        oracles = sorted({j.lead.oracle for j in group}, key=gate_of)
-        names = list(dict.fromkeys(_telling(j.lead.error) for j in group if j.lead.error))
-        keys = {"stage": stage, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
+        findings = [finding for j in group for finding in j.findings]
+        oracles = sorted({finding.oracle for finding in findings}, key=gate_of)
+        errors = [finding.error for finding in findings]
+        names = list(dict.fromkeys(_telling(error) for error in errors if error)) if all(errors) else []
+        here = stage if all(finding.stage == stage for finding in findings) else None
+        keys = {"stage": here, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
         failure_groups.append(FailureGroup({key: value for key, value in keys.items() if value}, tuple(group)))
     return failure_groups
 
@@ -150,19 +153,19 @@ def _range_values(known: Known, keep: Sequence[str], out: Sequence[str]) -> dict
 def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
     """The keys that an entry pins, with what was seen instead. What it left open stays open, unless nothing else would be pinned."""
     keys, values = failure_group.entry_keys, dict[str, Any]()
-    if known.stage is not None and known.stage != keys["stage"]:
-        values["stage"] = keys["stage"]
+    if known.stage is not None and known.stage != keys.get("stage"):
+        values["stage"] = keys.get("stage")
     error = keys.get("error")
     holds = known.error is not None and error and all(_error_explains(known, j) for j in failure_group.judged)
     if not holds and (known.error is not None or (known.oracle and error)):
         values["error"] = error
     if known.oracle:
-        if not {j.lead.oracle for j in failure_group.judged} <= {*known.oracle}:
+        if not {finding.oracle for j in failure_group.judged for finding in j.findings} <= {*known.oracle}:
             values["oracle"] = keys["oracle"]
     elif known.error is not None and error is None:
         values["oracle"] = keys["oracle"]
     then = replace(known, **{**values, "torch": None, "oracle": tuple(values.get("oracle", known.oracle))})
-    if not all(explains(then, j.lead) for j in failure_group.judged):
+    if any(unexplained([then], j.findings) for j in failure_group.judged):
         raise Unfit("what it pins cannot be replaced by what was seen: write it by hand")
     return values
 

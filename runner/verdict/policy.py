@@ -50,10 +50,10 @@ def decide(
         return Verdict(doubt, trust.get("reason", ""))
     entries = [k for k in variant.case.known if applies(k, variant, torch)] if use_known else []
     if findings:
-        first = ranked(findings)[0]
         answer = answering(entries, findings)
         if answer is not None:
             return _used(answer, "XFAIL", answer.reason or answer.issue or "")
+        first = ranked(unexplained(entries, findings))[0]
         word: Word = "ERROR" if is_crash(first) else "FAIL"
         if entries:
             return _used(entries[0], word, f"{headline(first)}; the ledger expects {_signature(entries[0])}")
@@ -79,8 +79,15 @@ def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Findin
 
 
 def answering(entries: Sequence[Known], findings: Sequence[Finding]) -> Known | None:
-    """The first of the entries that explains one of the findings."""
+    """The first of the entries that explains one of the findings, if none is left unexplained: a second failure is none that is known."""
+    if unexplained(entries, findings):
+        return None
     return next((entry for entry in entries if any(explains(entry, f) for f in findings)), None)
+
+
+def unexplained(entries: Sequence[Known], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that none of the entries explains."""
+    return [finding for finding in findings if not any(explains(entry, finding) for entry in entries)]
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:

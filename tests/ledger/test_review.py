@@ -132,6 +132,16 @@ def test_a_failure_that_none_explains_counts_against_the_first(tmp_path: Path) -
     assert [state for state, _ in told(chosen, played(chosen, ["2.13.0"], value))] == ["changed", "stale"]
 
 
+def test_two_entries_may_explain_two_findings_together(tmp_path: Path) -> None:
+    def both(variant: Variant, torch: str) -> Answer:
+        return (finding("stride"), finding("value"))
+
+    chosen = case(tmp_path, "{oracle: [stride], reason: r}", "{oracle: [value], reason: r}")
+    assert told(chosen, played(chosen, ["2.13.0"], both)) == [("matched", ""), ("matched", "")]
+    alone = case(tmp_path, "{oracle: [stride], reason: r}")
+    assert told(alone, played(alone, ["2.13.0"], both)) == [("changed", "fails otherwise under torch 2.13.0")]
+
+
 @pytest.mark.parametrize("end", ["interrupted", "stopped", "narrowed"])
 def test_only_a_whole_run_calls_an_entry_stale(tmp_path: Path, end: str) -> None:
     chosen = case(tmp_path, "{dtype: float16, oracle: [value], reason: r}", keys="params: {n: [1, 2]}")

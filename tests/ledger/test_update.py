@@ -175,6 +175,14 @@ def test_another_failure_under_each_torch(tmp_path: Path) -> None:
     ]
 
 
+def test_an_entry_names_all_that_a_variant_showed(tmp_path: Path) -> None:
+    chosen = case(tmp_path, "{stage: inductor, oracle: [value], reason: r}")
+    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: (VALUE, GRAD)))
+    assert (lines, notes) == (["{stage: inductor, oracle: [value, grad], reason: r}"], [])
+    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: (VALUE, finding("grad", "aot"))))
+    assert (lines, notes) == (["{oracle: [value, grad], reason: r}"], [])
+
+
 def test_signatures() -> None:
     from runner.ledger.review import Judged
 

@@ -247,6 +247,21 @@ def test_any_entry_may_explain(tmp_path: Path) -> None:
     assert (verdict.word, verdict.known, verdict.entry) == ("XFAIL", "two", variant.case.known[1].span)
 
 
+def test_a_second_failure_beside_a_known_one_is_red(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, "{stage: inductor, oracle: [stride], reason: known}")
+    both = [finding("stride"), finding("value")]
+    verdict = decide(variant, "2.13.0", both, None)
+    assert verdict.word == "FAIL"
+    assert verdict.reason == "value at call 0, output: it differs; the ledger expects stride at stage inductor (line 6)"
+    two = with_ledger(tmp_path, "{oracle: [stride], reason: one}", "{oracle: [value], reason: two}")
+    assert decide(two, "2.13.0", both, None).word == "XFAIL"
+
+
+def test_wavering_is_not_excused_where_a_second_failure_shows(tmp_path: Path) -> None:
+    variant = with_ledger(tmp_path, SOMETIMES)
+    assert excuse_wavering(variant, "2.13.0", [[finding("value"), finding("stride")]]) is None
+
+
 def test_the_ledger_can_be_left_out(tmp_path: Path) -> None:
     variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
     assert decide(variant, "2.13.0", [finding("value")], None, use_known=False).word == "FAIL"
