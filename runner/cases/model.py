@@ -239,7 +239,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """What a backend does not claim. ``devices`` are types or single ones, ``dtypes`` go without ``torch.``."""
+    """What a backend does not claim. ``devices`` are types or single ones, and dtypes go without ``torch.``."""
 
     gradients: bool = False
     dynamic: bool = False
@@ -247,6 +247,7 @@ class Unclaimed:
     dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     random: bool = False  # eager's random numbers
+    precision: Mapping[str, str] = field(default_factory=dict)  # dtype to the one whose tolerance its values keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -368,6 +368,7 @@ def _unclaimed(node: YamlNode | None) -> Unclaimed:
         random=scalar(keys.get("random"), bool, default=False),
         dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str))),
         devices=listed(keys.get("devices"), str),
+        precision={name: dtype_name(scalar(lower, str)) for name, lower in fields(keys.get("precision")).items()},
     )
 
 

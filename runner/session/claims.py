@@ -34,8 +34,16 @@ def unclaimed_need(variant: Variant) -> str:
 
 
 def unclaimed_by_run(variant: Variant, result: Mapping[str, Any]) -> str:
-    """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is nothing."""
-    return "random numbers of eager" if variant.backend.unclaimed.random and result.get("drew_random") else ""
+    """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is nothing.
+
+    Precision is such a need if every finding is a value that lies within the tolerance of the dtype that is claimed.
+    """
+    if variant.backend.unclaimed.random and result.get("drew_random"):
+        return "random numbers of eager"
+    is_certain = variant.backend.unclaimed.precision and not result.get("trust")
+    findings = result.get("findings") or () if is_certain else ()
+    needs = [(finding.get("numbers") or {}).get("precision") for finding in findings]
+    return f"precision of {needs[0]}" if needs and all(needs) else ""
 
 
 def _first(needs: Iterable[str], unclaimed: tuple[str, ...]) -> str:

@@ -133,7 +133,7 @@ def job(
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
         },
-        tolerance=_tolerance(case.tolerance),
+        tolerance=_tolerance(case.tolerance, chosen.unclaimed.precision),
         strides=case.strides,
         ignore=_ignored(case, chosen),
         float64=float64,
@@ -171,11 +171,12 @@ def as_user(job: Job, variant: Variant) -> Job:
     )
 
 
-def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
-    """A case's tolerance as the worker reads it."""
+def _tolerance(tolerance: Tolerance, precision: Mapping[str, str]) -> dict[str, Any]:
+    """A case's tolerance as the worker reads it, and what precision the backend claims."""
     places = {place: list(bounds) for place, bounds in tolerance.by_place.items()}
     by_dtype = {dtype: list(bounds) for dtype, bounds in tolerance.by_dtype.items()}
-    return {"by_dtype": by_dtype, "exact": tolerance.exact, **({"by_place": places} if places else {})}
+    data: dict[str, Any] = {"by_dtype": by_dtype, "exact": tolerance.exact}
+    return data | ({"by_place": places} if places else {}) | ({"precision": dict(precision)} if precision else {})
 
 
 def precision_flags(device: str) -> dict[str, bool]:

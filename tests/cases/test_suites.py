@@ -332,13 +332,14 @@ def test_what_a_backend_does_not_claim(files: Files) -> None:
         suite: s
         backends:
           - {name: mine, backend: inductor, unclaimed: {gradients: true, dynamic: true, mutation: true,
-             dtypes: [torch.complex64, float64], devices: ["cuda:1"]}}
+             dtypes: [torch.complex64, float64], devices: ["cuda:1"], precision: {float32: bfloat16}}}
           - {name: some, backend: inductor, unclaimed: {gradients: false}}
     """,
     )
     (suite,) = files.suites("a.suite.yaml")
     mine, some = (backend.unclaimed for backend in suite.backends)
-    assert mine == Unclaimed(True, True, True, ("complex64", "float64"), ("cuda:1",)) and some == Unclaimed()
+    claims = Unclaimed(True, True, True, ("complex64", "float64"), ("cuda:1",), precision={"float32": "bfloat16"})
+    assert mine == claims and some == Unclaimed()
     assert files.found() == []
 
 
@@ -353,6 +354,7 @@ def test_claims_that_cannot_be(files: Files) -> None:
           - {name: c, backend: eager, unclaimed: {dtypes: [float63]}}
           - {name: d, backend: eager, unclaimed: {devices: cuda}}
           - {name: e, backend: eager, unclaimed: {}}
+          - {name: f, backend: eager, unclaimed: {precision: {float16: float32}}}
     """,
     )
     files.suites("a.suite.yaml")
@@ -362,4 +364,5 @@ def test_claims_that_cannot_be(files: Files) -> None:
         "a.suite.yaml:5:52: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float63' | did you mean 'float64'?",
         "a.suite.yaml:6:52: expected a list, found the text 'cuda' | such as [cuda]",
         "a.suite.yaml:7:42: this mapping is empty",
+        "a.suite.yaml:8:64: 'float32' is not one of bfloat16 | did you mean 'bfloat16'?",
     ]

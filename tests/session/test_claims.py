@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Backend, Unclaimed, Variant
-from runner.session.claims import unclaimed_need
+from runner.session.claims import unclaimed_by_run, unclaimed_need
 from runner.session.plan import Planned, skip, skip_reason
 from runner.session.shards import plan_hash
 from runner.verdict.policy import Verdict
@@ -158,6 +158,17 @@ def test_claims_are_part_of_a_plan_and_no_claim_leaves_its_hash(tmp_path: Path) 
 
     assert digest() == digest(unclaimed=Unclaimed()) != digest(unclaimed=Unclaimed(gradients=True))
     assert skip_reason(Planned(variant, environment())) == ""
+
+
+def test_less_precision_is_a_need_if_all_findings_show_it_and_nothing_casts_doubt(tmp_path: Path) -> None:
+    (variant,) = variants(tmp_path, "")
+    backend = dataclasses.replace(variant.backend, unclaimed=Unclaimed(precision={"float32": "bfloat16"}))
+    claiming = dataclasses.replace(variant, backend=backend)
+    within = {"numbers": {"precision": "float32 beyond bfloat16"}}
+    assert unclaimed_by_run(claiming, {"findings": [within, within]}) == "precision of float32 beyond bfloat16"
+    assert unclaimed_by_run(claiming, {"findings": [within, {"numbers": {}}]}) == ""
+    assert unclaimed_by_run(claiming, {"findings": [within], "trust": {"verdict": "INVALID"}}) == ""
+    assert unclaimed_by_run(claiming, {"findings": []}) == unclaimed_by_run(variant, {"findings": [within]}) == ""
 
 
 def test_an_input_of_a_further_call_counts(tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ def compare_values(
     return Comparison(label=next(label for label in (OVERFLOWED, ROUNDING, NOISE, NEARER) if label in labels))
 
 
+def lies_within(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> bool:
+    """Return whether NaN and infinities have the same places, and all other elements lie within the tolerance of eager's."""
+    scan = _scan(eager, compiled, tolerance)
+    return not scan.other_class and not scan.mismatched
+
+
 def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two dense CPU tensors are the same, bit for bit; any NaN equals any other."""
     if first.dtype != second.dtype or first.shape != second.shape:

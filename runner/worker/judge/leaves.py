@@ -10,7 +10,7 @@ import torch
 
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import compare_values
+from runner.worker.judge.compare import compare_values, lies_within
 from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.tolerance import own_bounds, tolerance_for
@@ -140,9 +140,14 @@ def _element_findings(
         evidence.note(f"eager overflows in {overflow}, where float64 has numbers")
     if label is not None and label not in evidence.labels:
         evidence.labels.append(label)
+    name = str(dtype).removeprefix("torch.")
+    claimed = ((tolerance or {}).get("precision") or {}).get(name)
     for difference in result.differences:
-        path = evidence.where(call, eager_leaf.path)
-        yield Finding(difference.oracle, difference.message, path, difference.numbers)
+        numbers = difference.numbers
+        if claimed and difference.oracle == "value":
+            within = lies_within(eager, compiled, tolerance_for(getattr(torch, claimed)))
+            numbers = {**numbers, **({"precision": f"{name} beyond {claimed}"} if within else {})}
+        yield Finding(difference.oracle, difference.message, evidence.where(call, eager_leaf.path), numbers)
 
 
 def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:

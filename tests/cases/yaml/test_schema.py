@@ -469,11 +469,11 @@ def test_jsonschema_is_imported_only_when_something_is_checked() -> None:
 
 
 @pytest.mark.slow
-def test_5000_cases_are_checked_quickly() -> None:
+def test_2000_cases_are_checked_quickly() -> None:
     body = FINE[FINE.index("  - name: everything") : FINE.index("  - {name: short")]
-    text = "cases:\n" + body.replace("cuda:1", "cuda") * 1000  # as many nodes as 5,000 common cases have
+    text = "cases:\n" + body.replace("cuda:1", "cuda") * 400  # as many nodes as 2,000 common cases have
     node, diagnostics = load("x.yaml", text, Limits(file_bytes=1 << 30, nodes=1 << 30))
     assert node is not None and not diagnostics
     start = time.process_time()
     assert validate(node, "spec", split_lines(text)) == Violations((), frozenset())
-    assert time.process_time() - start < 12  # about 2 s on an idle core
+    assert time.process_time() - start < 5  # under 1 s on an idle core

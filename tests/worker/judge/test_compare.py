@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from runner.worker.judge.compare import ask_same, compare_values, equal_bits
+from runner.worker.judge.compare import ask_same, compare_values, equal_bits, lies_within
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
 from runner.worker.oracles import NEARER, NOISE, OVERFLOWED
 
@@ -227,3 +227,10 @@ def test_equal_bits():
     assert not equal_bits(tensor(0.0), tensor(-0.0))
     assert not equal_bits(tensor(1.0), tensor(1.0, dtype=torch.float64))
     assert not equal_bits(torch.ones(3), torch.ones(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("compiled", "expected"), [((1.004, NAN), True), ((1.1, NAN), False), ((1.004, INF), False), ((1.004, 2.0), False)]
+)
+def test_values_of_another_precision_lie_within_its_tolerance(compiled: tuple[float, float], expected: bool) -> None:
+    assert lies_within(tensor(1.0, NAN), tensor(*compiled), tolerance_for(torch.bfloat16)) is expected
