@@ -133,7 +133,8 @@ def describe(
 def is_class(raised: ErrorRecord, name: str) -> bool:
     """Return whether ``name``, as a case writes it, is the class of the error or one of its bases.
 
-    ``torch.linalg.LinAlgError`` is looked up in torch (its class calls itself ``torch._C._LinAlgError``).
+    ``torch.linalg.LinAlgError`` is looked up in torch. Its class calls itself ``torch._C._LinAlgError``, so that the
+    name ``LinAlgError`` means a class with an underscore too.
     """
     resolved: Any = torch if name.startswith("torch.") else None
     if resolved is not None:
@@ -142,7 +143,7 @@ def is_class(raised: ErrorRecord, name: str) -> bool:
     if isinstance(resolved, type):
         return f"{resolved.__module__}.{resolved.__qualname__}" in raised.bases
     last = name.rpartition(".")[2]
-    return any(base == name or base.rpartition(".")[2] == last for base in raised.bases)
+    return any(base == name or base.rpartition(".")[2] in (last, f"_{last}") for base in raised.bases)
 
 
 def counts_as(compiled: ErrorRecord, eager: ErrorRecord) -> bool:
