@@ -34,6 +34,9 @@ _LAZY = (
 )
 """What torch imports in the course of a compilation, as far as a version has it."""
 
+_LAZY_FOR_BACKWARDS = ("torch._inductor.pattern_matcher",)
+"""The same for the partitioner of a backward, where no backward may run before a fork: 1.5 processor seconds of each child."""
+
 _LAZY_FOR_DEVICES = (
     "sympy.tensor.tensor",
     "torch._inductor.codegen.cpp_wrapper_gpu",
@@ -99,10 +102,13 @@ def warm_up(level: str) -> None:
         return
     threads, random = _threads(), torch.get_rng_state()
     parts = [("aot_eager", "off")]
-    if level in ("backward", "inductor") and not _built_for_accelerators(torch):
-        # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
-        # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
-        parts.append(("aot_eager", "backward"))
+    if level in ("backward", "inductor"):
+        if _built_for_accelerators(torch):
+            # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
+            # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
+            _load(_LAZY_FOR_BACKWARDS)
+        else:
+            parts.append(("aot_eager", "backward"))
     has_inductor = level == "inductor"
     try:
         with preparing(hash_triton) if has_inductor else contextlib.nullcontext():

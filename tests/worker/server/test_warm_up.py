@@ -164,6 +164,27 @@ def test_no_backward_before_a_fork_where_autograd_keeps_threads(
     assert ran == ["off"]
 
 
+BACKWARD = """
+import sys
+import torch
+torch.version.cuda = "13.0"
+from runner.worker.job import run_job
+from runner.worker.server import warm_up
+warm_up.warm_up("backward")
+names = {*sys.modules}
+record = run_job(warm_up._warm_up_job("aot_eager", "backward"), lambda message: None)
+assert not record["findings"], record
+print(*sorted(name for name in {*sys.modules} - names if name.startswith("torch._inductor")))
+"""
+
+
+def test_the_first_backward_of_a_child_loads_no_compiler() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", BACKWARD], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "\n"
+
+
 def test_only_threads_of_the_cuda_driver_do_no_harm() -> None:
     """A thread that has the name of the driver's does not count; any other does."""
     program = """
