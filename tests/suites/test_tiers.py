@@ -19,7 +19,7 @@ from tests.bench_modules import bench_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = ("models", "chains", "negative")
-TIERS = (*FOLDERS, "large", "dynamic")
+TIERS = (*FOLDERS, "large", "dynamic", "core", "full")
 NEEDED = 200
 """Operators of torch's database that have error inputs and must be rejected by a case, at least."""
 NO_REASON = re.compile(r"unexplained|^$")
@@ -27,7 +27,7 @@ NO_REASON = re.compile(r"unexplained|^$")
 
 @cache
 def suite(name: str) -> Loaded:
-    return load([str(REPOSITORY / "suites" / f"{name}.suite.yaml")])
+    return load([str(REPOSITORY / "suites" / f"{name}.suite.yaml")], allow_python=True)
 
 
 @cache
@@ -75,6 +75,20 @@ def test_cases_whose_sizes_change_are_the_tier_dynamic(name: str) -> None:
     tagged = {(case.file, case.name) for case in cases(name) if "dynamic" in case.tags}
     assert changing <= tagged
     assert tagged == {key for key in ids(suite("dynamic")) if f"/{name}/" in key[0]}
+
+
+def test_the_page_of_the_suites_has_each_of_them_with_its_number_of_variants() -> None:
+    page = (REPOSITORY / "docs" / "suites.md").read_text(encoding="utf-8")
+    rows = {name: int(count) for name, count in re.findall(r"(?m)^\| `(\w+)` \| (\d+) \|", page)}
+    files = {file.name.removesuffix(".suite.yaml") for file in (REPOSITORY / "suites").glob("*.suite.yaml")}
+    assert rows == {name: len(suite(name).variants) for name in sorted(files)}
+
+
+def test_the_tier_full_has_what_the_tiers_of_the_cpu_have() -> None:
+    assert ids(suite("full")) == set().union(
+        *(ids(suite(name)) for name in ("smoke", "operators", "chains", "models", "negative"))
+    )
+    assert {variant.id for variant in suite("core").variants} <= {variant.id for variant in suite("full").variants}
 
 
 # --- negatives ---
