@@ -10,7 +10,6 @@ own case as a parent (``--mutate``): there the flag stands. Exits with 1 when a 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from runner.cases.serialize import plain, text_of_plain
+from runner.hunt.state import read
 from runner.selftest import BUGS, Planted, variants
 
 MOST = 500
@@ -58,15 +58,16 @@ def hunt(bug: Planted, folder: Path) -> Hunt:
         subprocess.run(
             [sys.executable, "-m", "runner", "hunt", "--rounds", str(rounds), *words], capture_output=True, check=False
         )
-        lines = [json.loads(line) for line in (own / "hunt.jsonl").read_text().splitlines()]
-        count = sum(line["variants"] for line in lines if "round" in line)
-        right = [red["signature_id"] for line in lines for red in line.get("red", ())
-                 if red["oracle"] in bug.oracles and red["stage"] == bug.stage]  # fmt: skip
+        state = read(own)
+        if state is None:
+            return Hunt(bug.bug, 0, "NOT BEGUN")
+        count = sum(each.variants for each in state.rounds)
+        right = [red.signature_id for each in state.rounds for red in each.red
+                 if red.oracle in bug.oracles and red.stage == bug.stage]  # fmt: skip
         if right:
-            first = next(line for line in lines if line.get("reduction") == right[0])
-            has_report = any(line.get("report") == right[0] and not line["problem"] for line in lines)
-            size = first["problem"] or f"{first['before']} -> {first['after']}"
-            return Hunt(bug.bug, count, "seen" + ", reported" * has_report, size)
+            report = state.reports.get(right[0])
+            reported = ", reported" if report and not report.problem else ""
+            return Hunt(bug.bug, count, f"seen{reported}", str(state.reductions.get(right[0], "not reduced")))
         if count >= MOST:
             break
     return Hunt(bug.bug, count, "MISSED")
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(results[-1], file=sys.stderr, flush=True)
     rows = [(each.bug, each.variants or "", each.result, each.reduced) for each in results]
     print(tabulate(rows, ["planted bug", "variants", "", "operators"]))
-    return int(any(each.result == "MISSED" for each in results))
+    return int(any(each.result in ("MISSED", "NOT BEGUN") for each in results))
 
 
 if __name__ == "__main__":
