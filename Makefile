@@ -1,4 +1,4 @@
-# Two commands for a fresh machine with Python and g++:  make run  and  make test
+# Two commands for a fresh machine with Python and g++:  make run  and  make test. The third is of the nightly job:  make nightly
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,16 +9,19 @@ QUICK := $(addprefix tests/,cases builder session verdict record ledger diagnose
          $(filter-out tests/test_hostile_files.py,$(wildcard tests/test_*.py))
 LEFT_OUT := $(addprefix tests/,builder/test_runs.py cli/test_minify.py diagnose/test_repro.py session/test_plan.py)
 
-.PHONY: run test quick lint clean
+.PHONY: run test nightly quick lint clean
 
 run: $(VENV)/installed  ## set up, then run the suites: a table, and JUnit XML in .runner/latest/
 	$(BIN)/runner run suites/
 
 test: $(VENV)/installed-test  ## set up, then pass the tests
-	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not nightly" tests
+
+nightly: $(VENV)/installed-test  ## the long tests of which `make test` has a part
+	$(BIN)/python -m pytest -q -n auto --dist load -m nightly tests
 
 quick: $(VENV)/installed-test  ## the unit tests that compile nothing, in under a minute on two idle cores
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow" $(QUICK) $(addprefix --ignore=,$(LEFT_OUT))
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow and not nightly" $(QUICK) $(addprefix --ignore=,$(LEFT_OUT))
 
 lint: $(VENV)/installed-test  ## style and types
 	$(BIN)/ruff check .

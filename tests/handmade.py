@@ -14,8 +14,8 @@ from runner.session.collect import Loaded, load
 from runner.session.identity import planned_event
 from runner.session.plan import Environment, Planned
 
-Answer = str | Finding
-"""A verdict, or the finding of a failure."""
+Answer = str | Finding | tuple[Finding, ...]
+"""A verdict, or what was found of a failure."""
 
 
 def environment(torch: str = "2.13.0") -> Environment:
@@ -72,6 +72,6 @@ def played(
 
 def _finished(planned: VariantPlanned, said: Answer, variant: Variant) -> VariantFinished:
     values = {name: getattr(planned, name) for name in VariantPlanned.__dataclass_fields__}
-    found = (said,) if isinstance(said, Finding) else ()
+    found = said if isinstance(said, tuple) else (said,) if isinstance(said, Finding) else ()
     verdict = said if isinstance(said, str) else "FAIL"
     return VariantFinished(**values, verdict=verdict, seconds=1.0, findings=found, params=dict(variant.params))

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from . import driver
 from .driver import LIMIT, Result, run_in
+from .stand_in import no_torch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forks() -> Iterator[None]:
+    """End the process that forks commands with its module: other tests count the processes that are left."""
+    yield
+    driver.FORKS.close()
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let workers have a stand-in for torch: for tests where it does not matter what a variant computes."""
+    with no_torch(tmp_path_factory.mktemp("stand_in")):
+        yield
+
+
+@pytest.fixture
+def stand_in_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The same for one test of a module."""
+    with no_torch(tmp_path_factory.mktemp("stand_in")):
+        yield
+
+
+@pytest.fixture
+def real_torch(stand_in: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one test of such a module have torch."""
+    monkeypatch.setattr(driver, "STAND_IN", {})
 
 
 @pytest.fixture

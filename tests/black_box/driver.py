@@ -16,9 +16,14 @@ from xml.etree import ElementTree
 
 from runner.record.event_schema import event_checks
 
+from .forks import READING, Forks
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT = 240
 """Seconds after which a command counts as hung."""
+FORKS = Forks()
+STAND_IN: dict[str, str] = {}
+"""Variables of each command while the tests of a module have a stand-in for torch."""
 KNOWN_ISA = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
 """For a new kernel cache: without it the compiler is asked about the processor, which takes ten seconds."""
 
@@ -81,7 +86,7 @@ def brief(name: str) -> str:
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without what would change the output, and with ``changes``."""
     left_out = ("NO_COLOR", "FORCE_COLOR", "PYTHONPATH", "RUNNER_")
-    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)} | dict(changes or {})
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)} | STAND_IN | dict(changes or {})
 
 
 def command(*args: object) -> list[str]:
@@ -91,15 +96,20 @@ def command(*args: object) -> list[str]:
 def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit: float = LIMIT) -> Result:
     """Run ``runner ARGS`` in ``cwd``. A traceback of the control half fails the test at once."""
     before = latest(cwd)
-    done = subprocess.run(
-        command(*args),
-        cwd=cwd,
-        env=environment(env),
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        stdin=subprocess.DEVNULL,
-    )
+    words, variables = [*map(str, args)], environment(env)
+    reads = bool(words) and words[0] in (*READING, "ledger") and "--build" not in words  # which starts processes
+    if reads and not any(key.startswith("PYTHON") for key in env or ()):
+        done = FORKS.run(words, cwd, variables, limit)
+    else:
+        done = subprocess.run(
+            command(*words),
+            cwd=cwd,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            stdin=subprocess.DEVNULL,
+        )
     after = latest(cwd)
     result = Result(done.returncode, done.stdout, done.stderr, cwd, after if after != before else None)
     assert "Traceback (most recent call last)" not in done.stderr, done.stderr

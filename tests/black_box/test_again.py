@@ -19,6 +19,8 @@ from runner.record.signing import signature_of
 
 from .driver import Result, command, environment, latest, run_in, spec, write
 
+pytestmark = pytest.mark.usefixtures("stand_in")
+
 BROKEN = "relu_accuracy_error_TESTING_ONLY"
 CASES = spec(
     "name: good\ninputs: {x: [4]}\nparams: {n: [1, 2]}\nchain: [{torch.add: [$x, $n]}]",
@@ -29,7 +31,7 @@ BAD = f"a.spec.yaml::bad[float32,cpu]@{BROKEN}"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def whole(stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> Result:
     """One whole run; its folder is copied from where later runs are to know it."""
     folder = tmp_path_factory.mktemp("again")
     write(folder, {"a.spec.yaml": CASES})
@@ -153,6 +155,7 @@ def test_shards_are_joined(whole: Result, tmp_path: Path) -> None:
         assert refused.code == 4 and why in refused.err, refused.text
 
 
+@pytest.mark.usefixtures("real_torch")
 def test_a_budget_ends_the_run_and_resume_goes_on(tmp_path: Path) -> None:
     write(tmp_path, {
         "a.spec.yaml": CASES,
@@ -168,6 +171,7 @@ def test_a_budget_ends_the_run_and_resume_goes_on(tmp_path: Path) -> None:
     assert f"{before} passed" not in again.out or before == 0
 
 
+@pytest.mark.usefixtures("real_torch")
 def test_results_are_taken_from_the_cache(tmp_path: Path, run_runner: Callable[..., Result]) -> None:
     case = "name: excused\ninputs: {x: [4]}\nchain: [torch.relu, torch.neg]\n"
     excused = spec(case + f"known:\n  - {{backend: {BROKEN}, oracle: [value], reason: planted}}")
@@ -198,6 +202,7 @@ def test_results_are_taken_from_the_cache(tmp_path: Path, run_runner: Callable[.
     assert not any(event.get("cached") for event in run_runner(*words, "-k", "good and backend:eager").events)
 
 
+@pytest.mark.usefixtures("real_torch")
 def test_runs_that_go_on_or_are_killed_or_interrupted(tmp_path: Path) -> None:
     """A run that goes on is not resumed; one that was killed and then interrupted is, to its end."""
     write(tmp_path, {

@@ -118,7 +118,7 @@ def test_nothing_that_is_broken_is_listed(listed: Result) -> None:
     }
 
 
-def test_what_is_valid_beside_it_runs(folder: Path, tmp_path: Path) -> None:
+def test_what_is_valid_beside_it_runs(stand_in_here: None, folder: Path, tmp_path: Path) -> None:
     done = run_in(tmp_path, "run", folder / "beside.spec.yaml", "--backend", "eager")
     assert done.code == 4
     assert done.verdicts == {"good@eager": "PASS"}
@@ -396,7 +396,9 @@ def test_a_full_disk_does_not_end_the_run(unwritable: Callable[[str], Path], pat
     assert device.is_char_device()
 
 
-def test_a_read_only_working_directory(unwritable: Callable[[str], Path], paths: Path, tmp_path: Path) -> None:
+def test_a_read_only_working_directory(
+    stand_in_here: None, unwritable: Callable[[str], Path], paths: Path, tmp_path: Path
+) -> None:
     folder = unwritable("ro")
     taken = tmp_path / "taken"
     taken.mkdir()
@@ -417,7 +419,7 @@ def test_a_read_only_working_directory(unwritable: Callable[[str], Path], paths:
     assert run_in(folder, "validate", paths / "one.spec.yaml").code == 0
 
 
-def test_a_full_disk_under_the_runs_own_folder(paths: Path, tmp_path: Path) -> None:
+def test_a_full_disk_under_the_runs_own_folder(stand_in_here: None, paths: Path, tmp_path: Path) -> None:
     """No file may pass 2 KiB: the log does, the report does not."""
     words = f"ulimit -f 2; exec {sys.executable} -m runner run {paths}/one.spec.yaml --backend eager"
     done = subprocess.run(

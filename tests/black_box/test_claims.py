@@ -102,3 +102,34 @@ def test_what_is_not_claimed_is_no_failure_and_without_the_claim_it_is(
     assert (event["verdict"], event["reason"] or None) == (("SKIP", reason) if reason else ("PASS", None))
     assert event["unclaimed"] == (reason or "").removeprefix("odd claims no ")
     assert run_in(tmp_path, "run", "without.suite.yaml", "-k", f"case:{case}", "-j", 1).code == 1
+
+
+ROUNDING = """\
+import torch
+
+def compiler(graph, example_inputs):
+    def call(*args):
+        wrong = 2.0 if args[0].shape[0] == 7 else 1.0
+        return tuple(out.bfloat16().float() * wrong for out in graph(*args))
+    return call
+"""
+PRECISE = """\
+cases:
+  - {name: rounded, inputs: {x: [50]}, chain: [torch.exp]}
+  - {name: doubled, inputs: {x: [7]}, chain: [torch.exp]}
+"""
+
+
+def test_values_of_less_precision_are_skipped_where_that_is_the_claim_and_wrong_ones_fail(tmp_path: Path) -> None:
+    path = {"PYTHONPATH": str(tmp_path)}
+    claim = ", unclaimed: {precision: {float32: bfloat16}}"
+    suite = "suite: s\nspecs: [a.spec.yaml]\nbackends:\n  - {name: coarse, backend: 'rounding:compiler'%s}\n"
+    write(tmp_path, {"rounding.py": ROUNDING, "a.spec.yaml": PRECISE, "with.suite.yaml": suite % claim, "without.suite.yaml": suite % ""})  # fmt: skip
+    claimed = run_in(tmp_path, "run", "with.suite.yaml", "--allow-python", "-j", 1, env=path)
+    verdicts = {name.partition("[")[0]: (e["verdict"], e["unclaimed"]) for name, e in claimed.finished.items()}
+    assert verdicts == {"rounded": ("SKIP", "precision of float32 beyond bfloat16"), "doubled": ("FAIL", "")}, (
+        claimed.text
+    )
+    assert "coarse claims no precision of float32 beyond bfloat16" in claimed.out
+    plain = run_in(tmp_path, "run", "without.suite.yaml", "--allow-python", "-j", 1, env=path)
+    assert {e["verdict"] for e in plain.finished.values()} == {"FAIL"}

@@ -93,7 +93,7 @@ def test_quiet_prints_failures_and_the_summary(folder: Path) -> None:
     assert "red.spec.yaml:5" in result.out and any(line.startswith("2 passed, ") for line in lines)
 
 
-def test_skips_and_empty_shards(folder: Path) -> None:
+def test_skips_and_empty_shards(stand_in_here: None, folder: Path) -> None:
     """Without --fail-on-skip a skip gives 0: ``test_spellings_of_pytest``."""
     result = run_in(folder, "run", "a.spec.yaml::later", "--backend", "eager", "--fail-on-skip")
     assert result.code == 1 and "1 skip" in result.out

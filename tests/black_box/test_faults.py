@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .driver import KNOWN_ISA, LIMIT, Result, command, environment, latest, processes_of, run_in, spec, write
+from .driver import KNOWN_ISA, LIMIT, STAND_IN, Result, command, environment, latest, processes_of, run_in, spec, write
 from .test_deaths import wait_until
 
 HARMFUL = """
@@ -206,6 +206,7 @@ def test_a_full_disk_under_the_reports_loses_no_verdict(tmp_path: Path) -> None:
     assert [event["verdict"] for event in result.finished.values()] == ["SKIP"] * 40
 
 
+@pytest.mark.nightly
 def test_a_cache_folder_that_vanishes(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(3)})
     cache = tmp_path / "cache"
@@ -219,7 +220,7 @@ def test_a_cache_folder_that_vanishes(tmp_path: Path) -> None:
     assert process.returncode == 0 and "3 passed" in out, out
 
 
-def test_the_clock_set_back(tmp_path: Path) -> None:
+def test_the_clock_set_back(stand_in_here: None, tmp_path: Path) -> None:
     """Every look at the clock is a minute before the last one."""
     back = """
         import datetime, time
@@ -239,7 +240,7 @@ def test_the_clock_set_back(tmp_path: Path) -> None:
         tmp_path,
         {"clock/sitecustomize.py": back, "a.spec.yaml": spec("name: a\ninputs: {x: [4]}\nchain: [torch.relu]")},
     )
-    env = {"PYTHONPATH": str(tmp_path / "clock")}
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "clock"), *STAND_IN.values()])}
     words = ("run", "a.spec.yaml", "--backend", broken, "--backend", "eager", "-j", 1, "--no-confirm")
     first = run_in(tmp_path, *words, "--device", "cuda:99")  # nothing of it runs
     done = run_in(tmp_path, *words, env=env)
@@ -264,7 +265,7 @@ def children_of(pid: int) -> dict[int, str]:
     return found
 
 
-def test_a_killed_server_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_killed_server_is_replaced_and_nothing_is_lost(stand_in_here: None, tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(12)})
     process = subprocess.Popen(command("run", "a.spec.yaml", "--backend", "eager", "-j", 2), cwd=tmp_path,
                                env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
@@ -296,7 +297,7 @@ def test_two_runners_in_one_folder(tmp_path: Path) -> None:
     assert run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "--cached").out.count(" cached]") == 4
 
 
-def test_output_that_nobody_takes(tmp_path: Path) -> None:
+def test_output_that_nobody_takes(stand_in_here: None, tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(2)})
     words = subprocess.list2cmdline(command("run", "a.spec.yaml", "--backend", "eager"))
     done = subprocess.run(["sh", "-c", f"{words} >&- 2>&-"], cwd=tmp_path, env=environment(), timeout=LIMIT)
@@ -305,7 +306,7 @@ def test_output_that_nobody_takes(tmp_path: Path) -> None:
     assert set(result.verdicts.values()) == {"PASS"}
 
 
-def test_five_thousand_variants_in_one_file(tmp_path: Path) -> None:
+def test_five_thousand_variants_in_one_file(stand_in_here: None, tmp_path: Path) -> None:
     """Most need a torch that nobody has, so that no process runs for them; control carries all the same."""
     many = "name: many\ninputs: {x: [4]}\nparams: {n: NUMBERS}\nchain: [{torch.add: [$x, $n]}]\nrequires: {torch: '<2'}"
     write(tmp_path, {"a.spec.yaml": cases(10, many.replace("NUMBERS", str([*range(4990)])))})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .driver import Result
+from .driver import Result, run_in
 
 pytest.importorskip("torch")
 
@@ -16,23 +16,36 @@ def files(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}
 
 
+def draw(folder: Path, slots: int) -> dict[str, str]:
+    """Draw eight cases into ``folder``, which is made; the files."""
+    drawn = run_in(folder.parent, "generate", "--seed", 5, "--count", 8, "-o", folder.name, "-j", slots, limit=600)
+    assert drawn.code == 0, drawn.err
+    assert f"{folder.name}/wide_5.suite.yaml: 8 cases of " in drawn.out
+    return files(folder)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with eight drawn cases."""
+    folder = tmp_path_factory.mktemp("drawn") / "one"
+    draw(folder, slots=1)
+    return folder
+
+
 @pytest.mark.slow
-def test_a_seed_gives_the_same_valid_cases_again(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    for folder, slots in (("one", 1), ("two", 2)):
-        drawn = run_runner("generate", "--seed", 5, "--count", 8, "-o", folder, "-j", slots, limit=600)
-        assert drawn.code == 0, drawn.err
-        assert f"{folder}/wide_5.suite.yaml: 8 cases of " in drawn.out
-    assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert run_runner("validate", "one").out == "8 valid cases, 8 variants, 0 errors, 0 warnings\n"
-    judged = run_runner("run", "one", "--backend", "eager", "-j", 2, limit=600)
+def test_a_seed_gives_the_same_valid_cases_again(one: Path, tmp_path: Path) -> None:
+    assert files(one) == draw(tmp_path / "two", slots=2)
+    assert run_in(one.parent, "validate", "one").out == "8 valid cases, 8 variants, 0 errors, 0 warnings\n"
+    judged = run_in(one.parent, "run", "one", "--backend", "eager", "-j", 2, limit=600)
     assert judged.code == 0, judged.out
     assert "8 passed" in judged.out
 
 
 @pytest.mark.slow
-def test_the_command_in_a_doc_draws_that_case_again(run_runner: Callable[..., Result], tmp_path: Path) -> None:
-    run_runner("generate", "--seed", 5, "--count", 3, "-o", "three", limit=600)
-    text = (tmp_path / "three" / "wide_5_0.spec.yaml").read_text(encoding="utf-8")
+def test_the_command_in_a_doc_draws_that_case_again(
+    one: Path, run_runner: Callable[..., Result], tmp_path: Path
+) -> None:
+    text = (one / "wide_5_0.spec.yaml").read_text(encoding="utf-8")
     last = text[text.rindex("  - name: ") :]
     command = last[last.index("runner generate") :].partition(" (generator")[0].split()[1:]
     assert run_runner(*command, "-o", "again", limit=600).code == 0

@@ -10,7 +10,14 @@ import pytest
 
 from .driver import REPOSITORY, Result, run_in, write
 
-SUITES = sorted(path.name for path in (REPOSITORY / "suites").glob("*.suite.yaml"))
+DIFFERENT = ("smoke", "toy_backend", "kernels", "gpu")
+"""Suites whose ids differ in kind: several backends, one with a name of its own, cases in Python, devices."""
+SUITES = [
+    path.name
+    if path.name.partition(".")[0] in DIFFERENT
+    else pytest.param(path.name, marks=pytest.mark.nightly, id=path.name)
+    for path in sorted((REPOSITORY / "suites").glob("*.suite.yaml"))
+]
 CASES = """
     cases:
       - name: relu

@@ -11,6 +11,8 @@ import pytest
 
 from .driver import Result, run_in, spec, write
 
+pytestmark = pytest.mark.usefixtures("stand_in")
+
 GOOD = "name: good\ninputs: {x: [4]}\nchain: [torch.neg]"
 BAD = "name: bad\ninputs: {x: [4]}\nchain: [{Tensor.view: [$_, 3]}]"
 
@@ -22,7 +24,7 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result]:
+def runs(stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result]:
     """A red run of both cases, and a green one of the good case alone."""
     folder = tmp_path_factory.mktemp("old")
     write(folder, FILES)

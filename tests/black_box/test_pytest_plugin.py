@@ -18,6 +18,8 @@ import pytest
 
 from .driver import LIMIT, Result, environment, latest, processes_of, run_in, spec, write
 
+pytestmark = pytest.mark.usefixtures("stand_in")
+
 FILES = {
     "specs/a.spec.yaml": """
         cases:
@@ -77,7 +79,7 @@ def run_pytest(cwd: Path, *words: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugin")
     write(folder, FILES)
     return folder
@@ -174,8 +176,15 @@ def short_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
-@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        pytest.param((), signal.SIGINT, id="alone-ctrl-c"),
+        pytest.param((), signal.SIGKILL, id="alone-killed", marks=pytest.mark.nightly),
+        pytest.param(("-n", "2"), signal.SIGINT, id="xdist-ctrl-c", marks=pytest.mark.nightly),
+        pytest.param(("-n", "2"), signal.SIGKILL, id="xdist-killed"),
+    ],
+)
 def test_nothing_stays_behind(short_folder: Path, number: signal.Signals, words: tuple[str, ...]) -> None:
     with running(short_folder, *words) as process:
         assert [*short_folder.glob("runner-scratch-*")] != []

@@ -13,6 +13,7 @@ import pytest
 import xmlschema
 
 from .driver import REPOSITORY, Result, brief, environment, run_in, spec, write
+from .stand_in import no_torch
 
 SCHEMA = REPOSITORY / "tests" / "report" / "junit-10.xsd"
 WRONG = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
@@ -276,8 +277,9 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both(suites: Path) -> Result:
-    return run_in(suites, "run", "suites", "-j", 2)
+def both(suites: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with no_torch(tmp_path_factory.mktemp("stand_in")):
+        return run_in(suites, "run", "suites", "-j", 2)
 
 
 def test_suites_select_and_name_their_backends(both: Result) -> None:
@@ -342,7 +344,7 @@ def test_a_suite_cannot_widen_a_cases_axes(suites: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def stopped(suites: Path) -> Result:
+def stopped(suites: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A run that stops at its first failure, which shows under a configuration that only the suite knows."""
     text = """
         suite: strictly
@@ -352,10 +354,11 @@ def stopped(suites: Path) -> Result:
         """
     later = "name: later\nparams: {n: [1, 2, 3, 4]}\ninputs: {x: [3]}\nchain: [{torch.add: [$x, $n]}]"
     write(suites, {"strict/strictly.suite.yaml": text, "strict/later.spec.yaml": spec(later)})
-    return run_in(suites, "run", "strict/strictly.suite.yaml", "-x", "-j", 1, "--no-confirm", "--order", "plan")
+    with no_torch(tmp_path_factory.mktemp("stand_in")):
+        return run_in(suites, "run", "strict/strictly.suite.yaml", "-x", "-j", 1, "--no-confirm", "--order", "plan")
 
 
-def test_a_suites_failure_prints_a_command_that_runs_it(suites: Path, stopped: Result) -> None:
+def test_a_suites_failure_prints_a_command_that_runs_it(stand_in_here: None, suites: Path, stopped: Result) -> None:
     failed = stopped.of("broken_branch@planted")
     assert failed["verdict"] == "FAIL"
     assert failed["stage"] == "backend"

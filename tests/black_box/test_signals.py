@@ -17,6 +17,8 @@ import pytest
 
 from .driver import command, environment, latest, processes_of, run_in, spec, write
 
+pytestmark = pytest.mark.usefixtures("stand_in")
+
 CASES = spec("name: a\ninputs: {x: [4]}\nparams: {n: [1, 2, 3]}\nchain: [{torch.add: [$x, $n]}]")
 RUN = ("run", "a.spec.yaml", "--backend", "eager", "-j", "1")
 
@@ -119,6 +121,7 @@ def test_the_third_signal_ends_at_once_what_cannot_end_in_order(temporary: Path)
     assert no_process_is_left(temporary)
 
 
+@pytest.mark.usefixtures("real_torch")
 @pytest.mark.parametrize("words", [("bench", "a.spec.yaml"), ("diagnose", "a.spec.yaml::a"), ("debug", "a.spec.yaml::a")], ids=" ".join)  # fmt: skip
 def test_other_commands_end_too(words: tuple[str, ...], temporary: Path) -> None:
     with started(temporary, *words) as process:

@@ -74,7 +74,7 @@ def results(lines: list[str]) -> list[str]:
     return re.sub(r" *[0-9.]+s\]", " TIME]", text[text.index("   PASS [") : text.index("3 passed")]).split("\n")
 
 
-@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("width", [40, pytest.param(80, marks=pytest.mark.nightly)])
 def test_the_live_lines_leave_nothing_behind(folder: Path, width: int) -> None:
     code, text, screen = on_terminal(folder, width, *WORDS)
     assert code == 0 and "0/3" in text and "workers start" in text
@@ -89,8 +89,10 @@ def test_the_live_lines_leave_nothing_behind(folder: Path, width: int) -> None:
     )
 
 
-@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"CI": "1", "NO_COLOR": "1"}])
-def test_a_plain_terminal_gets_plain_lines(folder: Path, env: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "env", [{"TERM": "dumb"}, pytest.param({"CI": "1", "NO_COLOR": "1"}, marks=pytest.mark.nightly)]
+)
+def test_a_plain_terminal_gets_plain_lines(stand_in_here: None, folder: Path, env: dict[str, str]) -> None:
     code, text, _ = on_terminal(folder, 80, *WORDS, env=env)
     assert code == 0 and "\x1b" not in text and "\r" not in text and "3 passed" in text
 
@@ -100,7 +102,7 @@ def test_no_colour_is_no_colour(folder: Path) -> None:
     assert code == 2 and "0/3" in text and not re.search(r"\x1b\[[0-9;]*m", text) and not screen.links
 
 
-def test_quiet_has_no_live_lines(folder: Path) -> None:
+def test_quiet_has_no_live_lines(stand_in_here: None, folder: Path) -> None:
     code, text, screen = on_terminal(folder, 80, *WORDS, "-q")
     assert code == 0 and "0/3" not in text
     assert next(line for line in screen.lines if line).startswith("3 passed")

@@ -593,7 +593,7 @@ def test_an_eager_that_fails_is_no_verdict(tmp_path: Path) -> None:
 def test_every_script_of_the_suites_is_whole() -> None:
     """Valid Python without a tag, in which each name that is read is defined, and each import is used."""
     chosen = loaded(*sorted((REPOSITORY / "suites").glob("*.suite.yaml")), allow_python=True).variants
-    texts = {v.case.name: script(v) for v in chosen}
+    texts = {name: script(v) for name, v in {v.case.name: v for v in chosen}.items()}
     assert len(texts) > 100
     for name, text in texts.items():
         assert "{%" not in text and "{{" not in text, name

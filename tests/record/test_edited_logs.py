@@ -18,7 +18,6 @@ from runner.session.shards import Shard, chosen, plan_hash
 from tests.handmade import environment, finding, loaded, played
 from tests.mutations import edit_lines, ended, signed, written
 
-LOGS = 150
 CASES = """\
 cases:
   - name: a
@@ -121,11 +120,12 @@ def test_commands_work_on_the_logs_as_they_are(folder: Folder) -> None:
         assert main(words) == code, words
 
 
+@pytest.mark.parametrize("logs", [50, pytest.param(150, marks=pytest.mark.nightly)])
 @pytest.mark.slow
-def test_edited_logs(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_edited_logs(folder: Folder, capsys: pytest.CaptureFixture[str], logs: int) -> None:
     rng = random.Random(3)
     codes: dict[str, set[int]] = {}
-    for _ in range(LOGS):
+    for _ in range(logs):
         for words in folder.commands(rng):
             code = main(words)
             captured = capsys.readouterr()

@@ -1,0 +1,71 @@
+"""A stand-in for torch, for tests of what control keeps and does: a worker starts in 0.1 s, and a job computes nothing.
+
+Servers, forks, signals and limits are the real ones. What a job finds follows from its source and its backend alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import driver
+
+TORCH = """
+    import sys
+    import types
+
+    worker = sys.modules.get("runner.worker.server.entry")
+    if worker is not None:  # no variable of that kind reaches a worker from control
+        worker.ENTRY = "stand_in_entry:run_job"
+    __version__ = "2.13.0+cpu"
+    version = types.SimpleNamespace(git_version="abc")
+    cuda = types.SimpleNamespace(is_available=lambda: False)
+
+
+    def get_num_threads():
+        return 2
+
+
+    def set_num_threads(count):
+        pass
+    """
+ENTRY = """
+    import time
+
+    FAIL = "relu_accuracy_error_TESTING_ONLY"
+    FINDING = {"oracle": "value", "message": "4 of 4 elements differ", "path": "call 0, output",
+               "numbers": {"mismatched": 4, "elements": 4, "eager": 1.5, "compiled": 2.5, "abs_error": 1.0}}
+
+    ERROR = {"type": "RuntimeError", "message": "shape '[3]' is invalid", "chain": ["RuntimeError"], "trace": ""}
+
+
+    def run_job(job, send):
+        time.sleep(0.1)
+        name = job["backend"]["backend"]
+        if ".view(" in job["source"] or "a::b" in job["source"]:
+            return {"trust": {"verdict": "INVALID", "reason": "eager itself fails", "error": ERROR}}
+        wrong = name.endswith(":wrong_element") or (name == FAIL and "torch.relu(" in job["source"])
+        return {"findings": [FINDING]} if wrong else {}
+    """
+FILES = {
+    "torch/__init__.py": TORCH,
+    "torch/_dynamo/__init__.py": "",
+    "torch/_dynamo/guards.py": "",
+    "torch/_dynamo/backends/__init__.py": "",
+    "torch/_dynamo/backends/registry.py": "def list_backends():\n    return []\n",
+    "torch/_inductor/__init__.py": "",
+    "torch/_inductor/compile_fx.py": "",
+    "stand_in_entry.py": ENTRY,
+}
+
+
+@contextlib.contextmanager
+def no_torch(folder: Path) -> Iterator[None]:
+    """Let the commands of this process's tests have the stand-in, which is written to ``folder``."""
+    driver.write(folder, FILES)
+    driver.STAND_IN["PYTHONPATH"] = str(folder)
+    try:
+        yield
+    finally:
+        driver.STAND_IN.clear()
