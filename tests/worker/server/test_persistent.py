@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing import resource_tracker
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,12 +22,13 @@ from runner.worker.server import persistent
 from runner.worker.server.persistent import Base
 
 MUCH = 1 << 40
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def no_resource_tracker() -> None:
-    """End the child that multiprocessing keeps in this process once another test has used it; it comes back when needed."""
-    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no child count: those of this process belong to other tests, whose fixtures last longer."""
+    monkeypatch.setattr(persistent, "has_children", lambda: False)
 
 
 @pytest.fixture
@@ -89,10 +90,26 @@ def test_a_mode_that_was_not_left_ends_the_process() -> None:
     assert base.restore(MUCH) == ""
 
 
-def test_what_is_left_running_ends_the_process(base: Base) -> None:
-    with subprocess.Popen(["sleep", "100"]) as left:
-        assert "processes" in base.restore(MUCH)
-        left.kill()
+PROCESSES = f"""
+import subprocess
+from runner.worker.server.persistent import Base
+base = Base()
+print(base.restore({MUCH}))
+child = subprocess.Popen(["sleep", "100"])
+print(base.restore({MUCH}))
+child.kill()
+child.wait()
+print(base.restore({MUCH}))
+"""
+
+
+def test_a_process_that_is_left_ends_the_process() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", PROCESSES], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("\nprocesses are left\n\n", "")
+
+
+def test_a_thread_that_is_left_ends_the_process(base: Base) -> None:
     wait = threading.Event()
     thread = threading.Thread(target=wait.wait)
     thread.start()
