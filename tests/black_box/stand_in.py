@@ -49,6 +49,8 @@ ENTRY = """
         return {"findings": [FINDING]} if wrong else {}
     """
 FILES = {
+    # The version that control reads without an import. With an installed CUDA build, `--device cuda` would start a worker.
+    "torch-2.13.0+cpu.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n",
     "torch/__init__.py": TORCH,
     "torch/_dynamo/__init__.py": "",
     "torch/_dynamo/guards.py": "",
