@@ -14,6 +14,7 @@ from runner.quote import command_words
 from runner.record.events import Finding, VariantFinished
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, tail_lines
 from runner.verdict.stages import in_order
+from runner.worker.pattern import telling_line
 
 Source = Callable[[str, int], str]
 """How a line of a file is read: (path, line number) to its text, empty when it cannot be had."""
@@ -142,7 +143,7 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
     """Return ``raised InductorError: message``, the rest of the message, and the exceptions that caused it."""
     if not error:
         return []
-    head, *continuation = head_lines(str(error.get("message") or ""), _ERROR) or [""]
+    head, *continuation = _message_lines(str(error.get("message") or "")) or [""]
     kind = str(error.get("type") or "exception")
     lines = [f"raised {kind}: {head}" if head else f"raised {kind}", *indent(continuation, 2)]
     causes = [str(name) for name in error.get("chain") or ()][1:]  # the first is the exception itself
@@ -152,6 +153,17 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
     if who:
         lines.append(who)
     return [clean(line) for line in lines]
+
+
+def _message_lines(message: str) -> list[str]:
+    """Return the first lines of a message, and those from a C++ compiler's diagnosis on where warnings fill the first ones."""
+    lines = head_lines(message, _ERROR)
+    diagnosis = telling_line(message)
+    if len(lines) <= _ERROR or any(diagnosis in line for line in lines):
+        return lines
+    before, _, after = message.partition(diagnosis)
+    rest = before.rpartition("\n")[2] + diagnosis + after
+    return [*head_lines(message, _ERROR // 2)[:-1], "[...]", *head_lines(rest, _ERROR // 2)]
 
 
 def raiser_of(error: Mapping[str, Any]) -> str:

@@ -63,6 +63,16 @@ def test_a_crash() -> None:
     assert len(block) < 45
 
 
+def test_a_compilers_diagnosis_is_shown_behind_its_warnings() -> None:
+    warnings = "".join(f"vec256_int.h:{line}: warning: overflow\n" for line in range(50))
+    message = f"C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\n{warnings}a.cpp:9:1: error: no matching function\n  9 | x\n"
+    event = finished("ERROR", reason="r", findings=(Finding("compile-error", "m", error={"message": message}),))
+    block = [line.strip() for line in render_failure(event).splitlines()]
+    assert block.index("a.cpp:9:1: error: no matching function") == block.index("[...]") + 1
+    assert "raised exception: C++ compile error" in block and "9 | x" in block
+    assert sum("overflow" in line for line in block) < 12
+
+
 @pytest.mark.parametrize(
     ("origin", "line"),
     [

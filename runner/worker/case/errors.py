@@ -10,6 +10,7 @@ import re
 import traceback
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from subprocess import CalledProcessError
 from typing import Any
 
 import torch
@@ -111,7 +112,7 @@ def describe(
     frames = _clean("".join(traceback.format_tb(error.__traceback__)), folder)
     info = {
         "type": type(error).__name__,
-        "message": message[:MESSAGE_LIMIT],
+        "message": _shorten(message),
         "chain": [type(link).__name__ for link in chain],
         "bases": [base.__name__ for base in type(error).__mro__],
         "trace": "\n".join(frames.rstrip("\n").split("\n")[-TRACE_LINES:]),
@@ -172,7 +173,8 @@ def _origin(error: BaseException, folder: str, packages: Collection[str], module
     The frame is the innermost one inside torch, or inside the backend where its own package raised.
     """
     links = list(_causes(error))
-    origin = links[-1]
+    # A program that failed is named by the exception that has its output: CppCompileError, not CalledProcessError.
+    origin = links[-2] if len(links) > 1 and isinstance(links[-1], CalledProcessError) else links[-1]
     who = raiser(links, packages, module)
     by = who.get("raised_by", "")
     if by in packages:
@@ -235,6 +237,21 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as failure:  # noqa: BLE001  an exception of the model may fail to print itself
         return f"<its message cannot be had: {type(failure).__name__}>"
+
+
+def _shorten(message: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Return the message in about ``limit`` characters: its start, and its end from a C++ compiler's diagnosis on.
+
+    Warnings may stand before the diagnosis, thousands of characters of them with the headers of AVX2.
+    """
+    if len(message) <= limit:
+        return message
+    head = limit // 2
+    start = len(message) - (limit - head)
+    line = telling_line(message)
+    place = message.rfind("\n", 0, max(message.find(line, head), 0)) + 1
+    tail = message[start:] if place <= head or place >= start else message[place : place + limit - head]
+    return f"{message[:head]}\n[... {len(message) - head - len(tail)} characters left out ...]\n{tail}"
 
 
 def _clean(text: str, folder: str) -> str:

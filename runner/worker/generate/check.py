@@ -19,16 +19,18 @@ from runner.worker.case.snapshot import Leaf
 from runner.worker.job import observe_backend
 from runner.worker.judge.legal_runs import find_undefined
 from runner.worker.judge.reference import Reference, call_leaves
-from runner.worker.judge.validity import find_disagreement
+from runner.worker.judge.validity import find_disagreement, is_saturated
 
 SEEDS = (0, 1)
 
 UNTRACED = (
     "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
-    "index_fill_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "repeat_interleave", "take", "tensor_split",
+    "index_fill_", "index_put", "index_put_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "repeat_interleave", "take", "tensor_split",
     "unique", "unique_consecutive",
 )  # fmt: skip
-"""Operators that read values. Dynamo may leave a function to eager for one of them, with all that is in it."""
+"""Operators that read values, those of a mask in the backward alone.
+
+Dynamo may leave a function to eager for one of them, with all that is in it."""
 _UNTRACED = re.compile(rf"\b(?:{'|'.join(UNTRACED)})\b")
 
 
@@ -40,6 +42,7 @@ def fault_of(job: Mapping[str, Any]) -> str:
             first, again, other = (_run(source, each) for each in (settings[0], *settings))
             return (
                 _fault_of_runs(first, again, other, settings[0])
+                or ("constant" if is_saturated(first, source, settings[0]) else "")
                 or _fault_of_values(source, first, settings[0])
                 or _fault_of_graphs(job, source, first)
             )

@@ -128,9 +128,20 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
         return f"no value that was compared is defined: {', '.join(evidence.undefined.operators)}"
     eager = evidence.eager
-    if eager.error is None and _looks_saturated(eager) and _is_saturated(eager, source, settings):
+    if eager.error is None and is_saturated(eager, source, settings):
         return "every output is one constant whatever the inputs hold, though it is computed from them"
     return None
+
+
+def is_saturated(eager: Observation, source: Source, settings: Settings) -> bool:
+    """Return whether every output is one constant whatever random inputs hold, though data flows into it.
+
+    So ``relu(-abs(x))`` is saturated; ``zeros_like(x)`` is not, being rightly constant.
+
+    Raises:
+        InvalidCase: a further eager run cannot be set up.
+    """
+    return _looks_saturated(eager) and _stays_constant(eager, source, settings)
 
 
 def _looks_saturated(observation: Observation) -> bool:
@@ -144,11 +155,8 @@ def _looks_saturated(observation: Observation) -> bool:
     return bool(observation.calls)
 
 
-def _is_saturated(first: Observation, source: Source, settings: Settings) -> bool:
-    """Return whether different random inputs give one constant although data flows into the output.
-
-    So ``relu(-abs(x))`` is saturated; ``zeros_like(x)`` is not, being rightly constant.
-    """
+def _stays_constant(first: Observation, source: Source, settings: Settings) -> bool:
+    """Return whether other random inputs give the same constant, and some filling of them another one."""
     other_seed = replace(settings, seed=settings.seed + SECOND_SEED)
     if not _has_random_input(source, settings, other_seed):
         return False

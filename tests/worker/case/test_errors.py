@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from subprocess import CalledProcessError
+
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 
-from runner.worker.case.errors import describe
+from runner.worker.case.errors import MESSAGE_LIMIT, describe
 from runner.worker.pattern import telling_line, top_frame
 
 
@@ -52,6 +54,36 @@ def test_the_origin_is_behind_the_compiler_s_own_exception() -> None:
 
 def test_what_a_model_hides_stays_hidden() -> None:
     assert raised(own) == {"type": "KeyError", "message": "'mine'", "frame": ""}
+
+
+COMMAND = "C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\n"
+WARNING = "vec256_int.h:1746:7: warning: overflow in conversion\n"
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (200, 0), (200, 200), (10, 400)])
+def test_the_diagnosis_of_a_compiler_survives_its_warnings(before: int, after: int) -> None:
+    diagnosis = "a.cpp:9:1: fatal error: error writing to a.s: No space left on device"
+
+    def build() -> None:
+        try:
+            raise CalledProcessError(1, ["g++"])
+        except CalledProcessError as error:
+            raise RuntimeError(f"{COMMAND}{WARNING * before}{diagnosis}\n{WARNING * after}") from error
+
+    with pytest.raises(RuntimeError) as raised_error:
+        build()
+    info = describe(raised_error.value).info
+    assert diagnosis in info["message"] and info["message"].startswith(COMMAND)
+    assert len(info["message"]) < MESSAGE_LIMIT + 100
+    assert info["origin"]["type"] == "RuntimeError" and info["origin"]["message"] == diagnosis[17:]
+
+
+def test_a_long_message_without_a_diagnosis_keeps_both_ends() -> None:
+    with pytest.raises(ValueError, match="first") as raised_error:
+        raise ValueError("first\n" + "middle\n" * 2000 + "last")
+    message = describe(raised_error.value).info["message"]
+    assert message.startswith("first\nmiddle") and message.endswith("middle\nlast")
+    assert "characters left out" in message and len(message) < MESSAGE_LIMIT + 100
 
 
 def test_an_exception_that_is_its_own_cause_ends() -> None:

@@ -66,6 +66,24 @@ def test_every_call_is_tried(tmp_path: Path) -> None:
     assert fault(tmp_path, chain, **sizes, calls=[{"params": {"n": 2}}]).startswith("raises IndexError")
 
 
+def test_what_the_judge_calls_constant_is_a_fault(tmp_path: Path) -> None:
+    """Seed 1 has a number below -2 here, so that the generator's two seeds differ. The judge's two seeds do not."""
+    chain = [{"torch.gt": ["$x", -2], "out": "big"}, {"torch.masked_fill": ["$x", "$big", -0.25]}]
+    assert fault(tmp_path, chain, {"x": [17]}) == "constant"
+    assert fault(tmp_path, chain, {"x": [40]}) == ""
+
+
+def test_a_mask_whose_gradient_reads_values_compiles_nothing(tmp_path: Path) -> None:
+    inputs = {
+        "x": {"shape": [5, 5], "requires_grad": True},
+        "b": {"shape": [5], "dtype": "bool"},
+        "v": {"shape": [5], "requires_grad": True},
+    }
+    chain = [{"torch.clone": "$x", "out": "y"}, {"torch.index_put": ["$y", ["$b"], "$v"]}]
+    assert fault(tmp_path, chain, inputs, grad="backward") == "compiles no graph"
+    assert fault(tmp_path, chain, inputs, grad="off") == ""
+
+
 def test_a_backward_without_a_gradient_is_a_fault(tmp_path: Path) -> None:
     leaf = {"x": {"shape": [4], "requires_grad": True}}
     assert fault(tmp_path, [{"torch.neg": "$x"}], leaf, grad="backward") == ""
