@@ -35,7 +35,13 @@ LAYERS = (
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
-SHARED = {"runner.worker.generate.profiles", "runner.worker.oracles", "runner.worker.pattern", "runner.worker.settings"}
+SHARED = {
+    "runner.worker.generate.profiles",
+    "runner.worker.lines",
+    "runner.worker.oracles",
+    "runner.worker.pattern",
+    "runner.worker.settings",
+}
 """What both halves import: the standard library alone stands behind it."""
 
 

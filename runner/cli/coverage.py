@@ -20,13 +20,14 @@ from runner.session.coverage import Entry, measure, reached_parts
 from runner.session.environments import find_environments
 from runner.session.plan import Environment
 from runner.session.scheduler import drive, with_reference
+from runner.worker.lines import is_text
 
 _EPILOG = """\
 A name counts where the chain of a case holds it, in one of the spellings of
 torch's operator database: a function, a method, in place, an operator of
 Python or of ATen. A dtype counts where an input has it.
-What is reached inside the compiler only a run can tell: runner run --coverage,
-then runner coverage --run latest.
+What is reached inside the compiler only a run can tell: runner run --coverage
+or --coverage-lines, then runner coverage --run latest.
 
 exit codes: 0 there is a coverage, 2 interrupted, 3 internal error,
 4 bad arguments or files, 5 nothing selected
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(loaded.diagnostics)
     variants = select_variants(arguments, loaded).variants
     reached = _reached(arguments.run) if arguments.run is not None else None
-    entries, tables, missing = _database(find_environments(settings.python)[0], reached is not None)
+    entries, tables, missing = _database(find_environments(settings.python)[0], _tables_for(reached))
     if missing:
         console.message(f"runner: without torch's operator database: {missing}")
     coverage = measure(variants, entries, reached_parts(reached, tables) if reached is not None else None)
@@ -81,7 +82,14 @@ def _reached(run: str) -> set[str]:
     return reached
 
 
-def _database(environment: Environment, tables: bool) -> tuple[dict[str, Entry], dict[str, list[str]], str]:
+def _tables_for(reached: set[str] | None) -> tuple[str, ...]:
+    """Return which of the compiler's tables are wanted. Those of lines take seconds, and 100,000 lines are no help where none was recorded."""
+    if reached is None:
+        return ()
+    return ("parts", "lines") if any(is_text(name) for name in reached) else ("parts",)
+
+
+def _database(environment: Environment, tables: tuple[str, ...]) -> tuple[dict[str, Entry], dict[str, list[str]], str]:
     """Ask a worker for torch's operator database and the compiler's tables; both, and why there is no database.
 
     Raises UsageError where the worker dies.

@@ -11,7 +11,7 @@ from runner.exit_codes import UsageError
 from runner.text import one_line
 
 HARMLESS = frozenset({
-    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--device", "--diagnose", "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation",
+    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose", "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation",
     "--jobs", "--junit-dialect", "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known", "--numprocesses",
     "--order", "--quiet", "--retries", "--seed", "--shard", "--slow", "--stress", "--verbose",
 })  # fmt: skip

@@ -64,6 +64,8 @@ def add(parser: argparse.ArgumentParser) -> None:
                         help="let the parts of the compiler and the operators that were reached steer what is drawn, and change cases that reached new ones")  # fmt: skip
     parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
                         help="change the cases of these spec files too (implies --guided); repeat for several")  # fmt: skip
+    add_settings(parser, "coverage_lines",
+                 help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); compiling takes twice the time")  # fmt: skip
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
     add_settings(parser, "backend", "device")
     add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
@@ -156,7 +158,8 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
     return Head(
         arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
         settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
-        arguments.guided or bool(arguments.mutate), tuple(arguments.mutate),
+        arguments.guided or bool(arguments.mutate) or arguments.coverage_lines, tuple(arguments.mutate),
+        arguments.coverage_lines,
     )  # fmt: skip
 
 
@@ -171,7 +174,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "shard", "torch")
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

@@ -82,7 +82,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_outputs(reports)
     add_verbose(reports)
-    add_settings(reports, "slow", "coverage")
+    add_settings(reports, "slow", "coverage", "coverage_lines")
     reports.add_argument(
         "--keep", metavar="RULE", type=_rule,
         help=f"of the runs kept here; older ones are removed at the end: '{USUAL}' (default), '50 runs', '2 GiB' or all; "

@@ -61,7 +61,9 @@ class Job:
     isolation: Isolation = "fork"
     alone: bool = False  # nothing else may run on this machine meanwhile
     variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
-    coverage: bool = False  # whether the record says which parts of the compiler were reached
+    coverage: Literal["", "parts", "lines"] = (
+        ""  # what of the compiler the record says was reached; lines are parts too
+    )
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
 
 

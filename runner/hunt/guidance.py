@@ -18,6 +18,7 @@ from runner.generate.mutations import Case, mutant_of
 from runner.generate.parents import Parents, read_parents
 from runner.hunt.files import spec_of
 from runner.hunt.state import Round
+from runner.worker.lines import Lines, is_text
 
 SHARE = 0.5
 """Part of a round's cases that are mutants, where there is a parent."""
@@ -44,6 +45,7 @@ class Guidance:
     seed: int
     given: Parents
     reached: set[str] = field(default_factory=set)
+    lines: Lines = field(default_factory=Lines)  # of the compiler's own source
     own: list[Case] = field(default_factory=list)
 
     def plan(self, round_number: int, numbers: Sequence[int], operators: Sequence[str]) -> Plan:
@@ -71,15 +73,20 @@ class Guidance:
         mutants = [mutant for mutant in tries if mutant is not None]
         return max(mutants, key=lambda mutant: len(reached_by_text(mutant) - self.reached), default=None)
 
+    def _take(self, reached: Iterable[str]) -> None:
+        names = list(reached)
+        self.reached.update(name for name in names if not is_text(name))
+        self.lines.update(Lines(names))
+
     def learn(self, reached: Iterable[str], parents: Iterable[Case]) -> None:
         """Take up what a finished round reached, and its cases that are worth a change."""
-        self.reached.update(reached)
+        self._take(reached)
         self.own = [*self.own, *parents][-PARENTS:]
 
     def learn_again(self, folder: Path, rounds: Sequence[Round], limits: Limits) -> None:
         """Take up what a hunt's rounds gave before it was resumed. Raises UsageError, InputError for a file that was changed."""
         for record in rounds:
-            self.reached.update(record.reached)
+            self._take(record.reached)
         for record in reversed(rounds):
             if len(self.own) >= PARENTS:
                 break

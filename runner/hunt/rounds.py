@@ -29,6 +29,7 @@ from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line
 from runner.verdict.signature import assess, worst_findings
+from runner.worker.lines import Lines, is_text
 
 Say = Callable[[str], None]
 """Takes one line that says what is being done; behind a semicolon stands what changes often."""
@@ -107,7 +108,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         """Run the cases, and return their results and their variants by id."""
         write_text(path, text_of([case.data for case in cases]))
         # Reductions and reports need no coverage, so it is a setting of these runs alone.
-        settings = replace(self.settings, coverage=self.guidance is not None)
+        settings = replace(self.settings, coverage=self.guidance is not None, coverage_lines=self.head.lines)
         planned = plan(collect([path], settings), settings)
         results: list[VariantFinished] = []
 
@@ -160,15 +161,19 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         by_run: dict[int, set[str]] = {}
         for event in results:
             by_run.setdefault(case_of[event.id].number, set()).update(event.reached)
-        reached: set[str] = set()
+        reached, lines = set[str](), Lines()
         parents = {red.number for place, red in enumerate(reds)
                    if red.signature_id not in {earlier.signature_id for earlier in reds[:place]}}  # fmt: skip
         for case in cases:
-            names = (by_run.get(case.number, set()) | reached_by_text(case.data)) - self.guidance.reached - reached
+            observed = by_run.get(case.number, set())
+            names = {name for name in observed if not is_text(name)} | reached_by_text(case.data)
+            names -= self.guidance.reached | reached
+            own_lines = Lines(observed) - self.guidance.lines - lines
             reached |= names
-            if any(is_rare(name) for name in names):
+            lines.update(own_lines)
+            if own_lines or any(is_rare(name) for name in names):
                 parents.add(case.number)
-        return tuple(sorted(reached)), tuple(sorted(parents))
+        return tuple(sorted([*reached, *lines.texts()])), tuple(sorted(parents))
 
     def _keep(self, path: Path, cases: Sequence[GeneratedCase]) -> None:
         """Keep these cases of a round in its file."""
@@ -197,4 +202,4 @@ def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:
 
 def settings_for(settings: RunSettings) -> RunSettings:
     """Return the settings of a hunt's runs: its seed is the generator's, its budget and its shard are of all rounds."""
-    return replace(settings, seed=0, budget=None, shard=None)
+    return replace(settings, seed=0, budget=None, shard=None, coverage_lines=False)

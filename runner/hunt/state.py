@@ -45,6 +45,7 @@ class Head:
     shard: tuple[int, ...] = ()  # which of how many: every such round is this hunt's, and others do the rest
     guided: bool = False  # what was reached steers what is drawn
     mutate: tuple[str, ...] = ()  # spec files whose cases a guided hunt changes
+    lines: bool = False  # lines of the compiler count among what was reached
     layout: int = LAYOUT
 
 

@@ -10,10 +10,12 @@ from tabulate import tabulate
 from runner.hunt.groups import Group
 from runner.hunt.state import State
 from runner.text import duration, one_line, plural
+from runner.worker.lines import KIND, Lines, is_text
 
 _HEADERS = ("severity", "signature", "count", "first", "triage", "operators", "culprit")
 _WIDTH = 90
-_KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering": "", "fallback": "", "pass": "passes"}
+_KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering": "", "fallback": "", "pass": "passes",
+          KIND: ""}  # fmt: skip
 """What a guided hunt counts, with its plural where that is not regular."""
 
 
@@ -39,7 +41,9 @@ def render(state: State, groups: Sequence[Group]) -> str:
             f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing and reporting"
         )
     lines.append(_yield(state, groups))
-    kinds = Counter(name.partition(" ")[0] for record in state.rounds for name in record.reached)
+    reached = [name for record in state.rounds for name in record.reached]
+    kinds = Counter(name.partition(" ")[0] for name in reached if not is_text(name))
+    kinds += Counter({KIND: len(Lines(reached))})  # none where none was recorded
     if kinds:
         lines.append(
             f"reached: {', '.join(plural(kinds[kind], kind, several) for kind, several in _KINDS.items() if kinds[kind])}"

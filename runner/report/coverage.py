@@ -10,6 +10,7 @@ from runner import __version__
 from runner.session.coverage import Coverage, Part
 from runner.text import in_line, plural
 from runner.verdict.score import Share
+from runner.worker.lines import KIND, Lines
 
 SCHEMA = 1
 """The version of what ``--json`` writes."""
@@ -20,8 +21,9 @@ _COMPILER = {
     "lowering": "lowerings",
     "fallback": "kernels that Inductor calls",
     "pass": "passes that changed something",
+    "line": "lines of torch/_inductor and torch/_functorch",
 }
-_COUNTABLE = ("decomposition", "lowering")
+_COUNTABLE = ("decomposition", "lowering", "line")
 """What torch has tables of."""
 
 _PARTS = {
@@ -101,7 +103,9 @@ def missing_lines(coverage: Coverage) -> list[str]:
         parts = [" ".join(["without", *lacking[name]])] if name in lacking else []
         lines.append(f"{name}: {', '.join([*parts, *['without a backward'] * (name in backward)])}")
     lines += [f"{name}: cannot be written in a case" for name in coverage.refused]
-    lines += [f"{kind} {name}: not reached" for kind, part in coverage.compiler.items() for name in part.missing]
+    for kind, part in coverage.compiler.items():
+        missing = [f"{kind} {name}" for name in part.missing]
+        lines += [f"{name}: not reached" for name in (Lines(missing).texts() if kind == KIND else missing)]
     return [in_line(line) for line in lines]
 
 

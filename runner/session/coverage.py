@@ -16,6 +16,8 @@ from runner.cases.chain_nodes import Constant, Literal
 from runner.cases.inventory import inventory
 from runner.cases.model import Case, Input, Variant
 from runner.cases.walk import all_steps, values_of
+from runner.worker.lines import KIND as LINE
+from runner.worker.lines import Lines
 from runner.worker.oracles import BUDGETS, ORACLES, Oracle
 
 SPACES: Mapping[str, str] = {
@@ -25,7 +27,7 @@ SPACES: Mapping[str, str] = {
 }
 """The lists of operators' names, and how a case writes each of them."""
 
-COMPILER = ("operator", "decomposition", "lowering", "fallback", "pass")
+COMPILER = ("operator", "decomposition", "lowering", "fallback", "pass", LINE)
 """Kinds of what a variant reaches in the compiler."""
 
 _AXES = ("dtype", "device", "train", "dynamic", "autocast")
@@ -113,11 +115,20 @@ def measure(
 
 
 def reached_parts(reached: Iterable[str], tables: Mapping[str, Sequence[str]]) -> dict[str, Part]:
-    """Return by kind what a run reached, and what else the compiler's tables have. ``reached`` is as events have it."""
-    by_kind: dict[str, set[str]] = {kind: set() for kind in COMPILER}
+    """Return by kind what a run reached, and what else the compiler's tables have. ``reached`` is as events have it.
+
+    Of lines only those of the tables count, and there is no part where the tables have none.
+    """
+    reached = list(reached)
+    by_kind: dict[str, set[str]] = {kind: set() for kind in COMPILER if kind != LINE}
     for kind, _, name in (text.partition(" ") for text in reached):
         by_kind.get(kind, set()).add(name)
-    return {kind: _part({*tables.get(kind, ()), *names}, names) for kind, names in by_kind.items()}
+    parts = {kind: _part({*tables.get(kind, ()), *names}, names) for kind, names in by_kind.items()}
+    if LINE in tables:
+        table = Lines(tables[LINE])
+        missing = table - Lines(reached)
+        parts[LINE] = Part(tuple(table - missing), tuple(missing))
+    return parts
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:

@@ -180,6 +180,10 @@ class RunSettings:
     coverage: bool = _setting(
         False, "--coverage", "record which decompositions, lowerings and passes each variant reaches", kind="switch"
     )
+    coverage_lines: bool = _setting(
+        False, "--coverage-lines",
+        "the same, and which lines of torch/_inductor and torch/_functorch; compiling takes twice the time", kind="switch",
+    )  # fmt: skip
     slow: float = _setting(
         60.0,
         "--slow",
@@ -211,6 +215,10 @@ class RunSettings:
             return Limits.from_environment().with_overrides(self.limit)
         except ValueError as error:
             raise UsageError(str(error)) from None
+
+    def compiler_coverage(self) -> Literal["", "parts", "lines"]:
+        """Return what variants record of the compiler."""
+        return "lines" if self.coverage_lines else "parts" if self.coverage else ""
 
     def slots(self) -> int:
         """Return how many processes run at once: ``jobs``, or the cores."""

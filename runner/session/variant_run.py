@@ -129,7 +129,7 @@ class _Attempt:
         )  # fmt: skip
         return replace(
             wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache,
-            coverage=settings.coverage and purpose == "main",
+            coverage=settings.compiler_coverage() if purpose == "main" else "",
         )  # fmt: skip
 
     def _apart(self, purpose: str, first: Outcome) -> Steps[Outcome]:

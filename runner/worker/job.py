@@ -224,7 +224,7 @@ class _Run:
 
         self.phases.begin("backend")
         watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
-        reach = Reach() if self.job.get("coverage") else None
+        reach = Reach(self.job["coverage"] == "lines") if self.job.get("coverage") else None
         with reach.watch() if reach else contextlib.nullcontext():
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
         if reach:

@@ -89,3 +89,19 @@ def test_what_has_no_coverage_is_refused(folder: Path, words: tuple[str, ...], c
     done = run_in(folder, "coverage", *words)
     assert (done.code, done.out) == (code, "")
     assert message in done.err
+
+
+def test_lines_of_the_compiler_are_counted_on_request(folder: Path) -> None:
+    words = ("-k", "tag:other", "--backend", "aot_eager")
+    run = run_in(folder, "run", "a.spec.yaml", *words, "--coverage-lines")
+    assert run.code == 0, run.text
+    covered = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--json", "lines.json")
+    assert covered.code == 0, covered.text
+    part = json.loads((folder / "lines.json").read_text())["compiler"]["line"]
+    assert len([line for line in part["covered"] if line.startswith("_functorch/")]) > 500, "aot_eager runs AOTAutograd"
+    assert len(part["missing"]) > 10 * len(part["covered"]), "and nothing of Inductor's lowerings"
+    missing = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing")
+    assert "\nline _inductor/scheduler.py:" in missing.out
+    run_in(folder, "run", "a.spec.yaml", *words, "--coverage")
+    without = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing")
+    assert without.code == 0 and "\nline " not in without.out

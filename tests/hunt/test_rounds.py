@@ -21,6 +21,7 @@ from runner.hunt.state import Round
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
+from runner.worker.lines import Lines
 from tests.handmade import Answer, environment, finding, played
 from tests.hunt.samples import HEAD
 
@@ -59,7 +60,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
 
         def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
             chosen = [each.variant for each in planned.planned]
-            assert settings.coverage == (guidance is not None)
+            assert settings.coverage == (guidance is not None) and not settings.coverage_lines
             tick([])
             for event in played(
                 chosen, ["2.13.0"], lambda variant, torch: answers.get(variant.case.name, "PASS"), **end
@@ -136,6 +137,22 @@ def test_a_guided_round_keeps_the_cases_that_reached_something_first(run: Callab
     assert guided.reached >= {"lowering aten.relu", "pair F.relu torch.sin"}
     later = guided.plan(4, range(40, 50), [])
     assert len(later.mutants) == 5
+
+
+def test_a_line_of_the_compiler_that_no_case_had_makes_a_parent(run: Callable[..., Round]) -> None:
+    guided = Guidance(7, Parents(()), {"step F.relu", "step torch.sin"}, Lines(["line a.py:1-5"]))
+    reached = {
+        "case_31": ("line a.py:2-5",),
+        "case_33": ("line a.py:4-7", "line b.py:1"),
+        "case_35": ("line a.py:6", "line b.py:1"),
+    }
+    done = run({}, guidance=guided, reached=reached)
+    assert done.reached == ("line a.py:6-7", "line b.py:1", "pair F.relu torch.sin")
+    assert done.parents == (33,)
+    assert guided.lines.texts() == ["line a.py:1-7", "line b.py:1"]
+    resumed = Guidance(7, Parents(()))
+    resumed.learn(done.reached, [])
+    assert resumed.lines.texts() == ["line a.py:6-7", "line b.py:1"] and resumed.reached == {"pair F.relu torch.sin"}
 
 
 def test_a_hunt_without_guidance_keeps_no_parents(run: Callable[..., Round]) -> None:

@@ -51,3 +51,5 @@ def test_a_guided_hunt_counts_what_it_reached() -> None:
     ]
     assert "reached: 2 steps, 1 pair, 1 pass\n" in render(state_of(*rounds), [])
     assert "reached" not in render(state_of(round_of(0)), [])
+    lines = replace(round_of(0), reached=("line a.py:1-10,20", "line b.py:3", "line nonsense"))
+    assert "reached: 12 lines\n" in render(state_of(lines), [])

@@ -206,4 +206,14 @@ def test_what_a_run_reached_is_a_part_of_the_compiler_s_tables() -> None:
     assert parts["decomposition"] == Part(("aten.silu",), ("aten.gelu",))
     assert parts["lowering"] == Part(("aten.own",), ("aten.relu",)), "a lowering that a package registered"
     assert parts["fallback"] == Part(("aten.sort",), ()) and parts["pass"] == Part(("binary_folding",), ())
-    assert parts["operator"] == Part((), ())
+    assert parts["operator"] == Part((), ()) and "line" not in parts
+
+
+def test_of_lines_only_those_of_the_compiler_s_source_count() -> None:
+    reached = ["line _inductor/ir.py:1-3", "line _inductor/ir.py:9", "line elsewhere.py:1-60000", "line nonsense"]
+    parts = reached_parts(reached, {"line": ["line _inductor/ir.py:2-5,9"]})
+    assert parts["line"].covered == ("_inductor/ir.py:2", "_inductor/ir.py:3", "_inductor/ir.py:9")
+    assert parts["line"].missing == ("_inductor/ir.py:4", "_inductor/ir.py:5")
+    coverage = measure([], {"sin": Entry(("torch.sin",), ("float32",), ())}, parts)
+    assert "lines of torch/_inductor and torch/_functorch  3   5" in " ".join(render(coverage).split(" " * 2))
+    assert "line _inductor/ir.py:4-5: not reached" in missing_lines(coverage)

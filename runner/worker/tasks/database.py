@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from runner.worker.case.reach import tables
+from runner.worker.case.reach import line_table, tables
 from runner.worker.generate.database import entries
 from runner.worker.job import Send
+from runner.worker.lines import KIND
 
 _SPACES = {"": "torch", "nn.functional": "F"}
 _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
@@ -19,10 +20,11 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 def run_database(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing.
 
-    ``tables`` are the compiler's, where the job's argument ``tables`` asks for them.
+    ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
     """
     send({"phase": "load"})
-    compiler = tables() if job["arguments"].get("tables") else {}
+    asked = job["arguments"].get("tables", ())
+    compiler = (tables() if "parts" in asked else {}) | ({KIND: line_table()} if "lines" in asked else {})
     try:
         database = entries()
     except ImportError as error:
