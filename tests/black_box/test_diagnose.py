@@ -28,8 +28,6 @@ CASES = spec(
     """,
     f"name: invalid\n{SMALL}\nchain: [{{torch.mm: [$x, $x]}}]",
 )
-SUBSYSTEMS = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "inductor_fallback_random", "lowerings")
-"""What torch's bisector asks of Inductor here, in its order: the last is guilty."""
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +72,8 @@ def test_what_is_done_is_said(wrong_relu: tuple[Result, dict[str, Any]]) -> None
     assert lines[:2] == ["diagnosing all.spec.yaml::wrong_relu[float32,cpu]@inductor", parts[0]], done.err
     asked = [line.removeprefix(f"{parts[1]}: ") for line in lines if line.startswith(f"{parts[1]}: ")]
     # A question whose answer comes at once may go unsaid: standard error tells what is being asked, several times a second.
-    questions = ("as it is", "lowerings", *(f"without {name}" for name in SUBSYSTEMS))
-    assert 2 <= len(asked) < 20 and {*asked} <= {*questions} and "as it is" in asked, done.err
+    assert "as it is" in asked and 2 <= len(asked) < 20, done.err
+    assert all(question in ("as it is", "lowerings") or question.startswith("without ") for question in asked), done.err
 
 
 def test_what_has_nothing_to_do_with_it_does_not_change_it(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
