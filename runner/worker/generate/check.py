@@ -24,11 +24,11 @@ from runner.worker.judge.validity import find_disagreement, is_saturated
 SEEDS = (0, 1)
 
 UNTRACED = (
-    "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
-    "index_fill_", "index_put", "index_put_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "repeat_interleave", "take", "tensor_split",
-    "unique", "unique_consecutive",
+    "allclose", "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "equal", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
+    "index_fill_", "index_put", "index_put_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static",
+    "one_hot", "put", "put_", "repeat_interleave", "take", "tensor_split", "unique", "unique_consecutive",
 )  # fmt: skip
-"""Operators that read values, those of a mask in the backward alone.
+"""Operators that read values: those of a mask, and of an index of ``put`` without dimensions, in the backward alone.
 
 Dynamo may leave a function to eager for one of them, with all that is in it."""
 _UNTRACED = re.compile(rf"\b(?:{'|'.join(UNTRACED)})\b")

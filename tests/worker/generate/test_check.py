@@ -84,6 +84,21 @@ def test_a_mask_whose_gradient_reads_values_compiles_nothing(tmp_path: Path) -> 
     assert fault(tmp_path, chain, inputs, grad="off") == ""
 
 
+@pytest.mark.parametrize(
+    ("shape", "grad", "expected"), [([], "backward", "compiles no graph"), ([], "off", ""), ([1], "backward", "")]
+)
+def test_an_index_without_dimensions_is_read_by_the_backward(
+    tmp_path: Path, shape: list[int], grad: str, expected: str
+) -> None:
+    """The gradient of ``put`` takes the number out of it; an index of one dimension stays a tensor."""
+    inputs = {
+        "x": {"shape": [5], "requires_grad": True},
+        "i": {"shape": shape, "dtype": "int64", "init": {"randint": [0, 5]}},
+        "v": {"shape": shape, "requires_grad": True},
+    }
+    assert fault(tmp_path, [{"torch.put": ["$x", "$i", "$v", False]}], inputs, grad=grad) == expected
+
+
 def test_a_backward_without_a_gradient_is_a_fault(tmp_path: Path) -> None:
     leaf = {"x": {"shape": [4], "requires_grad": True}}
     assert fault(tmp_path, [{"torch.neg": "$x"}], leaf, grad="backward") == ""
