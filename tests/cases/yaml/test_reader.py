@@ -306,7 +306,7 @@ def test_escape_sequences_do_not_reach_the_terminal() -> None:
 # --- limits --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["[" * 50, "- " * 50 + "x", "{a: " * 50, "? " * 50])
+@pytest.mark.parametrize("text", ["[" * 50, "- " * 50 + "x", "{a: " * 50, "? " * 50, "[" * 5000])
 def test_nested_too_deep(text: str, parser: str) -> None:
     found = errors(text)
     assert re.match(r"1:\d+: nested deeper than 40 levels \| the limit is depth=40", found[-1])
