@@ -351,9 +351,8 @@ class Builder:
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:
         marks = [(m.line, m.column) if m else None for m in (error.problem_mark, error.context_mark)]
         if error.problem_mark and "maximum nesting depth" in str(error.problem):
-            self._too_deep(
-                self._span(error.problem_mark)
-            )  # libyaml 0.2.6 reads ahead of its events, and stops at 1,000
+            # libyaml 0.2.6 reads ahead of its events, and stops at 1,000 levels.
+            self._too_deep(self._span(error.problem_mark))
         line, column, message, hint = syntax_problem(
             self.lines, str(error.problem or ""), str(error.context or ""), *marks
         )
