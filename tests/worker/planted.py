@@ -291,6 +291,15 @@ def added_otherwise(graph: Graph, inputs: list[Any]) -> Function:
     return clean(graph, inputs)
 
 
+def stepped_otherwise(graph: Graph, inputs: list[Any]) -> Function:
+    """Computes the elements of a range with their last bit off: a rounding."""
+    for node in graph.graph.nodes:
+        if node.target in (torch.linspace, torch.logspace, torch.arange):
+            node.target = lambda *args, make=node.target, **kwargs: make(*args, **kwargs) * (1 - 2.0**-23)
+    graph.recompile()
+    return clean(graph, inputs)
+
+
 FLAGS_SEEN: list[bool] = []
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from runner.worker.judge.choices import (
     Choose,
@@ -186,6 +187,7 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
             "torch.bucketize",
             "1-D tensor, must contain a strictly increasing sequence, or the return value is undefined.",
             search_otherwise,
+            compares=True,
         ),
         "bucketize.Tensor searchsorted.Tensor",
     ),
@@ -242,6 +244,8 @@ EXACT = frozenset({
 })  # fmt: skip
 """Operators without arithmetic: floating results of exact arguments are exact. A cast to less rounds as it is defined."""
 
+STEPPED = frozenset({"linspace", "logspace"})
+"""Operators that compute their elements from numbers alone. Their decompositions may round otherwise than their kernels."""
 
 RUNNING = ("running_mean", "running_var")
 """Arguments that batch norms write to in training, also those whose schema does not say so."""
@@ -269,11 +273,18 @@ def map_arguments(
     )
 
 
-def is_exact(func: Any) -> bool:
-    """Return whether a call of an operator leaves no rounding in its floating result, if there is none in its tensors."""
+def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call of an operator leaves no rounding in its floating result, if there is none in its tensors.
+
+    A call without tensors is exact, except for an operator that computes its elements from numbers: those of ``arange``
+    are exact if all its numbers are whole.
+    """
     packet = getattr(func, "overloadpacket", None)
     schema = getattr(func, "_schema", None)
-    if packet is None or schema is None:
+    if packet is None or schema is None or packet.__name__ in STEPPED:
         return False
+    leaves = tree_leaves((args, kwargs))
+    if not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        return packet.__name__ != "arange" or not any(isinstance(leaf, float) and leaf % 1 for leaf in leaves)
     is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
     return is_view or packet.__name__ in EXACT

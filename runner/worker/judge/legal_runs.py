@@ -88,7 +88,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.free[OVERLAP[0]] = OVERLAP[1]
         results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
         self._remember_views(results, args)
-        if rounded or (given and not is_exact(func)):  # arithmetic, or what is taken or copied from its results
+        if rounded or not is_exact(func, args, kwargs):  # arithmetic, or what is taken or copied from its results
             for tensor in results:
                 if tensor.is_floating_point():
                     self._rounded[tensor] = True

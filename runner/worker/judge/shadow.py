@@ -145,7 +145,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             shadows = (*shadows[:2], False)
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
-        if self._blur is not None and not is_exact(func):
+        if self._blur is not None and not is_exact(func, args, kwargs):
             shadows, options = _blurred(func, shadows, options, self._blur)
         states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
         result = func(*args, **kwargs)

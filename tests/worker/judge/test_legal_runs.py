@@ -176,6 +176,27 @@ def test_the_sign_of_a_sum_that_cancels_is_known_up_to_a_rounding() -> None:
     assert oracles(run(far, "planted:negated", **NO_GRADIENT)) == ["value"]
 
 
+@pytest.mark.parametrize(
+    "edges", ["torch.linspace(0.3, 1.5, 5)", "torch.logspace(0, 1, 4)", "torch.arange(0.3, 2, 0.3)"]
+)
+@pytest.mark.parametrize("compare", ["torch.bucketize(x, e)", "torch.searchsorted(e, x)", "x[:2] <= e[:2]"])
+def test_the_elements_of_a_range_are_computed(edges: str, compare: str) -> None:
+    """A kernel and a decomposition may round them otherwise: where an input equals one, either side is right."""
+    inputs = f"torch.cat([{edges}[:2], torch.tensor([-4., 9.])])"
+    text = source(f"e = {edges}\nreturn {compare}, x + 1", inputs)
+    record = run(text, "planted:stepped_otherwise", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+    if "<=" not in compare:
+        wrong = source(f"e = {edges}\nreturn {compare}", inputs)
+        assert oracles(run(wrong, "planted:last_wrong", **NO_GRADIENT)) == ["value"]
+
+
+@pytest.mark.parametrize("edges", ["torch.arange(1., 5.)", "torch.full((4,), 2.5)", "x.clone()"])
+def test_what_is_not_computed_is_exact(edges: str) -> None:
+    text = source(f"e = {edges}\nreturn torch.bucketize(x, e)", "torch.tensor([1., 2., 2.5, 3.])")
+    assert oracles(run(text, "planted:off_by_one", **NO_GRADIENT)) == ["value"]
+
+
 def test_a_write_through_memory_that_overlaps_itself_is_undefined() -> None:
     body = "y = x.expand(5)\ny[i] = 3\nreturn y, y + 0, z * 2"
     text = source(body, "torch.ones(1), torch.tensor([1, 2]), torch.ones(4)", "x, i, z")
