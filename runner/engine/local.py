@@ -2,7 +2,7 @@
 
 Single-threaded: everything happens inside ``wait``. Each environment has at most two warm worker servers (see
 ``runner/worker/server/server.py``): one for the CPU, and one for jobs on accelerators, which must not compile before it forks. Cold
-servers, which have imported torch and nothing more, run ``fresh`` jobs.
+servers, which have imported torch and its compilers and compiled nothing, run ``fresh`` jobs.
 
 The engine gives jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own. A worker has
 one running job (``running_job.py``). Servers and workers connect through ``connections.py``. ``schedule.py`` decides which job
@@ -37,6 +37,11 @@ KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
 GROWTH_PART = 4
 """A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
+COLD = {"none": "none", "import": "compilers", "inductor": "compilers"}
+"""How far a server of fresh processes goes, by the level of the environment's warm server; ``capture`` beside all other levels.
+
+What ``torch.compile`` imports anyway takes three processor seconds, which each of these processes would spend again.
+"""
 
 
 class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
@@ -178,10 +183,12 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
 
     def _server(self, job: Job) -> Server:
         accelerated = job.device != "cpu"
-        warm = "none" if job.isolation == "fresh" else self._warm.get(job.environment, "import")
-        if accelerated and warm not in ("none", "import"):
+        warm = self._warm.get(job.environment, "import")
+        if job.isolation == "fresh":
+            warm = COLD.get(warm, "capture")
+        elif accelerated and warm not in ("none", "import"):
             warm = "import"  # compiling, even for the CPU, would spoil CUDA for forked children
-        if job.variables and warm not in ("none", "dynamo"):
+        elif job.variables and warm not in ("none", "dynamo"):
             warm = "import"  # what is compiled under other settings is of no use
         key = (job.environment, accelerated, warm, tuple(sorted(job.variables.items())))
         if key not in self._servers:

@@ -98,10 +98,10 @@ def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
     warm = {server.hello["pid"]: server.warm for server in engine._servers.values()}
     assert {key: warm[result["parent"]] for key, result in found.items()} == {
         "fork": "aot",
-        "fresh": "none",
-        "again": "none",
+        "fresh": "capture",
+        "again": "capture",
         "cuda": "import",
-        "fresh cuda": "none",
+        "fresh cuda": "capture",
     }
     assert found["fresh"]["parent"] == found["again"]["parent"] and found["fresh"]["pid"] != found["again"]["pid"]
 

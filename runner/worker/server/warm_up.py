@@ -17,10 +17,11 @@ from typing import Any
 from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
 
-LEVELS = ("none", "dynamo", "aot", "backward", "import", "inductor")
-"""How far a server goes: torch alone; Dynamo imported; a graph compiled under ``aot_eager``; one with a backward too; all
-compilers imported and nothing compiled; everything. Each level costs up to a second more, so that a run asks for what its
-variants need. Where an accelerator is in sight nothing is compiled, and ``import`` stands for all levels from ``aot`` on."""
+LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
+"""How far a server goes: torch alone; Dynamo imported; Inductor too, and nothing else that a user's process has not done;
+Dynamo prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled;
+everything. Each level costs up to a second more, so that a run asks for what its variants need. Where an accelerator is in
+sight nothing is compiled, and ``import`` stands for all levels from ``aot`` on."""
 
 _LAZY = (
     "torch._dynamo.dce_extra_outputs",
@@ -85,6 +86,10 @@ def warm_up(level: str) -> None:
         return
     torch = importlib.import_module("torch")
     importlib.import_module("torch._dynamo")
+    if level == "compilers":
+        importlib.import_module("torch._inductor.compile_fx")
+    if level in ("capture", "compilers"):
+        return
     run_job = load_entry()
     importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
     skip_guard_timing()

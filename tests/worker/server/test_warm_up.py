@@ -15,6 +15,7 @@ import pytest
 from runner.worker.server import warm_up
 
 ROOT = Path(warm_up.__file__).parents[3]
+COLD = ("none", "capture", "compilers")
 SCRIPT = """
 import gc, json, os, random, sys, threading
 import torch
@@ -23,7 +24,7 @@ from runner.worker.server import warm_up
 torch.manual_seed(5)
 numbers, threads = torch.get_rng_state(), len(os.listdir("/proc/self/task"))
 traces = {}
-for level in warm_up.LEVELS:
+for level in sys.argv[1:]:
     cold = "torch._dynamo" not in sys.modules
     warm_up.warm_up(level)
     traces[level] = found = {
@@ -34,7 +35,7 @@ for level in warm_up.LEVELS:
         "cases": [name for name in sys.modules if name.startswith("runner_case")],
         "folders": [path for path in sys.path if "runner-" in path], "grad": torch.is_grad_enabled(),
     }
-    if level != "none":
+    if level not in ("none", "capture", "compilers"):
         from torch._dynamo.utils import counters, get_compilation_metrics
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch._inductor import metrics
@@ -48,16 +49,17 @@ print(json.dumps(traces))
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, dict[str, Any]]:
-    """What one process finds in itself after each warm-up, from the least to the most."""
+    """What a process finds in itself after each warm-up, from the least to the most: one process for the cold levels."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(found, dict)
+    found: dict[str, dict[str, Any]] = {}
+    for levels in (COLD, [level for level in warm_up.LEVELS if level not in COLD]):
+        done = subprocess.run([sys.executable, "-c", SCRIPT, *levels], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found |= json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.parametrize("level", [level for level in warm_up.LEVELS if level != "none"])
+@pytest.mark.parametrize("level", [level for level in warm_up.LEVELS if level not in COLD])
 def test_a_warm_server_has_no_trace_of_its_warm_up(level: str, traces: dict[str, dict[str, Any]]) -> None:
     assert traces[level] == {
         "cold": level == "dynamo",
@@ -112,9 +114,12 @@ def test_nothing_is_compiled_where_an_accelerator_is_in_sight(level: str, monkey
     assert did == ["loaded"]
 
 
-def test_a_cold_server_has_imported_nothing(traces: dict[str, dict[str, Any]]) -> None:
-    found = traces["none"]
-    assert found["cold"] and found["loaded"] == 0 and found["threads"] == 0
+@pytest.mark.parametrize(("level", "loaded"), [("none", 0), ("capture", 1), ("compilers", 2)])
+def test_a_cold_server_has_imported_compilers_at_most(
+    level: str, loaded: int, traces: dict[str, dict[str, Any]]
+) -> None:
+    found = traces[level]
+    assert (found["loaded"], found["threads"], found["python"], found["random"]) == (loaded, 0, 1, True)
 
 
 def test_a_warm_up_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
