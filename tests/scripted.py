@@ -35,7 +35,9 @@ class FakeEngine:
         assert self.queue, "the session waits for nothing"
         job = self.queue.pop(self.place)
         said = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
-        record = {key: said.pop(key) for key in ("findings", "trust", "labels", "notes") if key in said}
+        record = {
+            key: said.pop(key) for key in ("findings", "trust", "labels", "notes", "stored_graphs") if key in said
+        }
         return [Outcome(job, result=record, **said)]
 
     def running(self) -> list[tuple[Job, float, str]]:

@@ -13,7 +13,7 @@ from runner.text import one_line
 HARMLESS = frozenset({
     "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose", "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation",
     "--jobs", "--junit-dialect", "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known", "--numprocesses",
-    "--order", "--quiet", "--retries", "--seed", "--shard", "--slow", "--stress", "--verbose",
+    "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress", "--verbose",
 })  # fmt: skip
 """Long options that are taken from anybody: they run no code, name no file and open no connection. So are all short ones."""
 

@@ -69,7 +69,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(
         parser.add_argument_group("what runs, and when"),
         "exitfirst", "max_fail", "last_failed", "failed_first", "order", "retries", "stress", "confirm", "shard", "durations",
-        "budget", "cached", "fail_on_skip",
+        "budget", "cached", "recompile", "fail_on_skip",
     )  # fmt: skip
     add_settings(parser.add_argument_group("where it runs"), "isolation", "kernel_cache", "engine", "address")
     reports = parser.add_argument_group("reports")

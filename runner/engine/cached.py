@@ -30,7 +30,7 @@ VERSION = 2
 SIZE = 512 << 20
 """Bytes that the files may take; beyond, those that were not used for longest go."""
 
-NOT_IN_KEY = frozenset({"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable"})
+NOT_IN_KEY = frozenset({"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable", "graphs"})
 """Fields of a job that are not part of its question: names, and limits, since what was reached under one is valid
 under another. ``isolation`` is added to the question apart."""
 
@@ -271,12 +271,13 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def evict(folder: Path, size: int) -> None:
-    """Remove the files that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError."""
+    """Remove the files below a folder that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError."""
     files = []
-    for path in folder.glob("*/*"):
-        with contextlib.suppress(OSError):  # another runner was quicker
-            stat = path.stat()
-            files.append((stat.st_mtime_ns, stat.st_size, path))
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            with contextlib.suppress(OSError):  # another runner was quicker
+                stat = path.stat()
+                files.append((stat.st_mtime_ns, stat.st_size, path))
     total = sum(length for _, length, _ in files)
     if total <= size:
         return

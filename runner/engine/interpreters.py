@@ -158,11 +158,12 @@ def worker_environment(python: str, overrides: Mapping[str, str] | None = None) 
     environment |= {settings.NVML_CHECK: "1", **({} if settings.AS_USER in overrides else settings.VARIABLES)}
     environment |= overrides
     if not environment.get(settings.CACHE_FOLDER):
-        environment[settings.CACHE_FOLDER] = _cache_folder(python)
+        environment[settings.CACHE_FOLDER] = cache_folder(python)
     return environment
 
 
-def _cache_folder(python: str) -> str:
+def cache_folder(python: str) -> str:
+    """Return the folder of the kernels and graphs that this Python compiles, which is made if it is not there: code is loaded from it."""
     digest = hashlib.sha256((find_python(python) or python).encode(errors="surrogateescape")).hexdigest()[:16]
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     shared = os.path.join(tempfile.gettempdir(), f"torch-spec-runner-{os.getuid()}")

@@ -19,7 +19,7 @@ Ended = Literal["result", "signal", "timeout", "memory", "no-result", "broken"]
 
 Isolation = Literal["fork", "fresh", "living"]
 """Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from
-a process that has imported torch and nothing more. ``living``: in a process that stays alive and takes the next job."""
+a process that has imported torch and its compilers, and compiled nothing. ``living``: in a process that stays alive and takes the next job."""
 
 ISOLATION: tuple[Isolation, ...] = get_args(Isolation)
 
@@ -64,6 +64,7 @@ class Job:
     coverage: Literal["", "parts", "lines"] = (
         ""  # what of the compiler the record says was reached; lines are parts too
     )
+    graphs: str = ""  # a digest of what decides about compiled graphs, where those of an earlier run may be loaded
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
 
 
@@ -104,6 +105,7 @@ comparisons   how many things were compared
 compared      {kind: how many}: outputs, strides, aliases, gradients, elements, exceptions
 graphs, graph_breaks, recompiles   int; break_reasons list of str
 kernels, vectorized, replays       int, under inductor: kernels generated, those of C++ with vector instructions, replays of CUDA graphs
+stored_graphs how many graphs were loaded that had been compiled before
 reached       list of str, where the job asks for it: KIND NAME, such as "lowering aten.relu"
 drew_random   whether eager's calls drew random numbers from torch's generators
 eager_error   null, or an error as above (eager raised, as expected)

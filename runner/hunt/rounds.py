@@ -201,5 +201,8 @@ def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:
 
 
 def settings_for(settings: RunSettings) -> RunSettings:
-    """Return the settings of a hunt's runs: its seed is the generator's, its budget and its shard are of all rounds."""
-    return replace(settings, seed=0, budget=None, shard=None, coverage_lines=False)
+    """Return the settings of a hunt's runs: its seed is the generator's, its budget and its shard are of all rounds.
+
+    No graph is stored, because every case is new.
+    """
+    return replace(settings, seed=0, budget=None, shard=None, coverage_lines=False, recompile=True)

@@ -148,6 +148,7 @@ class VariantFinished(_Variant):
     kernels: int | None = None  # that Inductor generated: C++ on the CPU, Triton on a GPU
     vectorized: int | None = None  # those of them with vector instructions, of C++
     replays: int | None = None  # of CUDA graphs
+    stored_graphs: int | None = None  # that were loaded, because an earlier job had compiled them
     reached: tuple[str, ...] = ()  # with --coverage: parts of the compiler, as KIND NAME
     comparisons: int = 0
     compared: Mapping[str, int] = field(default_factory=dict)  # kind to how many: outputs, strides, elements, ...

@@ -291,6 +291,8 @@ class Reporter:
         ] or ["nothing ran"]
         if cached := sum(result.cached is not None for result in self._finished):
             parts.append(f"{cached} of them cached")
+        if loaded := sum(bool(result.stored_graphs and not result.cached) for result in self._finished):
+            parts.append(f"{loaded} of them with graphs of earlier runs")
         if self._warnings:
             parts.append(self._paint(plural(self._warnings, "warning"), "yellow"))
         text = f"{', '.join(parts)} in {duration(event.seconds)}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from runner.cases.limits import Limits
 from runner.cases.model import Suite
+from runner.engine.fingerprint import Fingerprint
 from runner.session.settings import RunSettings
 
 
@@ -22,6 +23,7 @@ class RunContext:
         default_python: the Python that needs no ``--python`` in such a command.
         deadline: when the run ends, on ``time.monotonic``'s clock.
         limits: of the settings, which are read once.
+        fingerprints: by environment, where graphs that an earlier run compiled may be loaded; else none.
     """
 
     settings: RunSettings = field(default_factory=RunSettings)
@@ -31,6 +33,7 @@ class RunContext:
     default_python: str = ""
     deadline: float | None = None
     limits: Limits = field(default_factory=Limits)
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
 
     @property
     def most_failures(self) -> int | None:

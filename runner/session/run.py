@@ -13,13 +13,15 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
 from runner import __version__, interrupts
+from runner.engine import graphs
+from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.home import Home
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
 from runner.record.events import (
@@ -145,11 +147,12 @@ def run(
     """
     settings = settings or RunSettings()
     begun = time.monotonic()
-    engine = open_engine(settings, planned, folder, home)
+    fingerprints = _fingerprints(settings, planned)
+    engine = open_engine(settings, planned, folder, home, fingerprints)
     code, interrupted, defect = INTERNAL, False, None
     try:
         yield from _announce(planned, settings, folder, argv, past)
-        session = _session(planned, settings, engine, past, begun, tick)
+        session = _session(planned, settings, engine, past, begun, tick, fingerprints)
         yield from session.events()
         code, interrupted = _code(settings, planned, session, past), session.late
         if session.late:
@@ -167,6 +170,8 @@ def run(
     finally:
         # The processes go first: what takes the last event may take a moment, and nothing should run on meanwhile.
         engine.close()
+        if settings.loads_graphs() and fingerprints:
+            graphs.trim({e.python for e in planned.environments})
     if interrupts.noted():
         code, interrupted = INTERRUPTED, True
     yield RunFinished(code, round(time.monotonic() - begun, 3), interrupted)
@@ -174,7 +179,22 @@ def run(
         raise defect
 
 
-def open_engine(settings: RunSettings, planned: Plan, folder: Path | None, home: Home | None = None) -> ClosableEngine:
+def _fingerprints(settings: RunSettings, planned: Plan) -> Mapping[str, Fingerprint]:
+    """Return the fingerprint of each environment, where results or graphs of earlier runs may be used."""
+    has_graphs = any(each.variant.backend.backend == "inductor" and not skip_reason(each) for each in planned.planned)
+    if not (settings.cached or (settings.loads_graphs() and has_graphs)):
+        return {}
+    by_python = take_fingerprints(e.python for e in planned.environments)
+    return {e.key: by_python[e.python] for e in planned.environments}
+
+
+def open_engine(
+    settings: RunSettings,
+    planned: Plan,
+    folder: Path | None,
+    home: Home | None = None,
+    fingerprints: Mapping[str, Fingerprint] | None = None,
+) -> ClosableEngine:
     """Return the engine that the settings ask for; it starts its processes when it is given jobs.
 
     Raises:
@@ -207,11 +227,8 @@ def open_engine(settings: RunSettings, planned: Plan, folder: Path | None, home:
     if not settings.cached:
         return engine
     from runner.engine.cached import CachedEngine
-    from runner.engine.fingerprint import take_fingerprints
 
-    by_python = take_fingerprints(pythons.values())
-    fingerprints = {key: by_python[python] for key, python in pythons.items()}
-    return CachedEngine(engine, Path(FOLDER, "results"), fingerprints, folder.name if folder is not None else "")
+    return CachedEngine(engine, Path(FOLDER, "results"), fingerprints or {}, folder.name if folder is not None else "")
 
 
 def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Planned], str]:
@@ -247,7 +264,13 @@ def _announce(
 
 
 def _session(
-    planned: Plan, settings: RunSettings, engine: Engine, past: Sequence[Event], begun: float, tick: Ticker | None
+    planned: Plan,
+    settings: RunSettings,
+    engine: Engine,
+    past: Sequence[Event],
+    begun: float,
+    tick: Ticker | None,
+    fingerprints: Mapping[str, Fingerprint],
 ) -> Session:
     order = "failed-first" if settings.failed_first and settings.order == "plan" else settings.order
     finished = finished_of(past)
@@ -260,6 +283,7 @@ def _session(
         default_python=planned.environments[0].python if not settings.python else "",
         deadline=begun + settings.budget if settings.budget else None,
         limits=settings.limits(),
+        fingerprints=fingerprints if settings.loads_graphs() else {},
     )
     return Session(queue, engine, context, tick)
 

@@ -157,6 +157,9 @@ class RunSettings:
         "take results from earlier --cached runs where nothing has changed, and say so",
         kind="switch",
     )
+    recompile: bool = _setting(
+        False, "--recompile", "compile every graph, also those that an earlier run compiled under the same torch", kind="switch"
+    )  # fmt: skip
     fail_on_skip: bool = _setting(
         False, "--fail-on-skip", "exit with 1 when a variant is skipped, as when one fails", kind="switch"
     )
@@ -219,6 +222,11 @@ class RunSettings:
     def compiler_coverage(self) -> Literal["", "parts", "lines"]:
         """Return what variants record of the compiler."""
         return "lines" if self.coverage_lines else "parts" if self.coverage else ""
+
+    def loads_graphs(self) -> bool:
+        """Return whether variants may load graphs that an earlier run compiled. What repeats variants compiles each time."""
+        repeats = self.stress > 1 or self.retries > 0
+        return not (self.recompile or repeats or self.compiler_coverage() or self.engine != "local")
 
     def slots(self) -> int:
         """Return how many processes run at once: ``jobs``, or the cores."""

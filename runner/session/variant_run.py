@@ -8,6 +8,7 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import LAUNCH
+from runner.engine.graphs import graphs_digest
 from runner.engine.messages import Isolation, Job, Outcome
 from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
 from runner.session import retries
@@ -25,7 +26,7 @@ from runner.verdict.stages import below, in_order, locate, stage_of
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
 """Doubts of a job that never came to the backend."""
 
-_COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays")
+_COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays", "stored_graphs")
 """What a job counts and its event repeats."""
 
 _TORCH = ("eager", "eager-again", "float64", "backend")
@@ -96,6 +97,9 @@ class _Attempt:
         if errors:
             return Verdict("INVALID", f"{errors[0].message} ({errors[0].span})")
         (main,) = yield from self._outcomes([self._job("main", self._isolation())])
+        if self._may_fail_by_stored_graphs(main):
+            self.bypass_cache = True  # only what is compiled now may fail
+            (main,) = yield from self._outcomes([self._job("main", self._isolation())])
         if main.job.isolation == "living" and self._is_suspect(main):
             # What ran before it in that process may be to blame: only a process of its own is believed.
             self.shared = main
@@ -106,9 +110,17 @@ class _Attempt:
             return verdict
         return (yield from self._confirm(verdict, main))
 
+    def _may_fail_by_stored_graphs(self, main: Outcome) -> bool:
+        """Return whether a job failed, and graphs that it loaded, or may have loaded before it died, may be to blame."""
+        loaded = bool(main.result.get("stored_graphs")) or (
+            bool(main.job.graphs) and main.ended in ("signal", "no-result")
+        )
+        return loaded and self._is_suspect(main)
+
     def is_stale(self, verdict: Verdict) -> bool:
-        """Return whether the verdict is red by a stored result: only a new attempt may say so."""
-        return verdict.word in RED and self.main is not None and bool(self.main.cached)
+        """Return whether the verdict is red by a stored result or stored graphs: only a new attempt may say so."""
+        main = self.main
+        return verdict.word in RED and main is not None and bool(main.cached or main.result.get("stored_graphs"))
 
     # --- jobs ---
 
@@ -127,10 +139,12 @@ class _Attempt:
             self.planned, self.source, imports=settings.imports, paths=context.paths, suffix=f" {purpose}",
             float64=self.float64, seed=settings.seed, **changes,
         )  # fmt: skip
-        return replace(
+        wanted = replace(
             wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache,
             coverage=settings.compiler_coverage() if purpose == "main" else "",
         )  # fmt: skip
+        fingerprint = context.fingerprints.get(wanted.environment) if purpose == "main" else None
+        return replace(wanted, graphs=graphs_digest(wanted, fingerprint))
 
     def _apart(self, purpose: str, first: Outcome) -> Steps[Outcome]:
         """Run the variant in a process that shares nothing, after ``first`` did not. It gets the time that it needs."""

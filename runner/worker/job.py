@@ -16,6 +16,7 @@ import torch
 from runner.worker.case import backends, replays
 from runner.worker.case.compiling import CompileWatch
 from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
+from runner.worker.case.graph_cache import count_loaded, stored_graphs
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.case.random_numbers import eagers_numbers
@@ -225,8 +226,9 @@ class _Run:
         self.phases.begin("backend")
         watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
         reach = Reach(self.job["coverage"] == "lines") if self.job.get("coverage") else None
-        with reach.watch() if reach else contextlib.nullcontext():
+        with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job):
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
+            self.record["stored_graphs"] = count_loaded() if self.job.get("graphs") else 0
         if reach:
             self.record["reached"] = sorted(reach.names)
         for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):

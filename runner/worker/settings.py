@@ -42,6 +42,10 @@ class Setting:
     calls: tuple[str, ...] = ()
 
 
+_GRAPHS = (
+    "a failure is about the compiler, not about what it once compiled; a pass may rest on graphs that the runner stored"
+)
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "fallback_random",
@@ -60,8 +64,8 @@ SETTINGS: tuple[Setting, ...] = (
         "1",
         "a pool of compile processes would be started again for each job",
     ),
-    Setting("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "the verdict is about the compiler, not about what it once compiled"),
-    Setting("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", "the verdict is about the compiler, not about what it once compiled"),
+    Setting("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", _GRAPHS),
+    Setting("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", _GRAPHS),
     Setting(
         "allow_tf32, allow_fp16_reduced_precision_reduction, allow_bf16_reduced_precision_reduction",
         "off on CUDA",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Variant
+from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Job
 from runner.worker.settings import AS_USER
 from tests.handmade import variants
@@ -32,6 +33,56 @@ def test_a_user_who_sees_something_else_confirms_nothing(one: list[Variant]) -> 
     assert (code, engine.asked()[-1], engine.jobs[-1].isolation) == (1, ("confirm", "inductor"), "fresh")
     (event,) = verdicts(events)
     assert (event.verdict, event.labels, event.stages["as-user"]) == ("FAIL", (), "ok")
+
+
+# --- graphs of earlier runs ---
+
+FACTS = {"fingerprints": {"2.13.0": Fingerprint("digest")}}
+
+
+def loads(job: Job) -> dict[str, Any]:
+    """What a job says that loads a graph if it may."""
+    return {"stored_graphs": int(bool(job.graphs))}
+
+
+def test_a_first_job_may_load_graphs_and_a_pass_stands(one: list[Variant]) -> None:
+    code, engine, events = run(one, lambda job, what: loads(job), **FACTS)
+    assert (code, [job.graphs for job in engine.jobs]) == (0, ["digest"])
+    (event,) = verdicts(events)
+    assert (event.verdict, event.stored_graphs) == ("PASS", 1)
+
+
+@pytest.mark.parametrize("again", [{}, wrong()])
+def test_what_fails_with_a_loaded_graph_is_compiled_again(one: list[Variant], again: dict[str, Any]) -> None:
+    def script(job: Job, what: str) -> dict[str, Any]:
+        return {**(wrong() if job.graphs or what != "main" else again), **loads(job)}
+
+    _, engine, events = run(one, script, confirm=True, **FACTS)
+    mains = [(job.graphs, job.cacheable) for job in engine.jobs if purpose(job) == "main"]
+    assert mains == [("digest", True), ("", False)]
+    assert not any(job.graphs for job in engine.jobs if purpose(job) != "main")
+    (event,) = verdicts(events)
+    assert (event.verdict, event.stored_graphs) == ("FAIL" if again else "PASS", 0)
+    assert (engine.asked()[1:] == [("main", "inductor")]) == (not again), "nothing else runs before that"
+
+
+def test_a_failure_that_loaded_nothing_is_not_asked_again(one: list[Variant]) -> None:
+    _, engine, _ = run(one, only("main", **wrong()), **FACTS)
+    assert [purpose(job) for job in engine.jobs].count("main") == 1
+
+
+@pytest.mark.parametrize(("ended", "count"), [("signal", 2), ("no-result", 2), ("timeout", 1)])
+def test_a_death_may_be_that_of_a_loaded_graph(one: list[Variant], ended: str, count: int) -> None:
+    signal = {"signal": "SIGSEGV"} if ended == "signal" else {}
+    _, engine, _ = run(one, only("main", ended=ended, **signal), **FACTS)
+    assert [purpose(job) for job in engine.jobs].count("main") == count
+
+
+def test_a_pass_against_the_ledger_is_compiled_again(tmp_path: Path) -> None:
+    chosen = variants(tmp_path, 'known: [{torch: ">=2", stage: inductor, oracle: [value], reason: r}]')
+    _, engine, events = run(chosen, lambda job, what: loads(job), **FACTS)
+    assert [job.graphs for job in engine.jobs] == ["digest", ""]
+    assert [event.verdict for event in verdicts(events)] == ["XPASS"]
 
 
 # --- the row of a run as a user ---
