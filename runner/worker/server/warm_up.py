@@ -8,6 +8,7 @@ child forked from a process with OpenMP threads hangs).
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -106,21 +107,22 @@ def warm_up(level: str) -> None:
     if level == "import":
         return
     threads, random = _threads(), torch.get_rng_state()
-    parts = [("aot_eager", "off")]
+    gc.freeze()  # so that the collection before the first fork looks at what the jobs left, and not at all of torch
+    mode = "off"
     if level in ("backward", "inductor"):
         if _built_for_accelerators(torch):
             # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
             # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
             _load(_LAZY_FOR_BACKWARDS)
         else:
-            parts.append(("aot_eager", "backward"))
+            mode = "backward"
     has_inductor = level == "inductor"
     try:
         with preparing(hash_triton) if has_inductor else contextlib.nullcontext():
-            for backend, mode in parts:
-                _run(run_job, backend, mode)
+            _run(run_job, "aot_eager", mode)
         if has_inductor:
             _run(run_job, "inductor", "off")  # a backward, too, would gain nothing more, and cost seconds
+            _run(run_job, "inductor", "off", graphs="warm-up")  # torch hashes itself before its first look into a cache
     finally:
         forget(torch)
         torch.set_rng_state(random)
@@ -128,8 +130,8 @@ def warm_up(level: str) -> None:
         raise ThreadsLeft(f"threads that the warm-up left: {_threads() - threads}")
 
 
-def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str) -> None:
-    record = run_job(_warm_up_job(backend, mode), lambda message: None)
+def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str, **fields: str) -> None:
+    record = run_job({**_warm_up_job(backend, mode), **fields}, lambda message: None)
     if record.get("findings") or record.get("trust"):
         raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
 

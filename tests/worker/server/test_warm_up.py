@@ -153,7 +153,7 @@ def test_progress_bars_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bars.monitor_interval == 0
 
 
-@pytest.mark.parametrize(("built", "modes"), [(None, ["off", "backward"]), ("13.0", ["off"])])
+@pytest.mark.parametrize(("built", "modes"), [(None, ["backward"]), ("13.0", ["off"])])
 def test_no_backward_before_a_fork_where_autograd_keeps_threads(
     built: str | None, modes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
