@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
+from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
@@ -195,7 +196,7 @@ def _run_call(
 
     with modes(settings):
         result = target(*args)
-    _synchronize(settings.device)
+    synchronize(settings.device)
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]
     record.aliases = _aliases(outputs, tensors)
@@ -203,7 +204,7 @@ def _run_call(
         during[0] = "backward"
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
         record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
-        _synchronize(settings.device)
+        synchronize(settings.device)
     record.generator = torch.get_rng_state()
     record.mutated = versions != [_version(tensor) for _, tensor in tensors]
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
@@ -390,9 +391,3 @@ def _generators(device: str) -> list[torch.Tensor]:
 def _have_moved(earlier: Sequence[torch.Tensor], device: str) -> bool:
     states = zip(earlier, _generators(device))  # noqa: B905  of the same devices
     return not all(torch.equal(*pair) for pair in states)
-
-
-def _synchronize(device: str) -> None:
-    """Wait for the device, so that its errors belong to the call that made them."""
-    if device not in ("cpu", "meta"):
-        getattr(torch, device).synchronize()

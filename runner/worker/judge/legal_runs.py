@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.worker.case.devices import end_if_lost
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
@@ -233,6 +234,7 @@ def _run(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager gave them before
         observation = observe(loaded, target, settings)
+    end_if_lost(settings.device)  # an index that nobody wrote
     torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
     return observation, mode.free
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from runner.worker.case.devices import end_if_lost
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
@@ -172,6 +173,7 @@ class Reference:
             raise NoReference(f"the run raised {type(error).__name__}: {error}") from error
         finally:
             torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
+            end_if_lost(self._settings.device)  # a probability above one, moved by a rounding
             self._begin("judge")
 
     def _matched(self, eager: CallRecord, wide: CallRecord, shadow: Shadow | None) -> dict[str, Leaf]:
