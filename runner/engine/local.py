@@ -26,7 +26,7 @@ from runner.engine import gpus
 from runner.engine.connections import Channel
 from runner.engine.home import Home
 from runner.engine.memory import machine_memory
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Isolation, Job, Outcome
 from runner.engine.running_job import RunningJob, Task
 from runner.engine.schedule import next_start
 from runner.engine.servers import Kind, Server
@@ -113,7 +113,12 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         if self._closed:
             raise RuntimeError("the engine is closed")
         self._tickets += 1
-        self._server(job).add(Task(job, self._tickets))
+        server = self._server(job.environment, job.isolation, job.device != "cpu", job.variables)
+        server.add(Task(job, self._tickets))
+
+    def prepare(self, environment: str, isolation: Isolation, variables: Mapping[str, str]) -> None:
+        """Let the server of jobs on the CPU start that are yet to come. Raises KeyError as ``submit`` does."""
+        self._server(environment, isolation, False, variables).start()
 
     def pending(self) -> int:
         """Return how many submitted jobs ``wait`` has not returned yet."""
@@ -181,27 +186,28 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         )
         return list(dict.fromkeys(texts))
 
-    def _server(self, job: Job) -> Server:
-        accelerated = job.device != "cpu"
-        warm = self._warm.get(job.environment, "import")
-        if job.isolation == "fresh":
+    def _server(
+        self, environment: str, isolation: Isolation, accelerated: bool, variables: Mapping[str, str]
+    ) -> Server:
+        warm = self._warm.get(environment, "import")
+        if isolation == "fresh":
             warm = COLD.get(warm, "capture")
         elif accelerated and warm not in ("none", "import"):
             warm = "import"  # compiling, even for the CPU, would spoil CUDA for forked children
-        elif job.variables and warm not in ("none", "dynamo"):
+        elif variables and warm not in ("none", "dynamo"):
             warm = "import"  # what is compiled under other settings is of no use
-        key = (job.environment, accelerated, warm, tuple(sorted(job.variables.items())))
+        key = (environment, accelerated, warm, tuple(sorted(variables.items())))
         if key not in self._servers:
-            environ = {**self._home.environ, **self._environ, **job.variables}
+            environ = {**self._home.environ, **self._environ, **variables}
             if not accelerated:
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
                 # opened fails in its children. And a verdict about the CPU must not depend on the machine's GPU.
                 environ[gpus.VARIABLE] = ""
             if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
-                folder = self._kernels / str(list(self._environments).index(job.environment))
+                folder = self._kernels / str(list(self._environments).index(environment))
                 environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
             log = self._folder / f"server-{len(self._servers)}.log"
-            python = self._environments[job.environment]
+            python = self._environments[environment]
             self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)
         return self._servers[key]
 

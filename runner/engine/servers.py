@@ -70,6 +70,10 @@ class Server:
     def add(self, task: Task) -> None:
         """Queue a job, and start if that has not happened."""
         self._queue(task).append(task)
+        self.start()
+
+    def start(self) -> None:
+        """Start if that has not happened."""
         if self._popen is None and not self.failure:
             self._start()
 

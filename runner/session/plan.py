@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from runner.builder.source import Source
@@ -157,6 +158,10 @@ def _ignored(case: Case, backend: Backend) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*case.ignore, *of_kernels, *of_backend)))
 
 
+USER_VARIABLES: Mapping[str, str] = MappingProxyType({AS_USER: "1"})
+"""Variables of a process whose jobs run as a user runs them."""
+
+
 def as_user(job: Job, variant: Variant) -> Job:
     """Return a judging job as a user runs the variant, in a process of its own: with the case's own settings and torch's defaults.
 
@@ -166,7 +171,7 @@ def as_user(job: Job, variant: Variant) -> Job:
         job,
         threads=variant.threads or 0,
         config=dict(variant.config),
-        variables={**job.variables, AS_USER: "1"},
+        variables={**job.variables, **USER_VARIABLES},
         isolation="fresh",
     )
 

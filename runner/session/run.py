@@ -43,7 +43,7 @@ from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.identity import planned_event
 from runner.session.nodes import names_nodes
-from runner.session.plan import Environment, Planned, precision_flags, skip_reason, warmth
+from runner.session.plan import USER_VARIABLES, Environment, Planned, precision_flags, skip_reason, warmth
 from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker
 from runner.session.settings import RunSettings
@@ -223,12 +223,21 @@ def open_engine(
     else:
         from runner.engine.local import LocalEngine
 
-        engine = LocalEngine(pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home)
+        local = engine = LocalEngine(
+            pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home
+        )
+        if settings.confirm and len(variants) < jobs:  # a processor is free for what a failure would wait for
+            for key in {each.environment.key for each in planned.planned if _runs_on_the_cpu(each)}:
+                local.prepare(key, "fresh", USER_VARIABLES)
     if not settings.cached:
         return engine
     from runner.engine.cached import CachedEngine
 
     return CachedEngine(engine, Path(FOLDER, "results"), fingerprints or {}, folder.name if folder is not None else "")
+
+
+def _runs_on_the_cpu(planned: Planned) -> bool:
+    return planned.variant.device == "cpu" and not skip_reason(planned)
 
 
 def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Planned], str]:

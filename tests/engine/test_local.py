@@ -178,3 +178,13 @@ def test_variables_reach_the_jobs_that_ask_for_them_and_no_others(make: Make) ->
         "after": "none",
     }
     assert len(engine._servers) == 2
+
+
+def test_a_server_that_was_prepared_is_the_one_of_later_jobs(make: Make) -> None:
+    engine = make(2, warm="aot")
+    engine.prepare("here", "fresh", {"RUNNER_X": "1"})
+    (prepared,) = engine._servers.values()
+    assert (prepared.warm, prepared.environ["RUNNER_X"], engine.pending()) == ("capture", "1", 0)
+    asks = "import os; result['parent'] = os.getppid()"
+    outcome = one(engine, asks, isolation="fresh", variables={"RUNNER_X": "1"})
+    assert len(engine._servers) == 1 and outcome.result["parent"] == prepared.hello["pid"]
