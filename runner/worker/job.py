@@ -200,6 +200,7 @@ class _Run:
     def __init__(self, job: Mapping[str, Any], source: Source, phases: Phases, record: dict[str, Any]) -> None:
         self.job, self.source, self.phases, self.record = job, source, phases, record
         self.settings = Settings.of(job)
+        self.agree = Agreement(self.settings.device, job.get("tolerance"))
 
     def go(self) -> None:
         """Run all parts.
@@ -219,8 +220,7 @@ class _Run:
         self.phases.begin("eager-again")
         loaded = self.source.load(self.settings.seed)
         second_eager = observe(loaded, loaded.model, self.settings)
-        agree = Agreement(self.settings.device, self.job.get("tolerance"))
-        place = find_disagreement(eager, second_eager, "value" not in (self.job.get("ignore") or ()), agree)
+        place = self._disagreement(eager, second_eager)
         del second_eager  # so that its tensors are gone before the backend's run
 
         self.phases.begin("backend")
@@ -240,8 +240,12 @@ class _Run:
 
         self.phases.begin("judge")
         self._judge(eager, compiled, place)
-        if agree.varied:
+        if self.agree.varied:
             self.record["labels"].append(VARIES)
+
+    def _disagreement(self, first: Observation, second: Observation) -> str | None:
+        """Return where two eager runs disagree, values by the rules of the device."""
+        return find_disagreement(first, second, "value" not in (self.job.get("ignore") or ()), self.agree)
 
     def _check_eager(self, eager: Observation) -> None:
         """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case names.
@@ -281,7 +285,7 @@ class _Run:
         evidence = Evidence(self.job, eager, compiled, reference)
         evidence, findings = judge_defined(evidence, self.source, self.settings, self.phases.begin, place is not None)
         if place is not None and evidence.undefined is not None:
-            same = same_choices_agree(self.source, self.settings, find_disagreement)
+            same = same_choices_agree(self.source, self.settings, self._disagreement)
             place = None if same else place
         if place is not None:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")

@@ -12,6 +12,7 @@ from worker_jobs import oracles, run, source
 from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements, targets
 from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
 from runner.worker.judge.legal_runs import DRAWS
+from runner.worker.judge.validity import Agreement
 
 aten = torch.ops.aten
 
@@ -294,6 +295,21 @@ def test_memory_that_nobody_wrote_is_not_flaky(body: str, verdict: str | None, m
     record = run(source(f"return {body}", TIES), "planted:legal", **NO_GRADIENT)
     assert oracles(record) == []
     assert (record["trust"] or {}).get("verdict") == verdict
+
+
+def test_runs_with_the_same_choices_agree_by_the_rules_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that adds in another order each time differs by a rounding then, and that is no disagreement."""
+    calls: list[tuple[Any, ...]] = []
+
+    def find(*args: Any) -> str | None:
+        calls.append(args[2:])
+        return "output" if len(calls) == 1 else None
+
+    monkeypatch.setattr("runner.worker.job.find_disagreement", find)
+    record = run(source("return torch.cat([x, x.new_empty(3)])", TIES), "planted:legal", **NO_GRADIENT)
+    assert record["trust"] is None
+    first, second = calls
+    assert first == second and isinstance(first[1], Agreement)
 
 
 def test_every_sentence_is_torchs() -> None:
