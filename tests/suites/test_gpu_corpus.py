@@ -158,9 +158,8 @@ def test_each_row_is_one_case_and_each_case_one_row() -> None:
     assert all(len(its) == 1 for its in cases.values())
     assert len(set().union(*cases.values())) == len(ROWS)
     others = [v for v in found().variants if v not in itertools.chain(*variants().values())]
-    assert {v.case.name for v in others if "regression" in v.case.tags} == {"product_padded"}, (
-        "not in the record: tag it found"
-    )
+    extra = {v.case.name for v in others if "regression" in v.case.tags and "operators" not in v.case.tags}
+    assert extra == {"product_padded"}, "not in the record: tag it found"
     assert all(("regression" in v.case.tags) == ("found" in v.case.tags) for v in others)
 
 
