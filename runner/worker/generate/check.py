@@ -15,13 +15,16 @@ from runner.worker.case import backends
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf
+from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.job import observe_backend
 from runner.worker.judge.legal_runs import find_undefined
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.validity import find_disagreement, is_saturated
 
 SEEDS = (0, 1)
+
+LOST = 2.0**-3
+"""The part of the largest element by which eager may be off from float64. A sum in bfloat16 is off by less."""
 
 UNTRACED = (
     "allclose", "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "equal", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
@@ -91,17 +94,32 @@ def _is_nan(leaf: Leaf) -> bool:
     return bool(value.numel() and value.isnan().all())
 
 
+def _is_ill_conditioned(leaf: Leaf, exact: torch.Tensor) -> bool:
+    """Return whether roundings decide about a result: another legal order of operations would give another one."""
+    value = elements(leaf)
+    if value is None or value.shape != exact.shape or not value.numel():
+        return False
+    finite = value.isfinite() & exact.isfinite()
+    error, size = (value.to(exact.dtype) - exact).abs()[finite], exact.abs()[finite]
+    return bool(error.numel()) and float(error.max()) > LOST * float(size.max())
+
+
 def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> str:
     """Return what is wrong with the values: none in float64, an overflow, or some that torch leaves undefined."""
     reference = Reference(source, settings, eager, True, lambda phase: None)
+    conditions = []
     for number, call in enumerate(eager.calls):
-        for path in call_leaves(call):
-            reference.tensor(number, path)
+        for path, leaf in call_leaves(call).items():
+            exact = reference.tensor(number, path)
+            if exact is not None and _is_ill_conditioned(leaf, exact):
+                conditions.append(path)
     reasons = [note for note in reference.notes if "nothing that is compared is floating" not in note]
     if reasons:
         return reasons[0]
     if reference.overflow:
         return f"overflow: {reference.overflow}"
+    if conditions:
+        return f"ill-conditioned: {conditions[0]}"
     undefined = find_undefined(source, settings, eager)
     if undefined is not None and undefined.masks:
         return f"undefined: {', '.join(undefined.operators)}"

@@ -54,6 +54,9 @@ _UNFIT = (
 )
 """Parts of names: memory that nobody wrote, other layouts, pivots that LAPACK trusts, and what gives no tensor."""
 
+_CARELESS = frozenset({"aten.native_group_norm"})
+"""Operators of ATen whose kernel reads memory without a look at strides and dimensions. The functions above them see to that."""
+
 _TRUSTING = re.compile(
     r"^aten\.|native_|batch_norm|embedding_bag|unpool|grid_sampler|ctc|segment|fused|backward|lstm|rnn|gru"
 )
@@ -114,7 +117,7 @@ def _names(entry: Any) -> list[str]:
         names.append(f"Tensor.{in_place}")
     if hasattr(torch.ops.aten, entry.aten_name) and not entry.aten_name.startswith("_"):
         names.append(f"aten.{entry.aten_name}")
-    return names
+    return [name for name in names if name not in _CARELESS]
 
 
 def add_step(chain: Chain, name: str) -> bool:

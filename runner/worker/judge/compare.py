@@ -49,14 +49,17 @@ class Comparison:
     label: str | None = None
 
 
+Movement = tuple[torch.Tensor, torch.dtype]
+"""How far one rounding of the inputs moves each element, and the dtype that they are rounded in."""
+
+
 def compare_values(
     eager: torch.Tensor,
     compiled: torch.Tensor,
     tolerance: Tolerance,
     reference: Callable[[], torch.Tensor | None] = lambda: None,
     measure_sensitivity: Callable[[], torch.Tensor | None] = lambda: None,
-    measure_movement: Callable[[], torch.Tensor | None] = lambda: None,
-    dtype: torch.dtype | None = None,
+    measure_movement: Callable[[], Movement | None] = lambda: None,
 ) -> Comparison:
     """Compare two dense CPU tensors of one shape and dtype.
 
@@ -68,9 +71,8 @@ def compare_values(
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
         measure_sensitivity: gives how far a rounding of the inputs moves each element of the reference. None means
             unknown, as for dtypes other than ``sensitivity.DTYPES``. Called only when it is needed.
-        measure_movement: gives how far a rounding of the inputs in ``dtype`` moves each element of eager's, or None where
-            a reference judges. Called only when it is needed.
-        dtype: whose rounding the elements have; by default their own.
+        measure_movement: gives how far a rounding of the inputs moves each element of eager's, and the dtype of that
+            rounding, or None where a reference judges. Called only when it is needed.
     """
     if eager.numel() == 0:
         return Comparison()
@@ -100,7 +102,7 @@ def compare_values(
             adjudication is not None
             and adjudication.numbers
             and _is_rounding(eager, compiled, exact, measure_sensitivity, tolerance)
-        ) or _is_movement(eager, compiled, measure_movement, dtype or eager.dtype, tolerance):
+        ) or _is_movement(eager, compiled, measure_movement, tolerance):
             labels.append(ROUNDING)
         else:
             place = _at(eager, compiled, exact, scan.worst)
@@ -198,14 +200,13 @@ def _is_rounding(
 def _is_movement(
     eager: torch.Tensor,
     compiled: torch.Tensor,
-    measure_movement: Callable[[], torch.Tensor | None],
-    dtype: torch.dtype,
+    measure_movement: Callable[[], Movement | None],
     tolerance: Tolerance,
 ) -> bool:
     """Return whether a rounding of the inputs moves eager's elements as far as the mismatch. It takes a dozen runs."""
     movement = measure_movement()
     return movement is not None and sensitivity.movement_explains(
-        eager, compiled, movement, dtype, tolerance.rtol, tolerance.atol
+        eager, compiled, *movement, tolerance.rtol, tolerance.atol
     )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import compare_values, lies_within
+from runner.worker.judge.compare import Movement, compare_values, lies_within
 from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.tolerance import own_bounds, tolerance_for
@@ -121,19 +121,25 @@ def _element_findings(
     # Who names a tolerance has said how much may be rounded away.
     named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
 
+    def precision() -> torch.dtype:
+        """The dtype of the coarsest rounding behind the elements: a cast to a wider dtype does not make them more exact."""
+        rounded = evidence.reference.rounded_in(call, eager_leaf.path)
+        return rounded if rounded is not None and sensitivity.is_coarser(rounded, dtype) else dtype
+
     def measure_sensitivity() -> torch.Tensor | None:
-        if named or dtype not in sensitivity.DTYPES:
+        if named or precision() not in sensitivity.DTYPES:
             return None
         return evidence.reference.measure_sensitivity(call, eager_leaf.path)
 
-    def measure_movement() -> torch.Tensor | None:
+    def measure_movement() -> Movement | None:
         # A float32 result is rounded once more at most where it is stored, and float64 judges that.
-        if named or (dtype in sensitivity.DTYPES and reference() is not None):
+        if named or (precision() in sensitivity.DTYPES and reference() is not None):
             return None
-        return evidence.reference.measure_movement(call, eager_leaf.path, dtype)
+        movement = evidence.reference.measure_movement(call, eager_leaf.path, precision())
+        return None if movement is None else (movement, precision())
 
     bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
-    result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement, dtype)
+    result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
     label, overflow = result.label, evidence.reference.overflow
     if overflow and label in (NEARER, OVERFLOWED):
         label = OVERFLOWED

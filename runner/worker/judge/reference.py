@@ -75,6 +75,7 @@ class Reference:
         self._enabled = enabled
         self._begin = begin
         self._leaves: Run | None = None if enabled else []
+        self._rounded: list[dict[str, torch.dtype]] = []
         self._perturbed: dict[torch.dtype | None, list[list[Run]]] = {}  # pairs of runs; None for those of the shadows
 
     def leaf(self, call: int, path: str) -> Leaf | None:
@@ -97,6 +98,11 @@ class Reference:
         self.leaf(call, path)
         tensor = _elements_at(self._leaves or [], call, path)
         return tensor if tensor is not None and tensor.dtype in (torch.float64, torch.complex128) else None
+
+    def rounded_in(self, call: int, path: str) -> torch.dtype | None:
+        """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was rounded."""
+        self.leaf(call, path)
+        return self._rounded[call].get(path) if call < len(self._rounded) else None
 
     def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
         """Return how far each element moves if all inputs and parameters are perturbed by a rounding of float32.
@@ -163,6 +169,7 @@ class Reference:
                 raise NoReference(f"the run raised {observation.error.summary}")
             if shadow is not None and not perturbation.sign:
                 self.overflow = shadow.overflow
+                self._rounded = [_roundings(record, shadow) for record in observation.calls]
             pairs = zip(self._eager.calls, observation.calls)  # noqa: B905  either may have raised
             return [self._matched(eager, wide, shadow) for eager, wide in pairs]
         except NoReference:
@@ -218,6 +225,13 @@ def _state(model: torch.nn.Module) -> list[Any]:
     """Return parameters, buffers and what other attributes hold."""
     attributes = [value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")]
     return [*model.parameters(), *model.buffers(), *attributes]
+
+
+def _roundings(record: CallRecord, shadow: Shadow) -> dict[str, torch.dtype]:
+    """Return the dtype of the coarsest rounding behind each leaf of a call that has any."""
+    leaves = ((path, leaf.value) for path, leaf in call_leaves(record).items() if isinstance(leaf.value, torch.Tensor))
+    roundings = ((path, shadow.rounded_in(value)) for path, value in leaves)
+    return {path: dtype for path, dtype in roundings if dtype is not None}
 
 
 def _leaf_at(run: Run, call: int, path: str) -> Leaf | None:

@@ -52,6 +52,12 @@ def unit(dtype: torch.dtype) -> float | None:
     return UNITS.get(dtype.to_real())
 
 
+def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
+    """Return whether the roundings of the first dtype are larger than those of the second; False where one is unknown."""
+    own, other = unit(first), unit(second)
+    return own is not None and other is not None and own > other
+
+
 def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
     """Return whether tensors of the first dtype can be moved by a rounding of the second."""
     own, movement = unit(narrow), unit(dtype)

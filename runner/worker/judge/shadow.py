@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -53,6 +54,19 @@ SWEEP = 256
 """Storages that are remembered before those that died are looked for."""
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What is known of one memory of the program."""
+
+    storage: StorageWeakRef
+    dtype: torch.dtype
+    """As which it is read."""
+    shadows: torch.UntypedStorage | str
+    """Of all that lies in it, or why there are none."""
+    rounded: torch.dtype | None = None
+    """The dtype of the coarsest rounding behind its numbers; None where there was no arithmetic."""
+
+
 class NoShadow(Exception):
     """An operator has no float64 form; the text says which."""
 
@@ -77,7 +91,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.problem = ""
         self.overflow = ""
         self._device = device
-        self._storages: dict[int, tuple[StorageWeakRef, torch.dtype, torch.UntypedStorage | str]] = {}
+        self._storages: dict[int, _Memory] = {}
         self._strideless = WeakIdKeyDictionary()  # tensors without strides, by identity
         self._limit = SWEEP
 
@@ -160,10 +174,27 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             raise self.failure(f"{func} raised {type(error).__name__}: {error}") from error
         finally:
             torch.set_default_dtype(default)
+        rounded = [dtype for tensor in tensors if (dtype := self.rounded_in(tensor)) is not None]
+        computes = not is_exact(func, args, kwargs)
         for leaf, shadow in zip(tree_leaves(result), tree_leaves(wide), strict=True):
             if isinstance(leaf, torch.Tensor):
                 self._keep(func, leaf, shadow)
+                if computes or rounded:
+                    self._round(leaf, rounded)
         return result
+
+    def rounded_in(self, tensor: torch.Tensor) -> torch.dtype | None:
+        """Return the dtype of the coarsest rounding behind a tensor's numbers, or None where there was no arithmetic."""
+        memory = self._storages.get(tensor.untyped_storage()._cdata) if _has_storage(tensor) else None
+        return memory.rounded if memory is not None else None
+
+    def _round(self, result: torch.Tensor, rounded: Sequence[torch.dtype]) -> None:
+        """Note that an operator rounded a result, of arguments with these roundings behind them."""
+        memory = self._storages.get(result.untyped_storage()._cdata) if _has_storage(result) else None
+        dtype = result.dtype.to_real()
+        if memory is not None and dtype.is_floating_point:
+            known = [memory.rounded] if memory.rounded is not None else []
+            memory.rounded = max([dtype, *known, *rounded], key=lambda dtype: torch.finfo(dtype).eps)
 
     def _keep_drawn(self, func: Any, args: tuple[Any, ...], shadows: tuple[Any, ...], result: Any) -> None:
         """Let the shadows have the numbers that the program drew."""
@@ -189,7 +220,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             else:  # runs of equal numbers, or what a kernel keeps for its backward: nobody may read it
                 problem = f"{func} gives the shape {list(shadow.shape)}, not {list(tensor.shape)}"
                 storage = tensor.untyped_storage()
-                self._storages[storage._cdata] = StorageWeakRef(storage), tensor.dtype.to_real(), problem
+                self._storages[storage._cdata] = _Memory(StorageWeakRef(storage), tensor.dtype.to_real(), problem)
 
     def _widened(self, value: Any) -> Any:
         if isinstance(value, torch.dtype):
@@ -211,16 +242,16 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         storage = tensor.untyped_storage()
         part = tensor.dtype.to_real()
         known = self._storages.get(storage._cdata)
-        if known is not None and isinstance(known[2], str):
-            raise self.failure(known[2])
-        if known is not None and known[1] == part:
-            return known[2]
+        if known is not None and isinstance(known.shadows, str):
+            raise self.failure(known.shadows)
+        if known is not None and known.dtype == part:
+            return known.shadows
         if len(self._storages) > self._limit:
-            self._storages = {key: entry for key, entry in self._storages.items() if not entry[0].expired()}
+            self._storages = {key: entry for key, entry in self._storages.items() if not entry.storage.expired()}
             self._limit = 2 * len(self._storages) + SWEEP
         own = whole(tensor, part)
         wide = torch.empty_like(own, dtype=wide_dtype(part)).copy_(own).untyped_storage()
-        self._storages[storage._cdata] = StorageWeakRef(storage), part, wide
+        self._storages[storage._cdata] = _Memory(StorageWeakRef(storage), part, wide)
         return wide
 
     def _generators(self) -> list[torch.Tensor]:

@@ -124,6 +124,26 @@ def test_a_half_that_is_rounded_once_more_is_held_against_the_movement_too():
         assert oracles(run(ADDCDIV, f"planted:{bug}", **HALF)) == ["value"], bug
 
 
+WIDENED = source(
+    "return torch.lerp(x, y, 0.4).to(torch.float64)", "torch.randn(3).bfloat16(), torch.zeros(()).bfloat16()", "x, y"
+)
+
+
+def test_a_cast_to_a_wider_dtype_makes_no_rounding_smaller():
+    """Eager rounds to bfloat16 once, a decomposition three times; the tolerance of float64 knows neither."""
+    record = run(WIDENED, "aot_eager_decomp_partition", dtype="bfloat16")
+    assert passes(record) and record["labels"] == ["within-rounding-of-inputs"], record["findings"]
+    for bug in ("last_off_by_one", "wrong_element"):
+        assert oracles(run(WIDENED, f"planted:{bug}", dtype="bfloat16")) == ["value"], bug
+
+
+def test_what_was_never_rounded_to_a_half_has_its_own_precision():
+    """The first output was, the second was not, though it is returned beside."""
+    text = source("return (x.bfloat16() * 3).float(), x * 3", "torch.randn(300)")
+    record = run(text, "planted:a_thousandth_more")
+    assert [finding["path"] for finding in record["findings"]] == ["output[1]"], record["findings"]
+
+
 def test_why_there_is_none_is_noted():
     record = run(NUMPY, "planted:row_left_out")
     assert "no float64 reference: Tensor.numpy gives memory away" in record["notes"]

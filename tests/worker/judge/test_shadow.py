@@ -152,6 +152,30 @@ def test_memory_is_told_apart_after_its_death(monkeypatch):
     assert len(shadow._storages) < 50
 
 
+@pytest.mark.parametrize(
+    ("program", "rounded"),
+    [
+        (lambda x: x * 2, torch.float32),
+        (lambda x: x.half() * 2, torch.float16),
+        (lambda x: (x.bfloat16() * 2).double(), torch.bfloat16),
+        (lambda x: (x.bfloat16() * 2).double().sin() + x.half(), torch.bfloat16),
+        (lambda x: (x * 2).half().float(), torch.float16),
+        (lambda x: torch.cat([x.bfloat16().float() * 2, x]), torch.float32),
+        (lambda x: x.clone().add_(x.half() * 2), torch.float16),
+        (lambda x: (x.half() * 2)[1:].reshape(-1, 1).float(), torch.float16),
+        (lambda x: x.half().float(), None),
+        (lambda x: torch.stack([x[1:], x[:-1]]), None),
+        (lambda x: (x * 2 > 0).half(), None),
+        (lambda x: torch.ones(3), None),
+    ],
+)
+def test_the_coarsest_rounding_behind_a_result(program, rounded):
+    x, shadow = torch.randn(8), Shadow("cpu")
+    with shadow.running():
+        result = program(x)
+    assert shadow.rounded_in(result) == rounded
+
+
 def test_gradients_in_every_dtype():
     x = torch.randn(5, 7, requires_grad=True)
     w = torch.randn(7, 7, dtype=torch.bfloat16, requires_grad=True)
