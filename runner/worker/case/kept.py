@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from runner.worker.case.snapshot import Leaf, snapshot_leaf
 
@@ -29,10 +30,11 @@ class KeptResults:
     def overwritten(self) -> frozenset[str]:
         """Return the paths whose tensors hold other bits than right after the call."""
         changed = set()
-        for path, tensor in self.tensors.items():
-            now = snapshot_leaf(tensor, path, copy=False).value
-            if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
-                changed.add(path)
+        with _disable_current_modes():  # memory that is read as bytes has no float64 shadow any more
+            for path, tensor in self.tensors.items():
+                now = snapshot_leaf(tensor, path, copy=False).value
+                if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
+                    changed.add(path)
         return frozenset(changed)
 
 

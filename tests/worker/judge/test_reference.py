@@ -54,6 +54,18 @@ def test_a_result_that_is_nearer_passes_and_a_wrong_one_does_not(name):
         assert record["findings"][0]["numbers"]["reference"] is not None and not record["notes"]
 
 
+@pytest.mark.parametrize("call", [0, 1])
+def test_every_call_has_a_reference(call):
+    """What a later call may have written into is looked at in between; that reads no shadow away."""
+    text = source(f"return {X} * 2", "torch.randn(40, 5)", more="CALLS = [make_inputs, make_inputs]")
+    right = run(text, "planted:unrounded")
+    assert passes(right) and right["labels"] == ["nearer-to-float64"], right["findings"]
+    record = run(text, "planted:last_off_by_one")
+    assert [finding["path"] for finding in record["findings"]] == ["call 0, output", "call 1, output"]
+    numbers = record["findings"][call]["numbers"]
+    assert numbers["eager_error_max"] > 1e-5
+
+
 BACKWARD = {"grad": {"mode": "backward"}}
 LEAVES = "*(lambda t: [t, t[1]])(torch.randn(6, 5, requires_grad=True))"
 
