@@ -170,8 +170,9 @@ def run(
     finally:
         # The processes go first: what takes the last event may take a moment, and nothing should run on meanwhile.
         engine.close()
-        if settings.loads_graphs() and fingerprints:
-            graphs.trim({e.python for e in planned.environments})
+        if settings.loads_graphs():
+            clean = {key for key, fingerprint in fingerprints.items() if not fingerprint.dirty}
+            graphs.trim({e.python for e in planned.environments if e.key in clean})
     if interrupts.noted():
         code, interrupted = INTERRUPTED, True
     yield RunFinished(code, round(time.monotonic() - begun, 3), interrupted)

@@ -22,8 +22,8 @@ LEAKY = """
 
 
     def knows_its_parent(module, inputs):
-        "Wrong where Inductor was loaded before it, in the process that it was forked from."
-        warm = "torch._inductor.graph" in __import__("sys").modules
+        "Wrong where the process that it was forked from was prepared: guards are not timed there."
+        warm = hasattr(__import__("sys").modules["torch._dynamo.guards"].profile_guard_manager, "quick")
         return (lambda *args: [value + 1 for value in module(*args)]) if warm else module
     """
 
