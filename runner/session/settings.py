@@ -229,8 +229,10 @@ class RunSettings:
         return not (self.recompile or repeats or self.compiler_coverage() or self.engine != "local")
 
     def slots(self) -> int:
-        """Return how many processes run at once: ``jobs``, or the cores."""
-        return self.jobs or os.cpu_count() or 1
+        """Return how many processes run at once: ``jobs``, or the processors that this process may use."""
+        if self.jobs:
+            return self.jobs
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def flags(self, *names: str) -> tuple[str, ...]:
         """Return these settings as words of a command line; without names those that a command for one variant repeats."""

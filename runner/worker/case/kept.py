@@ -39,5 +39,8 @@ class KeptResults:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a dense tensor: a NaN equals itself there."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    """Return the bytes of a dense tensor: a NaN equals itself there.
+
+    The copy is what gives a lone element the stride 1: ``contiguous()`` takes a tensor of one element as it is, with any stride.
+    """
+    return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)

@@ -17,6 +17,7 @@ from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.job import observe_backend
+from runner.worker.judge.freedoms import OVERLAP
 from runner.worker.judge.legal_runs import find_undefined
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.validity import find_disagreement, is_saturated
@@ -104,6 +105,11 @@ def _is_ill_conditioned(leaf: Leaf, exact: torch.Tensor) -> bool:
     return bool(error.numel()) and float(error.max()) > LOST * float(size.max())
 
 
+def _cancels(exact: torch.Tensor) -> bool:
+    """Return whether arithmetic gave zeros alone: a rounding that another order leaves there is large beside nothing."""
+    return exact.numel() > 1 and not bool(exact.any())
+
+
 def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> str:
     """Return what is wrong with the values: none in float64, an overflow, or some that torch leaves undefined."""
     reference = Reference(source, settings, eager, True, lambda phase: None)
@@ -111,7 +117,8 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
     for number, call in enumerate(eager.calls):
         for path, leaf in call_leaves(call).items():
             exact = reference.tensor(number, path)
-            if exact is not None and _is_ill_conditioned(leaf, exact):
+            computed = reference.rounded_in(number, path) is not None
+            if exact is not None and (_is_ill_conditioned(leaf, exact) or (computed and _cancels(exact))):
                 conditions.append(path)
     reasons = [note for note in reference.notes if "nothing that is compared is floating" not in note]
     if reasons:
@@ -121,7 +128,7 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
     if conditions:
         return f"ill-conditioned: {conditions[0]}"
     undefined = find_undefined(source, settings, eager)
-    if undefined is not None and undefined.masks:
+    if undefined is not None and (undefined.masks or OVERLAP[0] in undefined.operators):
         return f"undefined: {', '.join(undefined.operators)}"
     return ""
 

@@ -48,11 +48,13 @@ _UNFIT = (
     "cauchy",
     "ldl_solve",
     "lu_solve",
+    "lstsq",
     "item",
     "tolist",
     "numpy",
 )
-"""Parts of names: memory that nobody wrote, other layouts, pivots that LAPACK trusts, and what gives no tensor."""
+"""Parts of names: memory that nobody wrote, other layouts, pivots that LAPACK trusts (``lstsq``: those of an array
+that nobody wrote), and what gives no tensor."""
 
 _CARELESS = frozenset({"aten.native_group_norm"})
 """Operators of ATen whose kernel reads memory without a look at strides and dimensions. The functions above them see to that."""

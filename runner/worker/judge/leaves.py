@@ -140,6 +140,9 @@ def _element_findings(
 
     bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
     result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+    if result.differences and not named and precision() != dtype:
+        bounds = tolerance_for(precision(), tolerance, eager_leaf.path)
+        result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
     label, overflow = result.label, evidence.reference.overflow
     if overflow and label in (NEARER, OVERFLOWED):
         label = OVERFLOWED

@@ -53,6 +53,22 @@ def test_a_case_is_written_only_if_its_results_say_something(tmp_path: Path, cha
     assert bool(fault(tmp_path, chain)) == bool(reason)
 
 
+def test_a_result_in_which_all_numbers_cancel_is_not_written(tmp_path: Path) -> None:
+    """Rows of equal numbers, normalised: eager's mean is exact, and that of another order of addition need not be."""
+    inputs = {"x": {"shape": [1, 2, 1], "layout": [{"Tensor.expand": ["$_", [1, 2, 33]]}]}, "m": [2], "v": [2]}
+    chain = [{"F.batch_norm": {"*": ["$x", "$m", "$v"], "training": True}}]
+    assert fault(tmp_path, chain, inputs).startswith("ill-conditioned: ")
+    assert fault(tmp_path, chain, {**inputs, "x": [1, 2, 33]}) == ""
+
+
+def test_a_write_into_expanded_memory_is_not_written_though_it_changes_nothing(tmp_path: Path) -> None:
+    """Eager copies a tensor onto itself without a word. Whether a compiled program refuses that has no defined value."""
+    inputs = {"x": {"shape": [1], "layout": [{"Tensor.expand": ["$_", [5]]}]}, "y": [5]}
+    copy = {"Tensor.copy_": ["$x", "$x"]}
+    assert fault(tmp_path, [copy, {"torch.add": ["$x", "$y"]}], inputs).startswith("undefined: ")
+    assert fault(tmp_path, [{"torch.add": ["$x", "$y"]}], inputs) == ""
+
+
 def test_a_case_of_which_nothing_is_traced_is_not_written(tmp_path: Path) -> None:
     inputs = {"x": [4], "b": {"shape": [4], "dtype": "bool"}}
     select = {"torch.masked_select": ["$x", "$b"]}

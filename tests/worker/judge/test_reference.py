@@ -149,6 +149,18 @@ def test_a_cast_to_a_wider_dtype_makes_no_rounding_smaller():
         assert oracles(run(WIDENED, f"planted:{bug}", dtype="bfloat16")) == ["value"], bug
 
 
+CLAMPED = source("return torch.logit(torch.clamp(x, 0.1, 0.9)).to(torch.float32).amax(0)", "torch.rand(20, 20).half()")
+
+
+def test_a_widened_result_has_the_tolerance_of_its_coarsest_rounding():
+    """Eager rounds inside logit to a half. That is one unit of a half, and hundreds of float32's tolerance."""
+    assert passes(run(CLAMPED, "aot_eager_decomp_partition", dtype="float16"))
+    for bug in ("last_off_by_one", "wrong_element"):
+        assert oracles(run(CLAMPED, f"planted:{bug}", dtype="float16")) == ["value"], bug
+    single = CLAMPED.replace(".half()", "")
+    assert oracles(run(single, "planted:a_thousandth_more")) == ["value"]
+
+
 def test_what_was_never_rounded_to_a_half_has_its_own_precision():
     """The first output was, the second was not, though it is returned beside."""
     text = source("return (x.bfloat16() * 3).float(), x * 3", "torch.randn(300)")
