@@ -18,6 +18,7 @@ from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection
 from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
+from runner.engine.fingerprint import usable_processors
 from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.report.benchmark import page, render, svg
@@ -70,7 +71,7 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     everything = plan(variants, environments)
     threads = {one.key: default_threads(one) for one in environments}
     started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    load = round(os.getloadavg()[0] / len(os.sched_getaffinity(0)), 3)  # of a minute, per processor that we may use
+    load = round(os.getloadavg()[0] / usable_processors(), 3)  # of a minute, per processor that we may use
     if load > BUSY:
         console.message(f"runner: others work on this machine: load {load:.2f} a processor")
     options = Options(

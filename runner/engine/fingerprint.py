@@ -212,13 +212,16 @@ def code_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def usable_processors() -> int:
+    """Return how many processors this process may use: those of ``taskset`` or a container, where the system says them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the processor, the graphics cards with their driver, and the compilers that Inductor and Triton would call."""
     return {
         "system": [platform.system(), platform.machine()],
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),  # default threads
+        "cores": usable_processors(),  # default threads
         "processor": processor(),
         "gpus": gpus(),
         "compilers": [compiler(environ.get("CXX") or "g++"), compiler(environ.get("CC") or "gcc")],

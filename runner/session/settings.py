@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.cases.limits import Limits
+from runner.engine.fingerprint import usable_processors
 from runner.engine.messages import ISOLATION, Isolation
 from runner.exit_codes import UsageError
 
@@ -230,9 +230,7 @@ class RunSettings:
 
     def slots(self) -> int:
         """Return how many processes run at once: ``jobs``, or the processors that this process may use."""
-        if self.jobs:
-            return self.jobs
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.jobs or usable_processors()
 
     def flags(self, *names: str) -> tuple[str, ...]:
         """Return these settings as words of a command line; without names those that a command for one variant repeats."""

@@ -41,6 +41,7 @@ class KeptResults:
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of a dense tensor: a NaN equals itself there.
 
-    The copy is what gives a lone element the stride 1: ``contiguous()`` takes a tensor of one element as it is, with any stride.
+    A lone element counts as contiguous with any stride, and only one of stride 1 can be viewed as bytes.
     """
-    return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+    dense = tensor.contiguous()
+    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)

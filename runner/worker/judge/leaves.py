@@ -123,6 +123,8 @@ def _element_findings(
 
     def precision() -> torch.dtype:
         """The dtype of the coarsest rounding behind the elements: a cast to a wider dtype does not make them more exact."""
+        if sensitivity.unit(dtype) is None:
+            return dtype
         rounded = evidence.reference.rounded_in(call, eager_leaf.path)
         return rounded if rounded is not None and sensitivity.is_coarser(rounded, dtype) else dtype
 
@@ -140,7 +142,7 @@ def _element_findings(
 
     bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
     result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
-    if result.differences and not named and precision() != dtype:
+    if result.differences and not (named or bounds.exact) and precision() != dtype:
         bounds = tolerance_for(precision(), tolerance, eager_leaf.path)
         result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
     label, overflow = result.label, evidence.reference.overflow
