@@ -18,8 +18,8 @@ from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection
 from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
-from runner.engine.fingerprint import usable_processors
 from runner.engine.local import LocalEngine
+from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 from runner.report.benchmark import page, render, svg
 from runner.session.environments import checked_environments, worker_paths

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.engine.interpreters import WORKER, find_python, run_script
+from runner.engine.processors import usable_processors
 from runner.worker import settings
 
 _ASK = """
@@ -210,11 +211,6 @@ def code_digest(folder: Path) -> str:
         data = path.read_bytes()
         digest.update(f"{path.relative_to(folder)} {len(data)}\n".encode() + data)
     return digest.hexdigest()
-
-
-def usable_processors() -> int:
-    """Return how many processors this process may use: those of ``taskset`` or a container, where the system says them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.cases.limits import Limits
-from runner.engine.fingerprint import usable_processors
 from runner.engine.messages import ISOLATION, Isolation
+from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 
 if TYPE_CHECKING:  # shards know plans, and so all that a plan is made of; a command that only helps needs none of it
