@@ -179,11 +179,14 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             self._home.close()
 
     def notices(self) -> list[str]:
-        """Return what a person should know: which servers could not warm up, so that their jobs take longer."""
-        errors = ((server.python, server.hello.get("warm_error")) for server in self._servers.values())
-        texts = (
-            f"{python}: every job is slow, since no warm-up was possible: {error}" for python, error in errors if error
-        )
+        """Return what a person should know: which servers could not warm up, and which compile without vectors."""
+        texts = []
+        for server in self._servers.values():
+            error, vectors = server.hello.get("warm_error"), server.hello.get("missing_vectors")
+            if error:
+                texts.append(f"{server.python}: every job is slow, since no warm-up was possible: {error}")
+            if vectors:
+                texts.append(f"{server.python}: {vectors}")
         return list(dict.fromkeys(texts))
 
     def _server(

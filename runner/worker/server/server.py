@@ -34,6 +34,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runner.worker.server.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, redirect, run_child
+from runner.worker.server.toolchain import missing_vectors
 from runner.worker.server.warm_up import ThreadsLeft, warm_up
 from runner.worker.settings import DEFAULT_THREADS, NVML_CHECK
 
@@ -157,7 +158,7 @@ def describe(warm: str) -> dict[str, Any]:
 
     Returns:
         ``torch``, ``git``, ``devices`` (name to bool), ``gpus`` (count), ``warm_error`` (empty, or why warming
-        failed); or only ``error`` if torch cannot be imported.
+        failed), ``missing_vectors`` (empty, or a sentence); or only ``error`` if torch cannot be imported.
 
     Raises:
         ThreadsLeft: warming left threads, so that this process must not fork.
@@ -181,6 +182,7 @@ def describe(warm: str) -> dict[str, Any]:
         "devices": {"cpu": True, "cuda": cuda},
         "gpus": int(torch.cuda.device_count()) if cuda else 0,
         "warm_error": warm_error,
+        "missing_vectors": missing_vectors() if warm == "inductor" else "",
     }
 
 

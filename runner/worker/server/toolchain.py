@@ -25,7 +25,9 @@ _LOG = logging.getLogger(__name__)
 def preparing(*more: Callable[[], object]) -> Iterator[None]:
     """Probe the vector instruction sets and precompile torch's header while the block runs, all at the same time.
 
-    Leaves no thread. What runs in the block must compile nothing for the CPU.
+    Leaves no thread. What runs in the block must compile nothing for the CPU. An instruction set that cannot be built
+    is probed again after the block. What the block does to torch can fail a probe beside it: torch 2.6 raises KeyError if
+    ``torch._dynamo.reset()`` runs meanwhile. Torch takes any failure for the processor's answer, and keeps it.
 
     Args:
         more: what else can be done beside the block.
@@ -36,14 +38,27 @@ def preparing(*more: Callable[[], object]) -> Iterator[None]:
         return
     with ThreadPoolExecutor(len(isas) + len(more) + 1) as pool:
         futures: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])] if isas else []
-        futures += [pool.submit(bool, isa) for isa in isas]
+        probes = [pool.submit(bool, isa) for isa in isas]
         futures += [pool.submit(call) for call in more]
         yield
-        for future in futures:
+        for future in [*futures, *probes]:
             try:
                 future.result()
             except Exception as error:  # noqa: BLE001  torch meets it again, where a job can report it
                 _LOG.warning("preparing the C++ compiler: %s: %s", type(error).__name__, error)
+    if any(probe.exception() is None and not probe.result() for probe in probes):
+        _forget_answers()
+        for isa in isas:
+            _LOG.warning("%s, probed again: %s", isa, "yes" if isa else "no")
+
+
+def missing_vectors() -> str:
+    """Return a sentence if torch has picked no vectors on a processor that has them; else an empty text."""
+    module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
+    isas = candidates()
+    if not isas or not module.valid_vec_isa_list.cache_info().currsize or module.valid_vec_isa_list():
+        return ""
+    return f"kernels for the CPU have no vectors: the C++ compiler cannot build for {', '.join(map(str, isas))}"
 
 
 def candidates() -> list[Any]:
@@ -57,6 +72,15 @@ def candidates() -> list[Any]:
         return []
     flags = checker()
     return [isa for isa in known if all(flag in flags for flag in str(isa).split())]
+
+
+def _forget_answers() -> None:
+    """Let torch probe every instruction set anew."""
+    module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
+    classes = {kind for isa in module.supported_vec_isa_list for kind in type(isa).__mro__}
+    for function in (function for kind in classes for function in vars(kind).values()):
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
 
 
 def _compile_a_kernel(isa: Any) -> None:

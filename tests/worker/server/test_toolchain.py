@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 
@@ -64,6 +65,46 @@ def test_what_fails_is_said_and_left_to_torch(
     with caplog.at_level(logging.WARNING), toolchain.preparing():
         pass
     assert "no compiler" in caplog.text
+
+
+def test_a_probe_that_failed_beside_the_block_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Torch 2.6 raises in a probe if the block resets Dynamo, and takes it for the processor's answer."""
+    vectors = pytest.importorskip("torch._inductor.cpu_vec_isa")
+    isa = next(isa for isa in vectors.supported_vec_isa_list if str(isa) == "avx2")
+    probed: list[str] = []
+
+    def check_build(isa: object, code: str) -> bool:
+        probed.append(str(isa))
+        return len(probed) > 1 and works
+
+    monkeypatch.setattr(vectors.VecISA, "check_build", check_build)
+    monkeypatch.setattr(toolchain, "candidates", lambda: [isa])
+    monkeypatch.setattr(toolchain, "_compile_a_kernel", lambda isa: None)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    try:
+        for works in (True, False):
+            toolchain._forget_answers()
+            probed.clear()
+            with caplog.at_level(logging.WARNING), toolchain.preparing():
+                pass
+            assert bool(isa) is works and probed == [str(isa)] * 2
+        assert "probed again: yes" in caplog.text and "probed again: no" in caplog.text
+    finally:
+        toolchain._forget_answers()
+
+
+def test_missing_vectors_are_named_once_torch_has_picked(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = pytest.importorskip("torch._inductor.cpu_vec_isa")
+    picked = functools.cache(list)
+    monkeypatch.setattr(vectors, "valid_vec_isa_list", picked)
+    monkeypatch.setattr(toolchain, "candidates", lambda: ["avx2"])
+    assert toolchain.missing_vectors() == ""
+    picked()
+    assert toolchain.missing_vectors().endswith("cannot build for avx2")
+    monkeypatch.setattr(toolchain, "candidates", list)
+    assert toolchain.missing_vectors() == ""
 
 
 def test_on_one_processor_nothing_is_done_beside_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
