@@ -353,3 +353,5 @@ def each_moved_by(size: float) -> Any:
 
 each_rounded = each_moved_by(2.0**-23)
 each_wrong = each_moved_by(2.0**-8)
+each_rounded_in_bfloat16 = each_moved_by(2.0**-7)
+each_far_off = each_moved_by(2.0**-3)

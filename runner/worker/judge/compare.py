@@ -50,7 +50,7 @@ class Comparison:
 
 
 Movement = tuple[torch.Tensor, torch.dtype]
-"""How far one rounding of the inputs moves each element, and the dtype that they are rounded in."""
+"""How far roundings move each element, and the dtype of the coarsest."""
 
 
 def compare_values(
@@ -58,7 +58,7 @@ def compare_values(
     compiled: torch.Tensor,
     tolerance: Tolerance,
     reference: Callable[[], torch.Tensor | None] = lambda: None,
-    measure_sensitivity: Callable[[], torch.Tensor | None] = lambda: None,
+    measure_sensitivity: Callable[[], Movement | None] = lambda: None,
     measure_movement: Callable[[], Movement | None] = lambda: None,
 ) -> Comparison:
     """Compare two dense CPU tensors of one shape and dtype.
@@ -69,8 +69,8 @@ def compare_values(
 
     Args:
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
-        measure_sensitivity: gives how far a rounding of the inputs moves each element of the reference. None means
-            unknown, as for dtypes other than ``sensitivity.DTYPES``. Called only when it is needed.
+        measure_sensitivity: gives how far roundings move each element of the reference, and the dtype of the coarsest. None
+            means unknown, or that a result is off by more than roundings explain. Called only when it is needed.
         measure_movement: gives how far a rounding of the inputs moves each element of eager's, and the dtype of that
             rounding, or None where a reference judges. Called only when it is needed.
     """
@@ -185,15 +185,13 @@ def _is_rounding(
     eager: torch.Tensor,
     compiled: torch.Tensor,
     reference: torch.Tensor | None,
-    measure_sensitivity: Callable[[], torch.Tensor | None],
+    measure_sensitivity: Callable[[], Movement | None],
     tolerance: Tolerance,
 ) -> bool:
-    """Return whether the sensitivity to the inputs explains the mismatch. Asked last, since it takes a dozen runs."""
-    if reference is None or not sensitivity.is_small(eager, compiled, reference):
-        return False
-    response = measure_sensitivity()
+    """Return whether the sensitivity to roundings explains the mismatch. Asked last, since it takes a dozen runs."""
+    response = measure_sensitivity() if reference is not None else None
     return response is not None and sensitivity.explains(
-        eager, compiled, reference, response, tolerance.rtol, tolerance.atol
+        eager, compiled, reference, *response, tolerance.rtol, tolerance.atol
     )
 
 

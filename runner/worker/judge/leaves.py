@@ -128,14 +128,22 @@ def _element_findings(
         rounded = evidence.reference.rounded_in(call, eager_leaf.path)
         return rounded if rounded is not None and sensitivity.is_coarser(rounded, dtype) else dtype
 
-    def measure_sensitivity() -> torch.Tensor | None:
-        if named or precision() not in sensitivity.DTYPES:
+    def is_measured() -> bool:
+        return (
+            reference() is not None
+            and sensitivity.unit(precision()) is not None
+            and precision() not in sensitivity.WIDEST
+        )
+
+    def measure_sensitivity() -> Movement | None:
+        exact = reference()
+        if named or exact is None or not is_measured() or not sensitivity.is_small(eager, compiled, exact, precision()):
             return None
-        return evidence.reference.measure_sensitivity(call, eager_leaf.path)
+        response = evidence.reference.measure_sensitivity(call, eager_leaf.path)
+        return None if response is None else (response, precision())
 
     def measure_movement() -> Movement | None:
-        # A float32 result is rounded once more at most where it is stored, and float64 judges that.
-        if named or (precision() in sensitivity.DTYPES and reference() is not None):
+        if named or is_measured():
             return None
         movement = evidence.reference.measure_movement(call, eager_leaf.path, precision())
         return None if movement is None else (movement, precision())

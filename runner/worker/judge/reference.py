@@ -16,7 +16,7 @@ from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten
 from runner.worker.judge import sensitivity
-from runner.worker.judge.shadow import NoShadow, Shadow, wide_dtype
+from runner.worker.judge.shadow import Blur, NoShadow, Shadow, wide_dtype
 
 
 class NoReference(Exception):
@@ -44,9 +44,9 @@ class Perturbation:
             tensors = [shadow.of(tensor) for tensor in tensors]
         sensitivity.perturb(tensors, self.draw + draw, self.sign, self.unit)
 
-    def blur(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """Return what perturbs the numbers that operators read, otherwise than state and arguments; None for sign 0."""
-        return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign, self.unit) if self.sign else None
+    def blur(self) -> Blur | None:
+        """Return what perturbs the numbers of operators, otherwise than state and arguments; None for sign 0."""
+        return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign) if self.sign else None
 
 
 Run = list[dict[str, Leaf]]
@@ -105,7 +105,7 @@ class Reference:
         return self._rounded[call].get(path) if call < len(self._rounded) else None
 
     def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
-        """Return how far each element moves if all inputs and parameters are perturbed by a rounding of float32.
+        """Return how far roundings move each element: of inputs and parameters, of what operators read, of halves as they are stored.
 
         None means that there is no reference.
         """
@@ -140,7 +140,7 @@ class Reference:
             if up is None or down is None or {(up.shape, up.is_complex()), (down.shape, down.is_complex())} != {kind}:
                 return None
             pairs.append((up.to(exact.dtype), down.to(exact.dtype)))
-        return sensitivity.element_sensitivity(exact, pairs, dtype is not None) if pairs else None
+        return sensitivity.element_sensitivity(exact, pairs) if pairs else None
 
     def _run(self, perturbation: Perturbation) -> Run:
         """Return the shadows of a run; its own leaves where the perturbation has a dtype.

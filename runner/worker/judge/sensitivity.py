@@ -5,6 +5,7 @@ eager's own error against float64 does not bound the allowed error: it is smalle
 The sensitivity does: each input is perturbed by one unit roundoff, up or down at random, and the results are compared.
 So is each number that an operator with arithmetic reads, since its own inputs were rounded: a difference of two such numbers
 that nearly cancel is uncertain, though the program's inputs may not be.
+Results in float16 or bfloat16 are rounded once more where they are stored, and are perturbed there too.
 This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997).
 
 Where there is no float64 run, or none that is wider, eager's own run is perturbed instead. It rounds as it goes, so that the
@@ -13,11 +14,11 @@ inputs move by several units (``steps``), and what is measured is divided by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
-from runner.worker.judge.shadow import plain, whole
+from runner.worker.judge.shadow import Blur, plain, whole
 
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
@@ -33,23 +34,29 @@ PAIRS = 6
 SMALL = 2.0**-10
 """Of the largest element of a tensor: what is off by more is no rounding, and not asked about."""
 
-DTYPES = (torch.float32, torch.complex64)
-"""Narrower results round more when they are stored than when they are summed; wider ones have no wider reference."""
-
-
 WIDEST = (torch.float64, torch.complex128)
 """Dtypes that no float64 run is wider than."""
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-"""Unit roundoff of the dtypes whose own roundings can stand in for a wider run."""
+"""Unit roundoff of the dtypes whose roundings are measured."""
 
 FACTOR_NARROW = 8.0
-"""``FACTOR`` for float16 and bfloat16 without a reference. They are summed in float32, and rounded once an operator: eight operators."""
+"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator: eight operators."""
 
 
 def unit(dtype: torch.dtype) -> float | None:
     """Return the unit roundoff of a dtype, of the parts if it is complex; None where nothing may stand in."""
     return UNITS.get(dtype.to_real())
+
+
+def factor(dtype: torch.dtype) -> float:
+    """Return how many times the movement by a rounding in this dtype counts as rounding."""
+    return FACTOR_NARROW if (unit(dtype) or 0.0) > UNIT else FACTOR
+
+
+def small(dtype: torch.dtype) -> float:
+    """Return the part of a tensor's largest element that roundings in this dtype can reach: two units of bfloat16."""
+    return max(SMALL, 2 * (unit(dtype) or 0.0))
 
 
 def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
@@ -86,57 +93,66 @@ def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int, size: float =
         flat.mul_((1 + sign * size * up).to(tensor.device))
 
 
-def blur(draw: int, sign: int, size: float = UNIT) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a function that gives a tensor with every element perturbed by itself, also those that lie in one place of memory.
+def blur(draw: int, sign: int) -> Blur:
+    """Return a function that gives a tensor with every element perturbed by a rounding in a dtype.
 
-    ``draw`` and ``sign`` are those of ``perturb``: calls in the same order move the same elements, up or down.
+    Each is perturbed by itself, also those that lie in one place of memory. ``draw`` and ``sign`` are those of ``perturb``:
+    calls in the same order move the same elements, up or down.
     """
     generator = torch.Generator().manual_seed(draw)
 
-    def perturbed(tensor: torch.Tensor) -> torch.Tensor:
+    def perturbed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        size = unit(dtype) or 0.0
         up = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.int8).to(torch.float64) * 2 - 1
         return tensor * (1 + sign * size * up).to(tensor.device)
 
     return perturbed
 
 
-def element_sensitivity(
-    exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], rounded: bool = False
-) -> torch.Tensor:
+def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Return how far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
 
     An element has crossed a step (a comparison, a floor) if it does not move up as it moves down. One that is not finite
-    has no distance. Both give 0, so that nothing is accepted there. ``rounded`` results have an error of their own, so that
-    only the root mean squares of all pairs tell.
+    has no distance. Both give 0, so that nothing is accepted there. The root mean squares of all pairs tell: in a single pair
+    two perturbations may cancel, and what is left of their product moves the element to the same side.
     """
     squares, smooth = torch.zeros(exact.shape, dtype=torch.float64), torch.ones(exact.shape, dtype=torch.bool)
     uneven = torch.zeros(exact.shape, dtype=torch.float64)
     for up, down in pairs:
         odd, even = ((up - down) / 2).abs(), ((up + down) / 2 - exact).abs()
-        smooth &= odd.isfinite() & ((even <= odd / 2) | rounded)
+        smooth &= odd.isfinite()
         squares += odd.square()
         uneven += even.square()
     smooth &= uneven <= squares / 4
     return torch.where(smooth, (squares / len(pairs)).sqrt(), 0.0)
 
 
-def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Return whether both results are off by no more than rounding could explain anywhere.
+def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return whether both results are off by no more than rounding in ``dtype`` could explain anywhere.
 
     All have one shape; ``exact`` is the float64 result. Where that is zero everywhere nothing says what is large.
     """
     finite = exact.isfinite()
     scale = exact[finite].abs().max() if bool(finite.any()) else torch.tensor(0.0)
     sides = (side.to(exact.dtype) for side in (eager, compiled))  # float8 dtypes have no arithmetic
-    return not bool(scale) or all(bool(((side - exact)[finite].abs() <= SMALL * scale).all()) for side in sides)
+    return not bool(scale) or all(bool(((side - exact)[finite].abs() <= small(dtype) * scale).all()) for side in sides)
 
 
 def explains(
-    eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, response: torch.Tensor, rtol: float, atol: float
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    exact: torch.Tensor,
+    response: torch.Tensor,
+    dtype: torch.dtype,
+    rtol: float,
+    atol: float,
 ) -> bool:
-    """Return whether both results lie within the tolerance plus ``FACTOR`` times the sensitivity, everywhere."""
+    """Return whether both results lie within the tolerance plus a multiple of the sensitivity, everywhere.
+
+    ``dtype`` is that of the coarsest rounding behind them.
+    """
     finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
-    allowed = (atol + rtol * exact.abs() + FACTOR * response)[finite]
+    allowed = (atol + rtol * exact.abs() + factor(dtype) * response)[finite]
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))
 
 
@@ -153,7 +169,6 @@ def movement_explains(
     first, second = eager.to(kind)[finite], compiled.to(kind)[finite]
     if not first.numel():
         return True
-    own = unit(dtype) or 0.0
     gap, allowed = (first - second).abs(), atol + rtol * first.abs()
-    near = gap <= allowed + (FACTOR_NARROW if own > UNIT else FACTOR) * movement[finite]
-    return bool((gap <= allowed).logical_or(near & (gap <= max(SMALL, 2 * own) * first.abs().max())).all())
+    near = gap <= allowed + factor(dtype) * movement[finite]
+    return bool((gap <= allowed).logical_or(near & (gap <= small(dtype) * first.abs().max())).all())

@@ -10,10 +10,11 @@ so that no rounding to a smaller dtype enters them. This is how Herbgrind finds 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.attention
@@ -26,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.worker.judge.choices import overlaps_itself
 from runner.worker.judge.freedoms import is_exact, map_arguments, names_of_written
 
 aten = torch.ops.aten
@@ -49,6 +51,15 @@ READERS = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What is read or written through these has no shadow."""
 
 OVERFLOWING = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
+
+
+class Blur(Protocol):
+    """Gives a tensor that is perturbed as by a rounding to a dtype."""
+
+    def __call__(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return a tensor of the same shape and dtype as ``tensor``."""
+        ...
+
 
 SWEEP = 256
 """Storages that are remembered before those that died are looked for."""
@@ -81,10 +92,11 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     supports_higher_order_operators = True
 
-    def __init__(self, device: str, blur: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
+    def __init__(self, device: str, blur: Blur | None = None) -> None:
         """Prepare for a run on ``device``, whose random numbers are the program's.
 
-        ``blur`` is given each shadow that an operator with arithmetic reads, and returns what it reads instead.
+        ``blur`` is given each shadow that an operator with arithmetic reads, and returns what it reads instead. It is given
+        float32, or the dtype of a result in float16 or bfloat16. Then it is given the shadow of the result too.
         """
         super().__init__()
         self._blur = blur
@@ -159,10 +171,12 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             shadows = (*shadows[:2], False)
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
-        if self._blur is not None and not is_exact(func, args, kwargs):
-            shadows, options = _blurred(func, shadows, options, self._blur)
+        computes = not is_exact(func, args, kwargs)
         states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
         result = func(*args, **kwargs)
+        if self._blur is not None and computes:
+            dtype = _narrow_dtype(result) or torch.float32
+            shadows, options = _blurred(func, shadows, options, functools.partial(self._blur, dtype=dtype))
         if states and (kwargs.get("generator") or not all(map(torch.equal, states, self._generators()))):
             self._keep_drawn(func, args, shadows, result)
             return result
@@ -175,10 +189,11 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         finally:
             torch.set_default_dtype(default)
         rounded = [dtype for tensor in tensors if (dtype := self.rounded_in(tensor)) is not None]
-        computes = not is_exact(func, args, kwargs)
         for leaf, shadow in zip(tree_leaves(result), tree_leaves(wide), strict=True):
             if isinstance(leaf, torch.Tensor):
                 self._keep(func, leaf, shadow)
+                if computes:
+                    self._blur_stored(leaf)
                 if computes or rounded:
                     self._round(leaf, rounded)
         return result
@@ -195,6 +210,13 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if memory is not None and dtype.is_floating_point:
             known = [memory.rounded] if memory.rounded is not None else []
             memory.rounded = max([dtype, *known, *rounded], key=lambda dtype: torch.finfo(dtype).eps)
+
+    def _blur_stored(self, result: torch.Tensor) -> None:
+        """Perturb the shadow of a result that the program rounded to a dtype narrower than float32."""
+        dtype = _narrow_dtype(result)
+        if self._blur is not None and dtype is not None and _has_storage(result) and not overlaps_itself(result):
+            shadow = self._of(result)
+            shadow.copy_(self._blur(shadow, dtype))
 
     def _keep_drawn(self, func: Any, args: tuple[Any, ...], shadows: tuple[Any, ...], result: Any) -> None:
         """Let the shadows have the numbers that the program drew."""
@@ -321,6 +343,14 @@ def _blurred(
 
     written = names_of_written(func)
     return map_arguments(func, args, kwargs, lambda name, value: value if name in written else tree_map(of, value))
+
+
+def _narrow_dtype(result: Any) -> torch.dtype | None:
+    """Return the coarsest dtype below float32 among the tensors of a result; None without one."""
+    leaves = (leaf.dtype.to_real() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+    sizes = {dtype: torch.finfo(dtype).eps for dtype in leaves if dtype.is_floating_point}
+    narrow = {dtype: size for dtype, size in sizes.items() if size > torch.finfo(torch.float32).eps}
+    return max(narrow, key=lambda dtype: narrow[dtype], default=None)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -82,6 +82,28 @@ def test_what_cancels_is_not_excused_from_more(text):
     assert oracles(run(text, "planted:each_wrong")) == ["value"]
 
 
+CANCELLING_HALVES = source("return 1 / x - x / (x * x)", "torch.ones(8).bfloat16()")
+"""Nothing is rounded in eager: its error, zero, says nothing about another order of operators."""
+
+
+def test_halves_that_cancel_are_rounded_where_they_are_stored():
+    record = run(CANCELLING_HALVES, "planted:each_rounded_in_bfloat16", dtype="bfloat16")
+    assert passes(record) and record["labels"] == [LABEL], record["findings"]
+    assert oracles(run(CANCELLING_HALVES, "planted:each_far_off", dtype="bfloat16")) == ["value"]
+
+
+WIDER = source(
+    "a, b = 1 / x, x / (x * x)\nreturn a - b, y / 1.5 - y / 1.5", "torch.ones(8).bfloat16(), torch.ones(8)", "x, y"
+)
+"""What cancels in float32, beside what cancels in bfloat16."""
+
+
+def test_halves_excuse_nothing_that_is_computed_in_float32():
+    findings = run(WIDER, "planted:each_rounded_in_bfloat16", dtype="bfloat16")["findings"]
+    assert [(finding["oracle"], finding["path"]) for finding in findings] == [("value", "output[1]")], findings
+    assert passes(run(WIDER, "planted:each_rounded", dtype="bfloat16"))
+
+
 def test_who_names_a_tolerance_has_said_enough():
     asked = {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}
     assert oracles(run(SUM, "planted:naive_sum", tolerance=asked)) == ["value"]
@@ -105,7 +127,7 @@ def test_narrower_results_are_as_before():
 
 def test_numbers_in_one_place_of_memory_are_perturbed_each_by_itself():
     x = torch.ones(1, dtype=torch.float64).expand(1000)
-    up, down = blur(3, 1)(x), blur(3, -1)(x)
+    up, down = blur(3, 1)(x, torch.float32), blur(3, -1)(x, torch.float32)
     assert up.unique().tolist() == down.unique().tolist() == [1 - UNIT, 1 + UNIT]
     assert torch.equal(up + down, 2 * x) and x[0] == 1
 
@@ -128,15 +150,27 @@ def test_what_does_not_move_both_ways_does_not_move():
     up = exact + torch.tensor([3.0, 0.0, 1.0, torch.nan], dtype=torch.float64)
     down = exact - torch.tensor([3.0, 1.0, -1.0, 1.0], dtype=torch.float64)
     assert element_sensitivity(exact, [(up, down)] * 2).tolist() == [3.0, 0.0, 0.0, 0.0]
-    steady = (exact + 4, exact - 4)
-    assert element_sensitivity(exact, [(up, down), steady])[0] == pytest.approx((12.5) ** 0.5)
+    steady = (exact + 0.4, exact - 0.4)
+    assert element_sensitivity(exact, [(up, down), steady])[0] == pytest.approx((4.58) ** 0.5)
     assert element_sensitivity(exact, [(up, down), steady])[1:].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_two_perturbations_that_cancel_in_one_pair_are_no_step():
+    """Of ``(1 + u) * (1 - u)`` the square is left. In the other pairs both go one way."""
+    exact = torch.ones(1, dtype=torch.float64)
+    square = exact - UNIT**2
+    pairs = [(square, square), (exact + 2 * UNIT, exact - 2 * UNIT)]
+    assert element_sensitivity(exact, pairs).item() == pytest.approx(2**0.5 * UNIT)
 
 
 def test_both_must_lie_within_it():
     exact, moved = torch.tensor([10.0], dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
     near, far = torch.tensor([10.0 + 0.9 * FACTOR * 1e-5]), torch.tensor([10.0 + 1.2 * FACTOR * 1e-5])
-    assert explains(near, near, exact, moved, 0.0, 0.0)
-    assert not explains(near, far, exact, moved, 0.0, 0.0) and not explains(far, near, exact, moved, 0.0, 0.0)
-    assert is_small(near, far, exact) and not is_small(near, torch.tensor([10.1]), exact)
-    assert not is_small(near, torch.tensor([torch.nan]), exact)
+    response = exact, moved, torch.float32, 0.0, 0.0
+    assert explains(near, near, *response)
+    assert not explains(near, far, *response) and not explains(far, near, *response)
+    single = exact, torch.float32
+    assert is_small(near, far, *single) and not is_small(near, torch.tensor([10.1]), *single)
+    assert not is_small(near, torch.tensor([torch.nan]), *single)
+    assert is_small(near, torch.tensor([10.07]), exact, torch.bfloat16)
+    assert not is_small(near, torch.tensor([10.09]), exact, torch.bfloat16)
