@@ -33,11 +33,11 @@ EXPECTED = {
     "dynamo_no_sets": "only a model in Python has a set",
 }
 """Bugs that no drawn case can show, because the oracle asks for what the case itself says."""
-GENERAL = {"large_sum", "two_outputs", "in_place", "view_of_input", "gradient", "random", "not_a_number"}
-"""Cases of the self-test whose bug shows in any case of the kind."""
+GENERAL = {"large_sum", "two_outputs", "in_place", "view_of_input", "gradient", "random"}
+"""Cases of the self-test whose bug shows in any case of the kind. Drawn values stay where operators are defined: none is NaN."""
 HANGS = "timeout"
 LIMIT = "10s"
-"""What a mutated case of a bug that hangs may take: with the default of two minutes, a batch takes half an hour."""
+"""What a variant of a bug that hangs may take: it waits in each stage. With the default of two minutes, a batch takes an hour."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def hunt(bug: Planted, folder: Path) -> Hunt:
     own = folder / bug.bug
     words = ["--batch", str(BATCH), "--reduce-budget", "60s", "--backend", bug.backend, "-o", str(own)]
     words += ["--profile", "training"] if bug.case == "gradient" else []
+    words += ["--timeout", LIMIT] if HANGS in bug.oracles else []
     if bug.case not in GENERAL or bug.config or HANGS in bug.oracles:
         words += ["--mutate", str(_parent(bug, folder))]
     for rounds in ROUNDS:
@@ -84,8 +85,7 @@ def _parent(bug: Planted, folder: Path) -> Path:
     variant = next(each for each in variants([bug]) if each.backend.name == bug.bug)
     path = folder / f"{bug.bug}.spec.yaml"
     data = {key: value for key, value in plain(variant.case).items() if key not in ("tags", "timeout")}
-    limit = {"timeout": LIMIT} if HANGS in bug.oracles else {}
-    path.write_text(text_of_plain({**data, **limit, **({"config": dict(bug.config)} if bug.config else {})}))
+    path.write_text(text_of_plain({**data, **({"config": dict(bug.config)} if bug.config else {})}))
     return path
 
 

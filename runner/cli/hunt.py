@@ -55,6 +55,9 @@ def add(parser: argparse.ArgumentParser) -> None:
                         help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
     parser.add_argument("--reduce-budget", type=seconds, default=120.0, metavar="TIME",
                         help="of one reduction, and of one report (default: 2m)")  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=seconds, metavar="TIME", help="of a variant; what takes longer is red (default: 2m)"
+    )
     parser.add_argument("--known", action="append", default=[], metavar="PATH",
                         help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; repeat for several")  # fmt: skip
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
@@ -159,7 +162,7 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
         arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
         settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
         arguments.guided or bool(arguments.mutate) or arguments.coverage_lines, tuple(arguments.mutate),
-        arguments.coverage_lines,
+        arguments.coverage_lines, arguments.timeout or 0.0,
     )  # fmt: skip
 
 
@@ -174,7 +177,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "shard", "torch")
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "timeout", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

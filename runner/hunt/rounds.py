@@ -69,7 +69,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             UsageError: the generator cannot work, or a backend is missing.
         """
         began = time.monotonic()
-        cases = self._draw(number)
+        cases = [_limited(case, self.head.timeout) for case in self._draw(number)]
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
         results, variants = self._results(path, number, cases) if cases else ([], {})
@@ -181,6 +181,11 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             write_text(path, text_of([case.data for case in cases]))
         else:
             path.unlink(missing_ok=True)
+
+
+def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:
+    """Return a case that may take this many seconds, unless it has a limit of its own or the hunt has none."""
+    return replace(case, data={**case.data, "timeout": case.data.get("timeout", timeout)}) if timeout else case
 
 
 def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:

@@ -46,6 +46,7 @@ class Head:
     guided: bool = False  # what was reached steers what is drawn
     mutate: tuple[str, ...] = ()  # spec files whose cases a guided hunt changes
     lines: bool = False  # lines of the compiler count among what was reached
+    timeout: float = 0.0  # seconds that a variant may take; 0 for what variants have otherwise
     layout: int = LAYOUT
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from runner.worker.judge.elements import as_integers
 
@@ -25,7 +26,8 @@ def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, 
     writable = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
     if sum(tensor.numel() for _, tensor in writable) > LARGEST:
         return [frozenset() for _ in outputs]
-    return [_paths_changed(output, writable) for output in outputs]
+    with _disable_current_modes():  # a write that is put back, and bits that are compared, are none of the program's
+        return [_paths_changed(output, writable) for output in outputs]
 
 
 def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:

@@ -136,6 +136,17 @@ def test_a_half_that_is_rounded_once_more_is_held_against_the_movement_too():
         assert oracles(run(ADDCDIV, f"planted:{bug}", **HALF)) == ["value"], bug
 
 
+WRITTEN = source("return x[:-1].lerp_(y, 0.25)", "torch.randn(3).bfloat16(), torch.ones(1).bfloat16()", "x, y")
+"""The result lies in the input, which is tried by a write that is put back. The input keeps its float64 values."""
+
+
+@pytest.mark.parametrize("seed", [0, 14])
+def test_an_input_whose_memory_is_returned_has_its_reference(seed):
+    record = run(WRITTEN, "aot_eager_decomp_partition", dtype="bfloat16", seed=seed)
+    assert passes(record) and record["labels"] == ["within-rounding-of-inputs"], record["findings"]
+    assert "mutation" in oracles(run(WRITTEN, "planted:dropped_mutation", dtype="bfloat16", seed=seed))
+
+
 WIDENED = source(
     "return torch.lerp(x, y, 0.4).to(torch.float64)", "torch.randn(3).bfloat16(), torch.zeros(()).bfloat16()", "x, y"
 )
