@@ -6,7 +6,7 @@ Each is given a call and a draw, and returns a result and whether it differs fro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -100,28 +100,14 @@ def dimension(call: Call) -> int:
     return dim
 
 
-def _into(own: tuple[torch.Tensor, ...], chosen: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def into(own: tuple[torch.Tensor, ...], chosen: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     """Return other elements in torch's own results: strides are not open."""
     return tuple(result.copy_(elements) for result, elements in zip(own, chosen, strict=True))
 
 
-def _unequal(first: torch.Tensor, second: torch.Tensor) -> bool:
+def unequal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two results have other shapes or other elements."""
     return first.shape != second.shape or not torch.equal(first, second)
-
-
-def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
-    """Choose by elements that are moved by a rounding, and give the elements themselves for what is chosen."""
-    x, own = call.arguments["self"], call.run()
-    if not x.is_floating_point():
-        return own, False
-    chosen, _ = choose(replace(call, arguments={**call.arguments, "self": draw.blur(x)}), draw)
-    if isinstance(chosen, torch.Tensor):
-        return chosen, _unequal(chosen, own)
-    if len(chosen) == 2 and x.dim():  # values, and where they stand
-        indices = chosen[1] if chosen[1].dim() == x.dim() else chosen[1].unsqueeze(dimension(call))
-        chosen = _into(own, (x.gather(dimension(call), indices).view(chosen[1].shape), chosen[1].clone()))
-        return chosen, True
-    return chosen, True
 
 
 def take_own(call: Call, draw: Draw) -> tuple[Any, bool]:
@@ -139,10 +125,10 @@ def sort_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     descending = call.arguments["descending"]
     values, indices = aten.sort.stable(x.index_select(dim, order), stable=True, dim=dim, descending=descending)
     if isinstance(own, torch.Tensor):  # argsort
-        free = _unequal(order[indices], own)
+        free = unequal(order[indices], own)
         return own.copy_(order[indices]), free
-    free = _unequal(order[indices], own[1])
-    return _into(own, (values, order[indices])), free
+    free = unequal(order[indices], own[1])
+    return into(own, (values, order[indices])), free
 
 
 def index_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
@@ -156,8 +142,8 @@ def index_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     if call.arguments.get("sorted") is False:
         turn = draw.order(values.size(dimension(call)), x.device)
         values, indices = (part.index_select(dimension(call), turn) for part in (values, indices))
-    free = _unequal(indices, own[1])
-    return _into(own, (values, indices)), free
+    free = unequal(indices, own[1])
+    return into(own, (values, indices)), free
 
 
 def accumulate_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
@@ -170,7 +156,7 @@ def accumulate_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     equal = ((rows == extremes) | (rows.isnan() & extremes.isnan())).tril()
     rank = draw.order(x.size(dim), x.device) + 1
     other = torch.where(equal, rank, 0).argmax(-1).movedim(-1, dim)
-    return (values, other), _unequal(other, indices)
+    return (values, other), unequal(other, indices)
 
 
 def list_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
@@ -186,7 +172,7 @@ def list_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
         place[inverse] if inverse.numel() else inverse,
         counts[order] if counts.numel() else counts,
     )
-    return chosen, _unequal(chosen[0], values)
+    return chosen, unequal(chosen[0], values)
 
 
 def targets(call: Call) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -307,7 +293,7 @@ def turn_singular_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     signs, count = draw.signs(values), values.size(-1)
     left[..., :count] *= signs.unsqueeze(-2)
     right[..., :count, :] *= signs.unsqueeze(-1)
-    return _into(own, (left, values, right)), True
+    return into(own, (left, values, right)), True
 
 
 def symmetric_matrix(call: Call) -> torch.Tensor:
@@ -326,7 +312,7 @@ def turn_symmetric_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     own = call.run()
     values, vectors = call.run(A=symmetric_matrix(call).index_select(-2, order).index_select(-1, order))
     vectors = vectors.index_select(-2, order.argsort()) * draw.signs(values).unsqueeze(-2)
-    return _into(own, (values, vectors)), True
+    return into(own, (values, vectors)), True
 
 
 def turn_eigenvectors(call: Call, draw: Draw) -> tuple[Any, bool]:
@@ -339,7 +325,7 @@ def turn_eigenvectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     chosen = values.index_select(-1, order)
     if isinstance(own, torch.Tensor):
         return chosen, True
-    return _into(own, (chosen, own[1].index_select(-1, order) * draw.signs(chosen).unsqueeze(-2))), True
+    return into(own, (chosen, own[1].index_select(-1, order) * draw.signs(chosen).unsqueeze(-2))), True
 
 
 def turn_columns(call: Call, draw: Draw) -> tuple[Any, bool]:

@@ -18,7 +18,7 @@ from runner.worker.case.devices import end_if_lost
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
-from runner.worker.judge.choices import Call, Draw, compare_rounded, overlaps_itself, share_elements
+from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
@@ -35,6 +35,7 @@ from runner.worker.judge.freedoms import (
 from runner.worker.judge.judge import judge
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.reference import call_leaves
+from runner.worker.judge.steps import compare_rounded
 from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.judge.undefined import Result, Undefined, Use
 from runner.worker.oracles import row_of
