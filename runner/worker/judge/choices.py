@@ -75,14 +75,19 @@ class Draw:
         return bool(self.number % 2) if dtype == torch.bool else 5 if value != value else abs(int(value))
 
     def blur(self, x: torch.Tensor) -> torch.Tensor:
-        """Return floating elements moved at random by up to the tolerance of the dtype, or a rounding of the largest one.
+        """Return floating elements moved by up to the tolerance of the dtype, or a rounding of the largest one.
 
-        The absolute part of the tolerance counts too: a sum of large numbers that is nearly zero has either sign.
+        Draw 3 moves all of them up by this much, and draw 4 down, so that each crosses any number that it may lie on
+        either side of. Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a sum of large numbers that is nearly zero has either sign.
         """
         finite, tolerance = x.isfinite(), tolerance_for(x.dtype)
         largest = x.abs().masked_fill(~finite, 0).max() if x.numel() else 0.0
         amount = tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * largest
-        noise = torch.rand(x.shape, generator=self._generator()).mul_(2).sub_(1).to(device=x.device, dtype=x.dtype)
+        if self.number in (3, 4):
+            noise = torch.full(x.shape, 1.0 if self.number == 3 else -1.0)
+        else:
+            noise = torch.rand(x.shape, generator=self._generator()).mul_(2).sub_(1)
+        noise = noise.to(device=x.device, dtype=x.dtype)
         return torch.where(finite, x + amount * noise, x)
 
     def _generator(self) -> torch.Generator:

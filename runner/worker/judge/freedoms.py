@@ -32,6 +32,7 @@ from runner.worker.judge.choices import (
     turn_symmetric_vectors,
     write_otherwise,
 )
+from runner.worker.judge.steps import toss_otherwise
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Freedom:
     sentence: str
     choose: Choose
     compares: bool = False
-    """It depends on which element is larger, or whether two are equal: where those were computed, a rounding decides."""
+    """It makes a step where an element is larger than another, or crosses a number: of computed ones, a rounding decides."""
 
 
 OVERLAP = (
@@ -68,6 +69,18 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
         "eq.Scalar eq.Tensor ne.Scalar ne.Tensor lt.Scalar lt.Tensor le.Scalar le.Tensor gt.Scalar gt.Tensor ge.Scalar"
         " ge.Tensor",
     ),
+    (
+        Freedom("torch.floor", ROUNDED, take_own, compares=True),
+        "floor.default floor_.default ceil.default ceil_.default trunc.default trunc_.default round.default"
+        " round_.default round.decimals round_.decimals floor_divide.default floor_divide_.Tensor div.Tensor_mode"
+        " div.Scalar_mode div_.Tensor_mode div_.Scalar_mode",
+    ),
+    (
+        Freedom("torch.sign", ROUNDED, take_own, compares=True),
+        "sign.default sign_.default sgn.default sgn_.default signbit.default heaviside.default logical_not.default"
+        " logical_and.default logical_or.default logical_xor.default",
+    ),
+    (Freedom("torch.bernoulli", ROUNDED, toss_otherwise, compares=True), "bernoulli.default"),
     (
         Freedom("torch.unique_consecutive", ROUNDED, take_own, compares=True),
         "unique_consecutive.default unique_dim_consecutive.default",
@@ -179,6 +192,7 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
             "If the truncated value cannot fit into the target type (e.g., casting ``torch.inf`` to ``torch.long``), the"
             " behavior is undefined and the result may vary across platforms.",
             cast_otherwise,
+            compares=True,
         ),
         "_to_copy.default copy_.default",
     ),

@@ -40,8 +40,9 @@ WIDEST = (torch.float64, torch.complex128)
 UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff of the dtypes whose roundings are measured."""
 
-FACTOR_NARROW = 8.0
-"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator: eight operators."""
+FACTOR_NARROW = 4.0
+"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator. The roundings of 16 operators come to
+16 units at most, and to four by their root mean square, which is what the movement is."""
 
 
 def unit(dtype: torch.dtype) -> float | None:
@@ -55,8 +56,8 @@ def factor(dtype: torch.dtype) -> float:
 
 
 def small(dtype: torch.dtype) -> float:
-    """Return the part of a tensor's largest element that roundings in this dtype can reach: two units of bfloat16."""
-    return max(SMALL, 2 * (unit(dtype) or 0.0))
+    """Return the part of a tensor's largest element that roundings in this dtype can reach: four units of a narrow one."""
+    return max(SMALL, FACTOR_NARROW * (unit(dtype) or 0.0))
 
 
 def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
@@ -162,7 +163,7 @@ def movement_explains(
     """Return whether two results that no wider one judges differ by no more than the movement of eager's explains, everywhere.
 
     Each finite element lies within the tolerance, or within the tolerance plus a multiple of the movement. Then it also
-    lies within ``SMALL`` of the largest element (bfloat16: two units).
+    lies within ``small`` of the largest element.
     """
     finite = eager.isfinite() & compiled.isfinite()
     kind = torch.complex128 if eager.is_complex() else torch.float64

@@ -174,8 +174,9 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         computes = not is_exact(func, args, kwargs)
         states = self._generators() if torch.Tag.nondeterministic_seeded in func.tags else []
         result = func(*args, **kwargs)
-        if self._blur is not None and computes:
-            dtype = _narrow_dtype(result) or torch.float32
+        dtype = _rounding(result)
+        if self._blur is not None and computes and dtype is not None:
+            # A comparison rounds nothing: equal numbers, as the backward of a minimum looks for, stay equal.
             shadows, options = _blurred(func, shadows, options, functools.partial(self._blur, dtype=dtype))
         if states and (kwargs.get("generator") or not all(map(torch.equal, states, self._generators()))):
             self._keep_drawn(func, args, shadows, result)
@@ -213,8 +214,10 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _blur_stored(self, result: torch.Tensor) -> None:
         """Perturb the shadow of a result that the program rounded to a dtype narrower than float32."""
-        dtype = _narrow_dtype(result)
-        if self._blur is not None and dtype is not None and _has_storage(result) and not overlaps_itself(result):
+        dtype = _rounding(result)
+        if self._blur is None or dtype in (None, torch.float32):
+            return
+        if _has_storage(result) and not overlaps_itself(result):
             shadow = self._of(result)
             shadow.copy_(self._blur(shadow, dtype))
 
@@ -345,12 +348,11 @@ def _blurred(
     return map_arguments(func, args, kwargs, lambda name, value: value if name in written else tree_map(of, value))
 
 
-def _narrow_dtype(result: Any) -> torch.dtype | None:
-    """Return the coarsest dtype below float32 among the tensors of a result; None without one."""
-    leaves = (leaf.dtype.to_real() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
-    sizes = {dtype: torch.finfo(dtype).eps for dtype in leaves if dtype.is_floating_point}
-    narrow = {dtype: size for dtype, size in sizes.items() if size > torch.finfo(torch.float32).eps}
-    return max(narrow, key=lambda dtype: narrow[dtype], default=None)
+def _rounding(result: Any) -> torch.dtype | None:
+    """Return the coarsest floating dtype of a result, float32 at the finest; None where no tensor in it is floating."""
+    parts = {leaf.dtype.to_real() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}
+    floating = [dtype for dtype in parts if dtype.is_floating_point]
+    return max([torch.float32, *floating], key=lambda dtype: torch.finfo(dtype).eps) if floating else None
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

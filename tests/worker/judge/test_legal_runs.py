@@ -12,6 +12,7 @@ from worker_jobs import oracles, run, source
 from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements, targets
 from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
 from runner.worker.judge.legal_runs import DRAWS
+from runner.worker.judge.steps import compare_rounded
 from runner.worker.judge.validity import Agreement
 
 aten = torch.ops.aten
@@ -190,6 +191,53 @@ def test_the_elements_of_a_range_are_computed(edges: str, compare: str) -> None:
     if "<=" not in compare:
         wrong = source(f"e = {edges}\nreturn {compare}", inputs)
         assert oracles(run(wrong, "planted:last_wrong", **NO_GRADIENT)) == ["value"]
+
+
+STEPS = [
+    "torch.floor(y)",
+    "y.clone().floor_()",
+    "torch.div(y, 1.0, rounding_mode='floor')",
+    "y.to(torch.int32)",
+    "torch.sign(y - 1) + 2",
+    "torch.logical_not(y - 1)",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_computed_value_at_a_step_is_on_either_side(step: str) -> None:
+    """Eager divides and gets one; a backend that rounds otherwise gets less."""
+    record = run(source(f"y = x / x\nreturn {step}", "torch.tensor([3.0, 5.0])"), "planted:each_rounded", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("y", ["x", "x / x + 0.3"])
+def test_an_input_and_a_value_far_from_a_step_are_on_their_side(step: str, y: str) -> None:
+    backend = "negated" if "not" in step else "last_wrong"
+    record = run(source(f"y = {y}\nreturn {step}", "torch.tensor([3.0, 5.0])"), f"planted:{backend}", **NO_GRADIENT)
+    assert oracles(record) == ["value"]
+
+
+def test_a_cast_to_a_floating_dtype_and_a_quotient_move_by_no_step() -> None:
+    """What is left of two numbers that nearly cancel would be excused from everything."""
+    for step in ("(x / 3).to(torch.float64)", "torch.div(x / 3, 1.0, rounding_mode=None)", "z.copy_(x / 3)"):
+        text = source(f"y = {step}\nreturn (y - y.round()).abs() + 1", "torch.ones(4) * 3.001, torch.zeros(4)", "x, z")
+        assert oracles(run(text, "planted:a_thousandth_more", **NO_GRADIENT)) == ["value"], step
+
+
+def test_a_coin_of_a_computed_probability_is_on_either_side_and_is_tossed_once() -> None:
+    toss = FREEDOMS[aten.bernoulli.default]
+    call = Call.bind(aten.bernoulli.default, (torch.full((4000,), 0.5).bfloat16(),), {}, rounded=True)
+    torch.manual_seed(0)
+    own = call.run()
+    after = torch.get_rng_state()
+    for number, count in ((3, own.sum()), (4, -own.sum())):
+        torch.manual_seed(0)
+        other, free = compare_rounded(toss.choose, call, Draw(number))
+        assert free and torch.equal(torch.get_rng_state(), after)
+        assert other.sum() * (1 if count > 0 else -1) > count and int((other != own).sum()) < 100
+    certain = Call.bind(aten.bernoulli.default, (torch.ones(9),), {}, rounded=True)
+    assert bool(compare_rounded(toss.choose, certain, Draw(3))[0].all())
 
 
 @pytest.mark.parametrize("edges", ["torch.arange(1., 5.)", "torch.full((4,), 2.5)", "x.clone()"])
