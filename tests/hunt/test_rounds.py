@@ -16,7 +16,7 @@ from runner.hunt import rounds
 from runner.hunt.files import CASE, SCRIPT, folder_of, spec_of
 from runner.hunt.guidance import Guidance
 from runner.hunt.known import Ledger
-from runner.hunt.rounds import Rounds
+from runner.hunt.rounds import Rounds, _limited
 from runner.hunt.state import Round
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
@@ -158,3 +158,10 @@ def test_a_line_of_the_compiler_that_no_case_had_makes_a_parent(run: Callable[..
 def test_a_hunt_without_guidance_keeps_no_parents(run: Callable[..., Round]) -> None:
     done = run({"case_37": finding("value")}, reached={"case_33": ("lowering aten.relu",)})
     assert (done.reached, done.parents) == ((), ())
+
+
+def test_a_hunt_bounds_the_time_of_its_cases_but_for_those_that_have_a_bound() -> None:
+    case = GeneratedCase(0, {"name": "one", "chain": ["torch.sin"]})
+    assert _limited(case, 0.0) is case
+    assert _limited(case, 10.0).data == {**case.data, "timeout": 10.0}
+    assert _limited(replace(case, data={**case.data, "timeout": "5s"}), 10.0).data["timeout"] == "5s"

@@ -16,8 +16,8 @@ ROWS = {row.name: row for row in SETTINGS}
 CODE = ("job.py", "settings.py", "case", "server", "judge")
 """The part of ``runner/worker/`` in which settings of a judged run are changed; tasks of their own and kernels are apart."""
 
-RESTORED = {"set_rng_state", "set_default_device", "set_default_dtype", "set_wakeup_fd"}
-"""Put back after a warm-up, another job or a float64 reference, or nothing of torch's."""
+RESTORED = {"set_rng_state", "set_default_device", "set_default_dtype", "set_state", "set_wakeup_fd"}
+"""Put back after a warm-up, another job, a float64 reference or a coin tossed twice, or nothing of torch's."""
 
 
 def test_the_page_has_the_rows_of_the_table() -> None:

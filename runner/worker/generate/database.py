@@ -49,12 +49,13 @@ _UNFIT = (
     "ldl_solve",
     "lu_solve",
     "lstsq",
+    "ctc_loss",
     "item",
     "tolist",
     "numpy",
 )
 """Parts of names: memory that nobody wrote, other layouts, pivots that LAPACK trusts (``lstsq``: those of an array
-that nobody wrote), and what gives no tensor."""
+that nobody wrote), labels that nobody checks (``ctc_loss``), and what gives no tensor."""
 
 _CARELESS = frozenset({"aten.native_group_norm"})
 """Operators of ATen whose kernel reads memory without a look at strides and dimensions. The functions above them see to that."""

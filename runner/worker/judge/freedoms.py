@@ -78,7 +78,8 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
     (
         Freedom("torch.sign", ROUNDED, take_own, compares=True),
         "sign.default sign_.default sgn.default sgn_.default signbit.default heaviside.default logical_not.default"
-        " logical_and.default logical_or.default logical_xor.default",
+        " logical_and.default logical_or.default logical_xor.default any.default any.dim any.dims all.default all.dim"
+        " all.dims nonzero.default count_nonzero.dim_IntList",
     ),
     (Freedom("torch.bernoulli", ROUNDED, toss_otherwise, compares=True), "bernoulli.default"),
     (
