@@ -56,7 +56,7 @@ def hunt(bug: Planted, folder: Path) -> Hunt:
     The right oracle may be the one of the reason alone: a lost gradient has two, and the more severe one names the group.
     """
     own = folder / bug.bug
-    words = ["--batch", str(BATCH), "--reduce-budget", "60s", "--backend", bug.backend, "-o", str(own)]
+    words = ["--batch", str(BATCH), "--reduce-budget", "4m", "--backend", bug.backend, "-o", str(own)]
     words += ["--profile", "training"] if bug.case == "gradient" else []
     words += ["--timeout", LIMIT] if HANGS in bug.oracles else []
     if bug.case not in GENERAL or bug.config or HANGS in bug.oracles:
