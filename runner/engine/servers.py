@@ -30,6 +30,9 @@ EARLY = {"SIGKILL": 3}
 SIGKILL comes from a person, or from a kernel short of memory, and proves nothing about the Python.
 """
 
+_COLDER = dict.fromkeys(("aot", "backward", "inductor"), "import")
+"""How a server warms up once the one before it crashed: each level of ``warm_up.LEVELS`` that compiles, to what imports alone."""
+
 
 class Kind(NamedTuple):
     """What decides which worker may run a job, and when. Jobs of one kind run in the order of their tickets."""
@@ -48,7 +51,7 @@ class Kind(NamedTuple):
 class Server:
     """A worker server that ``zygotes`` fork, or one that is yet to start.
 
-    ``failure`` says why it will never start (again).
+    ``failure`` says why it will never start (again), ``warm_death`` what ended the one whose warm-up crashed.
     """
 
     python: str
@@ -60,6 +63,7 @@ class Server:
     channel: Channel | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
+    warm_death: str = ""
     queues: dict[Kind, deque[Task]] = field(default_factory=dict)
     workers: dict[int, Worker] = field(default_factory=dict)  # by their tickets
     _popen: ServerProcess | None = None
@@ -139,7 +143,7 @@ class Server:
         if "error" in hello:
             self.failure = hello["error"]
         else:
-            self.hello = hello
+            self.hello = {**hello, "warm_error": hello.get("warm_error") or self.warm_death}
 
     def take(self, message: Mapping[str, Any]) -> list[Outcome]:
         """Act on one of its messages about a worker."""
@@ -257,6 +261,9 @@ class Server:
         if not self.failure and self._starts > (RESTARTS if was_up else EARLY.get(how, 1)):
             times = "" if was_up else " before it was up"
             self.failure = f"the worker server of {self.python} died {self._starts} times{times} (last: {how})"
+        elif not was_up and how != "SIGKILL":
+            # Perhaps what it compiled ended it. Then each job has to say so for itself.
+            self.warm, self.warm_death = _COLDER.get(self.warm, self.warm), f"it was ended by {how}"
         if not self.failure and any(self.queues.values()):
             self._start()
         return outcomes

@@ -149,3 +149,28 @@ def _descends(pid: int, ancestor: int, table: dict[int, process_tree.Process]) -
         if pid == ancestor:
             return True
     return False
+
+
+def test_a_warm_up_that_crashes_leaves_the_verdicts_to_the_jobs(make: Make, fake: dict[str, str]) -> None:
+    """A compiler whose first code ends the process is to be reported variant by variant, and not as a harness that failed."""
+    folder = Path(fake["PYTHONPATH"], "torch")
+    for module in (
+        "_dynamo",
+        "_dynamo.backends",
+        "_dynamo.backends.registry",
+        "_dynamo.guards",
+        "_inductor",
+        "_inductor.compile_fx",
+    ):
+        path = folder.joinpath(*module.split("."))
+        path.mkdir()
+        (path / "__init__.py").write_text("def list_backends(): pass\n")
+    with (folder / "__init__.py").open("a") as file:
+        file.write("def get_rng_state(): import os; os.abort()\n")  # asked for right before something is compiled
+    engine = make(warm="aot")
+    outcomes = finish(engine, job("result['ok'] = 1", "sound"), job("import os; os.abort()", "crashes"))
+    assert outcomes["sound"].result == {"ok": 1}
+    assert outcomes["crashes"].ended == "signal"
+    assert engine.notices() == [
+        f"{sys.executable}: every job is slow, since no warm-up was possible: it was ended by SIGABRT"
+    ]
