@@ -22,7 +22,7 @@ from runner.worker.case.observe import Observation, Settings, observe, read_coun
 from runner.worker.case.random_numbers import eagers_numbers
 from runner.worker.case.reach import Reach
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.legal_runs import judge_defined, same_choices_agree
+from runner.worker.judge.legal_runs import disagreement_of_same_choices, judge_defined
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.tolerance import missing_place
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, vacuity_reason
@@ -285,8 +285,7 @@ class _Run:
         evidence = Evidence(self.job, eager, compiled, reference)
         evidence, findings = judge_defined(evidence, self.source, self.settings, self.phases.begin, place is not None)
         if place is not None and evidence.undefined is not None:
-            same = same_choices_agree(self.source, self.settings, self._disagreement)
-            place = None if same else place
+            place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
         if place is not None:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
             findings = [finding for finding in findings if not row_of(finding.oracle).numeric]

@@ -210,12 +210,19 @@ def find_undefined(source: Source, settings: Settings, eager: Observation) -> Un
     return Undefined(masks, results, operators)
 
 
-def same_choices_agree(
-    source: Source, settings: Settings, disagreement: Callable[[Observation, Observation], Any]
-) -> bool:
-    """Return whether eager agrees with itself once memory that nobody has written holds the same."""
+def disagreement_of_same_choices(
+    source: Source,
+    settings: Settings,
+    place: str,
+    find: Callable[[Observation, Observation], str | None],
+) -> str | None:
+    """Return where eager disagrees with itself though every operator makes the same choices; None if nowhere.
+
+    Two plain runs disagreed at ``place``, which stays the answer where these choices make eager raise. ``find`` returns the
+    place where two runs disagree.
+    """
     first, second = (_run(source, settings, Draw(1), [], [])[0] for _ in range(2))
-    return first.error is None and not disagreement(first, second)
+    return place if first.error is not None else find(first, second)
 
 
 def _run(

@@ -346,6 +346,14 @@ def test_memory_that_nobody_wrote_is_not_flaky(body: str, verdict: str | None, m
     assert (record["trust"] or {}).get("verdict") == verdict
 
 
+def test_what_disagrees_under_the_same_choices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scatter that picks one of several values disagrees first; what makes the case flaky is the sum behind it."""
+    answers = iter(["output[0]", "output[2]"])
+    monkeypatch.setattr("runner.worker.job.find_disagreement", lambda *args: next(answers))
+    record = run(source("return torch.cat([x, x.new_empty(3)])", TIES), "planted:legal", **NO_GRADIENT)
+    assert record["trust"] == {"verdict": "FLAKY", "reason": "two eager runs, made alike, disagree: output[2]"}
+
+
 def test_runs_with_the_same_choices_agree_by_the_rules_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that adds in another order each time differs by a rounding then, and that is no disagreement."""
     calls: list[tuple[Any, ...]] = []
