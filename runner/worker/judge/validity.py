@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Tree, flatten, map_tensors
 from runner.worker.judge.compare import compare_values, equal_bits
-from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.oracles import UNSPECIFIED
@@ -50,6 +51,12 @@ class Agreement:
         self.varied = True
         return True
 
+
+BACKWARD_AUTOCAST = "torch._functorch.config.backward_pass_autocast"
+ASSUMED_AUTOCAST = (
+    "torch assumes that the backward runs under autocast like the forward, and here it does not; "
+    f"config: {{{BACKWARD_AUTOCAST}: 'off'}} tells it so"
+)
 
 Agree = Callable[[torch.Tensor, torch.Tensor, str], bool]
 """Whether two tensors at a path are the same."""
@@ -107,6 +114,19 @@ def _tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree:
         elif not same_python(first_leaf.value, second_leaf.value):
             return first_leaf.path
     return None
+
+
+def autocast_note(job: Mapping[str, Any], findings: Iterable[Finding]) -> str | None:
+    """Return what torch assumes of a backward, if gradients differ where a case does otherwise; None elsewhere.
+
+    The comment of ``torch._functorch.config.backward_pass_autocast`` says it: unless that is "off", the graph of the backward is
+    traced under the autocast of the forward. torch's page on autocast advises against a backward under autocast, so cases run theirs
+    outside.
+    """
+    known = hasattr(importlib.import_module("torch._functorch.config"), "backward_pass_autocast")
+    if not (known and job.get("autocast") and any(finding.oracle == "grad" for finding in findings)):
+        return None
+    return None if BACKWARD_AUTOCAST in (job.get("config") or {}) else ASSUMED_AUTOCAST
 
 
 def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> str | None:

@@ -197,3 +197,21 @@ def test_a_device_that_is_absent_and_a_package_that_is_missing_skip() -> None:
     }
     assert run(text, "eager", packages=["no_such_package"])["trust"]["reason"] == "no package no_such_package here"
     assert run(text, "eager", packages=["torch"])["trust"] is None
+
+
+HOUSEHOLDER = "return torch.linalg.householder_product(a, t)"
+LEAVES = "torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True)"
+
+
+def differentiate(body: str, backend: str = "aot_eager", **fields):
+    return run(source(body, LEAVES, "a, t"), backend, grad={"mode": "backward"}, **fields)
+
+
+def test_what_torch_assumes_of_a_backward_under_autocast_is_noted() -> None:
+    record = differentiate(HOUSEHOLDER, autocast="torch.bfloat16")
+    assert oracles(record) == ["grad", "grad"] or oracles(record) == ["grad"]
+    assert validity.ASSUMED_AUTOCAST in record["notes"]
+    told = differentiate(HOUSEHOLDER, autocast="torch.bfloat16", config={validity.BACKWARD_AUTOCAST: "off"})
+    assert passes(told) and validity.ASSUMED_AUTOCAST not in told["notes"]
+    wrong = differentiate("return a.sin() * t", "planted:dropped_gradient")
+    assert oracles(wrong) and validity.ASSUMED_AUTOCAST not in wrong["notes"]
