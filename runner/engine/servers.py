@@ -30,8 +30,8 @@ EARLY = {"SIGKILL": 3}
 SIGKILL comes from a person, or from a kernel short of memory, and proves nothing about the Python.
 """
 
-_COLDER = dict.fromkeys(("aot", "backward", "inductor"), "import")
-"""How a server warms up once the one before it crashed: each level of ``warm_up.LEVELS`` that compiles, to what imports alone."""
+_COMPILING = frozenset({"aot", "backward", "inductor"})
+"""The levels of ``warm_up.LEVELS`` that compile. What they compile may crash, and a server whose warm-up did so is followed by one that only imports."""
 
 
 class Kind(NamedTuple):
@@ -261,9 +261,11 @@ class Server:
         if not self.failure and self._starts > (RESTARTS if was_up else EARLY.get(how, 1)):
             times = "" if was_up else " before it was up"
             self.failure = f"the worker server of {self.python} died {self._starts} times{times} (last: {how})"
-        elif not was_up and how != "SIGKILL":
-            # Perhaps what it compiled ended it. Then each job has to say so for itself.
-            self.warm, self.warm_death = _COLDER.get(self.warm, self.warm), f"it was ended by {how}"
+        elif not was_up and how != "SIGKILL" and self.warm in _COMPILING:
+            self.warm, self.warm_death = (
+                "import",
+                f"it was ended by {how}",
+            )  # a job that crashes alike then says so for itself
         if not self.failure and any(self.queues.values()):
             self._start()
         return outcomes

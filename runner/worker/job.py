@@ -25,7 +25,7 @@ from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.legal_runs import disagreement_of_same_choices, judge_defined
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.tolerance import missing_place
-from runner.worker.judge.validity import VARIES, Agreement, autocast_note, find_disagreement, vacuity_reason
+from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, note_autocast, vacuity_reason
 from runner.worker.oracles import row_of
 
 Send = Callable[[dict[str, Any]], None]
@@ -295,8 +295,8 @@ class _Run:
                 self.record["trust"] = _trust("VACUOUS", reason)
         self.record["findings"] = [dict(vars(finding)) for finding in findings]
         self.record["labels"] = evidence.labels
-        assumed = autocast_note(self.job, findings)
-        self.record["notes"] = [*compiled.notes, *reference.notes, *evidence.notes, *([assumed] if assumed else [])]
+        note_autocast(evidence, findings)
+        self.record["notes"] = [*compiled.notes, *reference.notes, *evidence.notes]
         self.record["comparisons"] = evidence.comparisons
         self.record["compared"] = dict(evidence.compared)
 

@@ -53,6 +53,7 @@ class Agreement:
 
 
 BACKWARD_AUTOCAST = "torch._functorch.config.backward_pass_autocast"
+"""The switch, of torch 2.13, that says under which autocast a backward is traced."""
 ASSUMED_AUTOCAST = (
     "torch assumes that the backward runs under autocast like the forward, and here it does not; "
     f"config: {{{BACKWARD_AUTOCAST}: 'off'}} tells it so"
@@ -116,17 +117,18 @@ def _tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree:
     return None
 
 
-def autocast_note(job: Mapping[str, Any], findings: Iterable[Finding]) -> str | None:
-    """Return what torch assumes of a backward, if gradients differ where a case does otherwise; None elsewhere.
+def note_autocast(evidence: Evidence, findings: Iterable[Finding]) -> None:
+    """Note what torch assumes of a backward if gradients differ under autocast, unless the case sets BACKWARD_AUTOCAST itself.
 
-    The comment of ``torch._functorch.config.backward_pass_autocast`` says it: unless that is "off", the graph of the backward is
-    traced under the autocast of the forward. torch's page on autocast advises against a backward under autocast, so cases run theirs
-    outside.
+    The comment at that switch says it: unless it is "off", the backward is traced under the autocast of the forward. Cases run
+    theirs outside, since torch's page on autocast advises against a backward inside.
     """
-    known = hasattr(importlib.import_module("torch._functorch.config"), "backward_pass_autocast")
-    if not (known and job.get("autocast") and any(finding.oracle == "grad" for finding in findings)):
-        return None
-    return None if BACKWARD_AUTOCAST in (job.get("config") or {}) else ASSUMED_AUTOCAST
+    job = evidence.job
+    if not job.get("autocast") or BACKWARD_AUTOCAST in (job.get("config") or {}):
+        return
+    module, _, switch = BACKWARD_AUTOCAST.rpartition(".")
+    if any(finding.oracle == "grad" for finding in findings) and hasattr(importlib.import_module(module), switch):
+        evidence.note(ASSUMED_AUTOCAST)
 
 
 def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> str | None:

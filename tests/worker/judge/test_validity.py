@@ -209,9 +209,9 @@ def differentiate(body: str, backend: str = "aot_eager", **fields):
 
 def test_what_torch_assumes_of_a_backward_under_autocast_is_noted() -> None:
     record = differentiate(HOUSEHOLDER, autocast="torch.bfloat16")
-    assert oracles(record) == ["grad", "grad"] or oracles(record) == ["grad"]
+    assert set(oracles(record)) == {"grad"}
     assert validity.ASSUMED_AUTOCAST in record["notes"]
-    told = differentiate(HOUSEHOLDER, autocast="torch.bfloat16", config={validity.BACKWARD_AUTOCAST: "off"})
-    assert passes(told) and validity.ASSUMED_AUTOCAST not in told["notes"]
+    traced_without = differentiate(HOUSEHOLDER, autocast="torch.bfloat16", config={validity.BACKWARD_AUTOCAST: "off"})
+    assert passes(traced_without) and validity.ASSUMED_AUTOCAST not in traced_without["notes"]
     wrong = differentiate("return a.sin() * t", "planted:dropped_gradient")
     assert oracles(wrong) and validity.ASSUMED_AUTOCAST not in wrong["notes"]
