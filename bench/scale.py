@@ -346,18 +346,19 @@ PARTS = (
 def run_part(part: Part, count: int) -> tuple[list[object], bool]:
     """The part's line of the table, and whether it met its targets."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Path(name) / "specs"  # named as in a project: an id holds its file's path as the command line shows it
+        folder.mkdir()
         said = part.write(folder, count) if part.write else ""
-        words = [sys.executable, __file__, "-n", str(count), "--inside", part.name, name]
+        words = [sys.executable, str(Path(__file__).resolve()), "-n", str(count), "--inside", part.name, str(folder)]
         if part.command:
             runner = f"{sys.executable} -m runner {part.command}"
             options = " ".join(f"--limit {limit}={size}" for limit, size in LIMITS.items())
             words = [
                 "bash",
                 "-c",
-                runner.replace("FOLDER", f"{options} FOLDER", 1).replace("FOLDER", name),
+                runner.replace("FOLDER", f"{options} FOLDER", 1).replace("FOLDER", "specs"),
             ]
-        out, seconds, busy, memory = _timed(words)
+        out, seconds, busy, memory = _timed(words, name)
         taken: Taken = {} if part.command else json.loads(out)
         if part.command and "|" not in part.command:
             said += f": {out.count(chr(10))} lines"
@@ -371,10 +372,10 @@ def run_part(part: Part, count: int) -> tuple[list[object], bool]:
     return [part.name, counted, busy, memory, target, "yes" if met else "NO", details or said], met
 
 
-def _timed(words: Sequence[str]) -> tuple[str, float, float, float]:
+def _timed(words: Sequence[str], folder: str) -> tuple[str, float, float, float]:
     """What a command prints, seconds by the wall and of the CPU, and the peak of memory in MB (of its largest child)."""
     began = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)
     assert process.stdout is not None
     out = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)

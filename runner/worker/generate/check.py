@@ -35,7 +35,17 @@ UNTRACED = (
 """Operators that read values: those of a mask, and of an index of ``put`` without dimensions, in the backward alone.
 
 Dynamo may leave a function to eager for one of them, with all that is in it."""
-_UNTRACED = re.compile(rf"\b(?:{'|'.join(UNTRACED)})\b")
+
+
+def _resizing() -> Iterator[str]:
+    """Yield the operators that change a tensor's own sizes or strides, such as ``unsqueeze_``. Dynamo refuses them for an input."""
+    for name in dir(torch.Tensor):
+        operator = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.endswith("__") else None
+        if operator is not None and torch.Tag.inplace_view in getattr(operator, operator.overloads()[0]).tags:
+            yield name
+
+
+_UNTRACED = re.compile(rf"\b(?:{'|'.join((*UNTRACED, *_resizing()))})\b")
 
 
 def fault_of(job: Mapping[str, Any]) -> str:

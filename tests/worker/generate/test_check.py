@@ -77,6 +77,12 @@ def test_a_case_of_which_nothing_is_traced_is_not_written(tmp_path: Path) -> Non
     assert fault(tmp_path, [{"torch.take": ["$x", {"$tensor": [0, 2]}]}]) == ""
 
 
+def test_an_input_whose_own_sizes_change_compiles_nothing(tmp_path: Path) -> None:
+    assert fault(tmp_path, [{"Tensor.unsqueeze_": ["$x", 1]}], {"x": [4]}) == "compiles no graph"
+    copy = {"torch.clone": "$x", "out": "y"}
+    assert fault(tmp_path, [copy, {"Tensor.unsqueeze_": ["$y", 1]}], {"x": [4]}, **{"return": ["$y"]}) == ""
+
+
 def test_every_call_is_tried(tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"params": {"n": [4]}, "inputs": {"x": ["${n}"]}}
     chain = [{"operator.getitem": ["$x", 3]}]
