@@ -29,6 +29,7 @@ from runner.engine.cluster.actor import SHUTDOWN_TIMEOUT, Report, Setup, passed_
 from runner.engine.cluster.scheduler import Node, Scheduler
 from runner.engine.interpreters import tail
 from runner.engine.messages import Job, Outcome
+from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 
 CONNECT = 60.0
@@ -92,7 +93,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         self._last_usable = math.inf  # when a node could run jobs, or else the cluster was joined
         self._failure = ""  # why nothing can run any more
         self._closed = False
-        self.slots = slots or os.cpu_count() or 1
+        self.slots = slots or usable_processors()
         """How many jobs run at once; of a cluster known as soon as it is joined, later nodes not counted."""
         log_path = os.path.abspath(log_folder) if own and log_folder is not None else None
         options = {"warm": warm, "environ": environ, "log_folder": log_path, "kernel_cache": kernel_cache}
