@@ -19,7 +19,7 @@ Ended = Literal["result", "signal", "timeout", "memory", "no-result", "broken"]
 
 Isolation = Literal["fork", "fresh", "living"]
 """Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from
-a process that has imported torch and its compilers, and compiled nothing. ``living``: in a process that stays alive and takes the next job."""
+a process that has imported torch and its compilers, and compiled no graph. ``living``: in a process that stays alive and takes the next job."""
 
 ISOLATION: tuple[Isolation, ...] = get_args(Isolation)
 

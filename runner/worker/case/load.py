@@ -21,6 +21,7 @@ import torch
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
+from runner.worker.case.vectors import VECTORS_OK, forget_answers
 from runner.worker.settings import DEFAULT_THREADS
 
 MAKE_INPUTS = "make_inputs"
@@ -194,6 +195,10 @@ def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
         InvalidCase: no such flag here, or it refuses the value.
     """
     restore: list[tuple[Any, str, Any]] = []
+    flags = [*flags]
+    picks_vectors = any(
+        name == VECTORS_OK for name, _ in flags
+    )  # a process that has compiled would not read the flag again
     try:
         for name, value in flags:
             holder, attribute = _find_flag(name)
@@ -203,10 +208,14 @@ def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
             except Exception as error:
                 raise InvalidCase(f"config: {name} refuses {value!r}: {type(error).__name__}: {error}") from error
             restore.append((holder, attribute, original))
+        if picks_vectors:
+            forget_answers()
         yield
     finally:
         for holder, attribute, original in reversed(restore):
             setattr(holder, attribute, original)
+        if picks_vectors:
+            forget_answers()
 
 
 def _find_flag(name: str) -> tuple[Any, str]:

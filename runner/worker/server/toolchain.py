@@ -16,6 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
+from runner.worker.case.vectors import candidates, forget_answers
+
 _KERNEL = 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }\n'
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ def preparing(*more: Callable[[], object]) -> Iterator[None]:
             except Exception as error:  # noqa: BLE001  torch meets it again, where a job can report it
                 _LOG.warning("preparing the C++ compiler: %s: %s", type(error).__name__, error)
     if any(probe.exception() is None and not probe.result() for probe in probes):
-        _forget_answers()
+        forget_answers()
         for isa in isas:
             _LOG.warning("%s, probed again: %s", isa, "yes" if isa else "no")
 
@@ -59,28 +61,6 @@ def missing_vectors() -> str:
     if not isas or not module.valid_vec_isa_list.cache_info().currsize or module.valid_vec_isa_list():
         return ""
     return f"kernels for the CPU have no vectors: the C++ compiler cannot build for {', '.join(map(str, isas))}"
-
-
-def candidates() -> list[Any]:
-    """Return torch's vector instruction sets that this processor knows, the one it would pick first.
-
-    The list is empty if torch has no such list.
-    """
-    module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
-    checker, known = getattr(module, "x86_isa_checker", None), getattr(module, "supported_vec_isa_list", None)
-    if checker is None or known is None or os.uname().machine != "x86_64":
-        return []
-    flags = checker()
-    return [isa for isa in known if all(flag in flags for flag in str(isa).split())]
-
-
-def _forget_answers() -> None:
-    """Let torch probe every instruction set anew."""
-    module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
-    classes = {kind for isa in module.supported_vec_isa_list for kind in type(isa).__mro__}
-    for function in (function for kind in classes for function in vars(kind).values()):
-        if hasattr(function, "cache_clear"):
-            function.cache_clear()
 
 
 def _compile_a_kernel(isa: Any) -> None:

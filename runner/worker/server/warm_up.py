@@ -15,12 +15,13 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from runner.worker.case.vectors import probe
 from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
 
 LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
-"""How far a server goes: torch alone; Dynamo imported; Inductor too, and nothing else that a user's process has not done;
-Dynamo prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled;
+"""How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed, which a
+user's process does as well, but each one anew; Dynamo prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled;
 everything. Each level costs up to a second more, so that a run asks for what its variants need. Where an accelerator is in
 sight nothing is compiled, and ``import`` stands for all levels from ``aot`` on."""
 
@@ -89,6 +90,7 @@ def warm_up(level: str) -> None:
     importlib.import_module("torch._dynamo")
     if level == "compilers":
         importlib.import_module("torch._inductor.compile_fx")
+        probe()
     if level in ("capture", "compilers"):
         return
     run_job = load_entry()

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from runner.worker.case import vectors as vectors_of_case
 from runner.worker.server import toolchain
 
 
@@ -85,14 +86,14 @@ def test_a_probe_that_failed_beside_the_block_is_asked_again(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     try:
         for works in (True, False):
-            toolchain._forget_answers()
+            vectors_of_case.forget_answers()
             probed.clear()
             with caplog.at_level(logging.WARNING), toolchain.preparing():
                 pass
             assert bool(isa) is works and probed == [str(isa)] * 2
         assert "probed again: yes" in caplog.text and "probed again: no" in caplog.text
     finally:
-        toolchain._forget_answers()
+        vectors_of_case.forget_answers()
 
 
 def test_missing_vectors_are_named_once_torch_has_picked(monkeypatch: pytest.MonkeyPatch) -> None:
