@@ -122,6 +122,15 @@ def test_a_cold_server_has_imported_compilers_at_most(
     assert (found["loaded"], found["threads"], found["python"], found["random"]) == (loaded, 0, 1, True)
 
 
+def test_a_server_of_fresh_processes_probes_the_vectors_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[str] = []
+    monkeypatch.setattr(warm_up, "probe", lambda: probed.append("vectors"))
+    warm_up.warm_up("capture")
+    assert probed == []
+    warm_up.warm_up("compilers")
+    assert probed == ["vectors"]
+
+
 def test_a_warm_up_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"findings": [{"oracle": "value"}], "trust": None}
     monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: record)
