@@ -58,16 +58,8 @@ def hunt(bug: Planted, folder: Path) -> Hunt:
     """
     own = folder / bug.bug
     hangs = HANGS in bug.oracles
-    words = [
-        "--batch",
-        str(BATCH),
-        "--reduce-budget",
-        "20m" if hangs else "4m",
-        "--backend",
-        bug.backend,
-        "-o",
-        str(own),
-    ]
+    budget = "20m" if hangs else "4m"
+    words = ["--batch", str(BATCH), "--reduce-budget", budget, "--backend", bug.backend, "-o", str(own)]
     words += ["--profile", "training"] if bug.case == "gradient" else []
     words += ["--timeout", LIMIT] if hangs else []
     if bug.case not in GENERAL or bug.config or hangs:

@@ -262,10 +262,8 @@ class Server:
             times = "" if was_up else " before it was up"
             self.failure = f"the worker server of {self.python} died {self._starts} times{times} (last: {how})"
         elif not was_up and how != "SIGKILL" and self.warm in _COMPILING:
-            self.warm, self.warm_death = (
-                "import",
-                f"it was ended by {how}",
-            )  # a job that crashes alike then says so for itself
+            # A job that crashes alike then says so for itself.
+            self.warm, self.warm_death = "import", f"it was ended by {how}"
         if not self.failure and any(self.queues.values()):
             self._start()
         return outcomes

@@ -194,12 +194,7 @@ def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
     Raises:
         InvalidCase: no such flag here, or it refuses the value.
     """
-    restore: list[tuple[Any, str, Any]] = []
-    flags = [*flags]
-    picks_vectors = any(
-        name == VECTORS_OK for name, _ in flags
-    )  # a process that has compiled would not read the flag again
-    try:
+    with contextlib.ExitStack() as restore:
         for name, value in flags:
             holder, attribute = _find_flag(name)
             original = getattr(holder, attribute)
@@ -207,15 +202,12 @@ def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
                 setattr(holder, attribute, value)
             except Exception as error:
                 raise InvalidCase(f"config: {name} refuses {value!r}: {type(error).__name__}: {error}") from error
-            restore.append((holder, attribute, original))
-        if picks_vectors:
-            forget_answers()
+            if name == VECTORS_OK:
+                # A process that has compiled would not read it again, neither now nor once it is put back.
+                forget_answers()
+                restore.callback(forget_answers)
+            restore.callback(setattr, holder, attribute, original)
         yield
-    finally:
-        for holder, attribute, original in reversed(restore):
-            setattr(holder, attribute, original)
-        if picks_vectors:
-            forget_answers()
 
 
 def _find_flag(name: str) -> tuple[Any, str]:

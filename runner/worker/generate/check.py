@@ -37,7 +37,7 @@ UNTRACED = (
 Dynamo may leave a function to eager for one of them, with all that is in it."""
 
 
-def _resizing() -> Iterator[str]:
+def _in_place_views() -> Iterator[str]:
     """Yield the operators that change a tensor's own sizes or strides, such as ``unsqueeze_``. Dynamo refuses them for an input."""
     for name in dir(torch.Tensor):
         operator = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.endswith("__") else None
@@ -45,7 +45,7 @@ def _resizing() -> Iterator[str]:
             yield name
 
 
-_UNTRACED = re.compile(rf"\b(?:{'|'.join((*UNTRACED, *_resizing()))})\b")
+_UNTRACED = re.compile(rf"\b(?:{'|'.join((*UNTRACED, *_in_place_views()))})\b")
 
 
 def fault_of(job: Mapping[str, Any]) -> str:

@@ -20,10 +20,10 @@ from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
 
 LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
-"""How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed, which a
-user's process does as well, but each one anew; Dynamo prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled;
-everything. Each level costs up to a second more, so that a run asks for what its variants need. Where an accelerator is in
-sight nothing is compiled, and ``import`` stands for all levels from ``aot`` on."""
+"""How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed; Dynamo
+prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled; everything.
+Each level costs up to a second more, so that a run asks for what its variants need. Where an accelerator is in sight nothing is
+compiled or probed, and ``import`` stands for all levels from ``aot`` on."""
 
 _LAZY = (
     "torch._dynamo.dce_extra_outputs",
@@ -90,7 +90,8 @@ def warm_up(level: str) -> None:
     importlib.import_module("torch._dynamo")
     if level == "compilers":
         importlib.import_module("torch._inductor.compile_fx")
-        probe()
+        if not _has_accelerator(torch):  # kernels for it need no vectors, and with an empty cache each probe compiles
+            probe()
     if level in ("capture", "compilers"):
         return
     run_job = load_entry()

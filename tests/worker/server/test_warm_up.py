@@ -126,7 +126,10 @@ def test_a_server_of_fresh_processes_probes_the_vectors_for_them(monkeypatch: py
     probed: list[str] = []
     monkeypatch.setattr(warm_up, "probe", lambda: probed.append("vectors"))
     warm_up.warm_up("capture")
+    monkeypatch.setattr(warm_up, "_has_accelerator", lambda torch: True)
+    warm_up.warm_up("compilers")
     assert probed == []
+    monkeypatch.setattr(warm_up, "_has_accelerator", lambda torch: False)
     warm_up.warm_up("compilers")
     assert probed == ["vectors"]
 
