@@ -52,6 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's")
     parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
                         help="change the cases of these spec files instead of drawing new ones; repeat for several")  # fmt: skip
+    add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
     parser.add_argument(
         "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
     )
@@ -92,11 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
     environment = find_environments(settings.python)[0]
     request = Request(
         arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth,
-        tuple(arguments.mutate),
+        tuple(arguments.mutate), settings.allow_python,
     )  # fmt: skip
     if request.mutate and (request.ops or request.depth or arguments.list_ops):
         raise UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
-    parents = named_parents(request.mutate, settings.limits()) if request.mutate else None
+    parents = named_parents(request.mutate, settings.limits(), settings.allow_python) if request.mutate else None
     folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
     cases: list[GeneratedCase] = []
     operators: list[str] = []

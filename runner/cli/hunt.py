@@ -67,6 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
                         help="let the parts of the compiler and the operators that were reached steer what is drawn, and change cases that reached new ones")  # fmt: skip
     parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
                         help="change the cases of these spec files too (implies --guided); repeat for several")  # fmt: skip
+    add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
     add_settings(parser, "coverage_lines",
                  help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); compiling takes twice the time")  # fmt: skip
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
@@ -92,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     if len(settings.python) > 1:
         raise UsageError("--python: one Python draws and runs the cases")
     ledger = known.read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
-    parents = named_parents(arguments.mutate, settings.limits()) if arguments.mutate else Parents(())
+    parents = (
+        named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else Parents(())
+    )
     folder = _folder(arguments.output)
     progress = Progress()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.yaml.emitter import emit
+from runner.files import replace_file
 
 PER_FILE = 100
 
@@ -17,12 +19,32 @@ def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
     return emit({"cases": list(cases)}, ("cases", "chain"))
 
 
+def with_python_beside(cases: Sequence[Mapping[str, Any]], folder: Path) -> list[Mapping[str, Any]]:
+    """Copy models in Python into the folder of a spec file to be, and return its cases, which name the copies.
+
+    A spec file may name Python of its own folder alone. A copy's name holds a digest, since two models may be called alike.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    return [{**case, "module": _copied(case["module"], folder)} if "module" in case else case for case in cases]
+
+
+def _copied(module: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    file = Path(module["file"])
+    content = file.read_bytes()
+    suffix = f"_{hashlib.sha256(content).hexdigest()[:8]}"
+    name = f"{file.stem.removesuffix(suffix)}{suffix}.py"
+    replace_file(folder / name, [content])
+    return {**module, "file": name}
+
+
 def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Write the cases into files of a hundred, and return their names."""
     names = []
     for start in range(0, len(cases), PER_FILE):
         names.append(f"{name}_{start // PER_FILE}{SPEC}")
-        text = text_of(cases[start : start + PER_FILE])
+        text = text_of(with_python_beside(cases[start : start + PER_FILE], folder))
         (folder / names[-1]).write_text(text, encoding="utf-8")
     return names
 

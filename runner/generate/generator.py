@@ -22,7 +22,7 @@ from runner.diagnostics import nearest
 from runner.engine import scratch
 from runner.engine.messages import Job, Outcome
 from runner.exit_codes import UsageError
-from runner.generate.files import text_of
+from runner.generate.files import text_of, with_python_beside
 from runner.generate.mutations import Case
 from runner.generate.parents import Parents
 from runner.quote import QuoteError, shell_words
@@ -44,7 +44,7 @@ LOADING = 120.0
 MEMORY = 4 << 30
 """Bytes that a process may hold on top of what torch itself takes."""
 
-OF_A_RUN = ("name", "source", "backend", "dtype", "device", "grad", "autocast", "threads", "config")
+OF_A_RUN = ("name", "source", "backend", "dtype", "device", "grad", "autocast", "threads", "config", "expect")
 """The fields of a judging job that say how its case runs."""
 
 
@@ -59,6 +59,7 @@ class Request:
     ops: str = ""  # a pattern of operators' names; empty for all
     depth: tuple[int, int] | None = None
     mutate: tuple[str, ...] = ()  # spec files whose cases are changed, instead of new ones
+    allow_python: bool = False  # change models in Python too
 
     @property
     def command(self) -> str:
@@ -66,6 +67,7 @@ class Request:
         kind = ["--profile", self.profile] if not self.mutate else []
         words = ["runner", "generate", *kind, "--seed", self.seed]
         words += [word for path in self.mutate for word in ("--mutate", path)]
+        words += ["--allow-python"] if self.allow_python else []
         words += ["--ops", self.ops] if self.ops else []
         words += ["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []
         return shell_words(words)
@@ -191,20 +193,23 @@ class CaseGenerator:
             files = {}
             for number, data in cases.items():
                 try:
-                    text = text_of([{key: value for key, value in data.items() if key != "devices"}])
+                    own = {key: value for key, value in data.items() if key != "devices"}
+                    text = text_of(with_python_beside([own], folder))
                 except QuoteError:
                     self.faults["refused"] += 1
                     continue
                 path = folder / f"{number}{SPEC}"
                 path.write_text(text, encoding="utf-8")
                 files[str(path)] = number
-            variants = load([*files], everything=True).variants if files else ()
+            python = self._request.allow_python
+            variants = load([*files], everything=True, allow_python=python).variants if files else ()
+            self.faults["refused"] += len(files) - len(variants)
+            return {
+                files[variant.case.file]: job(Planned(variant, self._environment), build(variant))
+                for variant in variants
+            }
         finally:
             scratch.remove(folder)
-        self.faults["refused"] += len(files) - len(variants)
-        return {
-            files[variant.case.file]: job(Planned(variant, self._environment), build(variant)) for variant in variants
-        }
 
     def _drawing(self, operators: Sequence[str] | None, again: str, numbers: Items[int]) -> Job:
         request = self._request

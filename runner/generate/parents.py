@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
+from runner.cases.model import Case as CaseOfFile
 from runner.cases.serialize import KERNELS, plain
 from runner.exit_codes import UsageError
 from runner.generate.mutations import Case, mutant_of
 from runner.session.collect import read_cases
 
-_KEPT = ("params", "inputs", "state", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
-         "compile", "config")  # fmt: skip
+_KEPT = ("params", "inputs", "state", "module", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
+         "compile", "config", "expect", "tolerance")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +32,19 @@ class Parents:
         return mutant_of(parent, donor, numbers, f"mutant_{seed}_{number:05d}", f"{again} --first {number} --count 1")
 
 
-def named_parents(paths: Sequence[str], limits: Limits) -> Parents:
-    """Return the cases of the files that ``--mutate`` names.
+def named_parents(paths: Sequence[str], limits: Limits, allow_python: bool) -> Parents:
+    """Return the cases of the files that ``--mutate`` names; models in Python only with ``allow_python``.
 
     Raises:
         UsageError: a path names no file, or no case can be changed.
         InputError: a file is wrong.
     """
-    parents = read_parents(paths, limits)
-    if not parents.cases:
-        raise UsageError(f"--mutate {' '.join(paths)}: no case there has a chain that can be changed")
-    return parents
+    parents = read_parents(paths, limits).cases
+    allowed = tuple(parent for parent in parents if allow_python or "module" not in parent)
+    if not allowed:
+        hint = ": read the models in Python there, then add --allow-python" if parents else ""
+        raise UsageError(f"--mutate {' '.join(paths)}: no case there can be changed{hint}")
+    return Parents(allowed)
 
 
 def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate") -> Parents:
@@ -52,16 +55,20 @@ def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate")
         InputError: a file is wrong.
     """
     cases = {(case.file, case.name): case for case in read_cases(paths, limits, source)}
-    data = [plain(case, Path(case.file).parent) for case in cases.values()]
+    data = [_with_its_file(plain(case, Path(case.file).parent), case) for case in cases.values()]
     return Parents(tuple(parent_of(each) for each in data if is_parent(each)))
 
 
+def _with_its_file(data: Case, case: CaseOfFile) -> Case:
+    """Return a case's data with the whole path of its model in Python, since a mutant lies in another folder."""
+    return {**data, "module": {**data["module"], "file": case.module.file}} if case.module is not None else data
+
+
 def is_parent(case: Mapping[str, Any]) -> bool:
-    """Return whether a case can be changed: a chain of operators that eager PyTorch takes."""
-    raises = (case.get("expect") or {}).get("raises")
-    return "chain" in case and "module" not in case and KERNELS not in case and not raises and bool(case.get("inputs"))
+    """Return whether a case can be changed: a chain of operators, or a model in Python, with inputs."""
+    return KERNELS not in case and bool(case.get("inputs"))
 
 
 def parent_of(case: Mapping[str, Any]) -> Case:
-    """Return what a mutant keeps of a case: the program, and how it runs. The name says where the mutant comes from."""
+    """Return what a mutant may keep of a case: the program, how it runs, and what it says of itself. The name says where the mutant comes from."""
     return {"name": case["name"], **{key: case[key] for key in _KEPT if key in case}}

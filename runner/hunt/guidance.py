@@ -23,7 +23,7 @@ from runner.worker.lines import Lines, is_text
 SHARE = 0.5
 """Part of a round's cases that are mutants, where there is a parent."""
 CANDIDATES = 4
-"""Mutants of which one is taken: the one with the most pairs of operators that no case had."""
+"""Mutants of the hunt's own cases of which one is taken: the one with the most pairs of operators that no case had."""
 PARENTS = 400
 """Parents from the hunt itself, at most: the last ones."""
 
@@ -51,11 +51,11 @@ class Guidance:
     def plan(self, round_number: int, numbers: Sequence[int], operators: Sequence[str]) -> Plan:
         """Return what a round draws. It depends on the seed and on what the rounds before gave, and on nothing else."""
         chance = random.Random(f"guided {self.seed} {round_number}")
-        parents = (*self.given.cases, *self.own)
-        count = int(len(numbers) * SHARE) if parents else 0
+        pools = [pool for pool in (self.given.cases, self.own) if pool]
+        count = int(len(numbers) * SHARE) if pools else 0
         mutants, origin = {}, f"round {round_number} of a guided hunt"
         for number in numbers[len(numbers) - count :]:
-            mutant = self._mutant(number, parents, origin, chance)
+            mutant = self._mutant(number, pools, origin, chance)
             if mutant is not None:
                 mutants[number] = mutant
         unused = [name for name in operators if f"step {name}" not in self.reached]
@@ -64,12 +64,19 @@ class Guidance:
         return Plan(numbers[: len(numbers) - count], sorted([*unused, *beside]), mutants, origin)
 
     def _mutant(
-        self, number: int, parents: Sequence[Mapping[str, Any]], again: str, chance: random.Random
+        self, number: int, pools: Sequence[Sequence[Mapping[str, Any]]], again: str, chance: random.Random
     ) -> Case | None:
+        """Return a mutant. A person's cases are parents as often as the hunt's own, which soon are many more.
+
+        A mutant of a person's case stays near to it. Of the others, the best of some candidates is taken.
+        """
         name = f"mutant_{self.seed}_{number:05d}"
-        tries = (
-            mutant_of(chance.choice(parents), chance.choice(parents), chance, name, again) for _ in range(CANDIDATES)
-        )
+        pool = chance.choice(pools)
+        donors = chance.choice(pools)
+        tries = [
+            mutant_of(chance.choice(pool), chance.choice(donors), chance, name, again)
+            for _ in range(1 if pool is self.given.cases else CANDIDATES)
+        ]
         mutants = [mutant for mutant in tries if mutant is not None]
         return max(mutants, key=lambda mutant: len(reached_by_text(mutant) - self.reached), default=None)
 

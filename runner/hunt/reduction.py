@@ -76,7 +76,7 @@ def reduce_group(
     write_text(own / REDUCED, reduced.text)
     with contextlib.suppress(InputError):  # a value without a place in Python text
         diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
-        write_text(own / SCRIPT, script(reduced.variant, diagnosis, settings.seed))
+        write_text(own / SCRIPT, script(_with_python_of(own, reduced.variant), diagnosis, settings.seed))
     data = {key: value for key, value in plain(reduced.variant.case).items() if key != "name"}
     return replace(
         end(""),
@@ -87,6 +87,14 @@ def reduce_group(
         known=_explained(ledger, reduced, torch),
         case=id_of(json.dumps(data, sort_keys=True, default=str)),
     )
+
+
+def _with_python_of(own: Path, variant: Variant) -> Variant:
+    """Return a reduced variant with the model in Python of the group's folder: the reduction's own copy is gone."""
+    case, module = variant.case, variant.case.module
+    if module is None:
+        return variant
+    return replace(variant, case=replace(case, module=replace(module, file=str(own / Path(module.file).name))))
 
 
 def drawn_variant(own: Path, group: Group, settings: RunSettings) -> Variant | None:

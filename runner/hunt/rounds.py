@@ -14,7 +14,7 @@ from runner.cases.model import Variant
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
-from runner.generate.files import text_of
+from runner.generate.files import text_of, with_python_beside
 from runner.generate.generator import CaseGenerator, GeneratedCase
 from runner.hunt.files import CASE, SCRIPT, folder_of, request_of, spec_of, write_text
 from runner.hunt.groups import FAILURES
@@ -48,7 +48,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         self._engine = LocalEngine(
             {environment.key: environment.python}, settings.slots(), warm={environment.key: "import"}
         )
-        self.generator = CaseGenerator(self._engine, environment, request_of(head), settings.slots())
+        request = replace(request_of(head), allow_python=settings.allow_python)
+        self.generator = CaseGenerator(self._engine, environment, request, settings.slots())
         self._torch = environment.torch
         self._operators: list[str] | None = None
 
@@ -106,7 +107,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         self, path: Path, number: int, cases: list[GeneratedCase]
     ) -> tuple[list[VariantFinished], Mapping[str, Variant]]:
         """Run the cases, and return their results and their variants by id."""
-        write_text(path, text_of([case.data for case in cases]))
+        _write_cases(path, cases)
         # Reductions and reports need no coverage, so it is a setting of these runs alone.
         settings = replace(self.settings, coverage=self.guidance is not None, coverage_lines=self.head.lines)
         planned = plan(collect([path], settings), settings)
@@ -141,7 +142,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
                 or any(earlier.signature_id == red.signature_id for earlier in reds)
             ):
                 own = folder_of(self.folder, red.signature_id)
-                write_text(own / CASE, text_of([case.data]))
+                _write_cases(own / CASE, [case])
                 with contextlib.suppress(InputError):  # a value without a place in Python text
                     if red.verdict in FAILURES:
                         write_text(own / SCRIPT, script(variant, event, self.settings.seed))
@@ -178,9 +179,14 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
     def _keep(self, path: Path, cases: Sequence[GeneratedCase]) -> None:
         """Keep these cases of a round in its file."""
         if cases:
-            write_text(path, text_of([case.data for case in cases]))
+            _write_cases(path, cases)
         else:
             path.unlink(missing_ok=True)
+
+
+def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:
+    """Write a spec file of cases, with their models in Python beside it."""
+    write_text(path, text_of(with_python_beside([case.data for case in cases], path.parent)))
 
 
 def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import pkgutil
-import re
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -15,7 +14,7 @@ import torch
 
 from runner.worker.case import backends, replays
 from runner.worker.case.compiling import CompileWatch
-from runner.worker.case.errors import ErrorRecord, InvalidCase, is_class
+from runner.worker.case.errors import ErrorRecord, InvalidCase, refutation
 from runner.worker.case.graph_cache import count_loaded, stored_graphs
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
@@ -270,13 +269,8 @@ class _Run:
                     f"tolerance: the model returns no {place}; it returns {', '.join(paths[:5]) or 'nothing'}"
                 )
             return
-        name, pattern = expected["type"], expected.get("match")
-        if error is None:
-            raise InvalidCase(f"eager was to raise {name}, and returned")
-        if not is_class(error, name):
-            raise InvalidCase(f"eager was to raise {name}, and raised {error.summary}", error)
-        if pattern and re.search(pattern, error.info["message"]) is None:
-            raise InvalidCase(f"eager raised {error.summary}, which does not match {pattern!r}", error)
+        if reason := refutation(error, expected):
+            raise InvalidCase(reason, error)
 
     def _judge(self, eager: Observation, compiled: Observation, place: str | None) -> None:
         """Compare and fill the record; ``place`` is where two eager runs disagreed, if they did."""

@@ -95,3 +95,40 @@ def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: 
     assert (status.code, status.out) == (0, again.out)
     assert "2 rounds, " in status.out and " bug " in status.out
     assert run_in(tmp_path, *HUNT, "--rounds", "2", "--seed", "2").code == 4
+
+
+MODEL = """
+import torch
+
+
+class Sizes(torch.nn.Module):
+    def forward(self, x):
+        return x.sin() + len({x.dim(), x.shape[0]})
+"""
+SPEC = """
+cases:
+  - name: sizes
+    inputs: {x: [4, 3]}
+    module: {file: model.py, name: Sizes}
+    compile: {fullgraph: true}
+    config: {torch._dynamo.config.inject_BUILD_SET_unimplemented_TESTING_ONLY: true}
+"""
+MUTANTS = (
+    "hunt", "--mutate", "model.spec.yaml", "--batch", "8", "--rounds", "1", "--backend", "eager", "-j", "2", "-o", "h"
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_mutants_of_a_model_in_python_take_it_along(tmp_path: Path) -> None:
+    write(tmp_path, {"model.py": MODEL, "model.spec.yaml": SPEC})
+    refused = run_in(tmp_path, *MUTANTS)
+    assert refused.code == 4 and "add --allow-python" in refused.err
+    hunt = run_in(tmp_path, *MUTANTS, "--allow-python", limit=LIMIT)
+    assert hunt.code == 1, hunt.text
+    [own] = (tmp_path / "h" / "groups").iterdir()
+    reduced = (own / "reduced.spec.yaml").read_text(encoding="utf-8")
+    [copy] = own.glob("model_*.py")
+    assert copy.read_bytes() == (tmp_path / "model.py").read_bytes()
+    assert f"module: {{file: {copy.name}, name: Sizes}}" in reduced
+    again = run_in(own, "run", "reduced.spec.yaml", "--allow-python", "--backend", "eager", limit=LIMIT)
+    assert again.code == 1 and "graph-break" in again.text

@@ -193,16 +193,65 @@ def test_a_change_that_fits_nowhere_leaves_no_mutant() -> None:
 
 def test_cases_that_cannot_be_changed_are_no_parents(tmp_path: Path) -> None:
     path = tmp_path / "a.spec.yaml"
-    refused = {**PLAIN, "name": "refused", "expect": {"raises": {"type": "IndexError"}}}
-    path.write_text(text_of([PLAIN, refused]), encoding="utf-8")
+    alone = {"name": "alone", "chain": [{"torch.zeros": [4]}]}
+    path.write_text(text_of([PLAIN, alone]), encoding="utf-8")
     assert [case["name"] for case in read_parents([str(path)], Limits()).cases] == ["plain"]
-    path.write_text(text_of([refused]), encoding="utf-8")
-    with pytest.raises(UsageError, match="no case there has a chain that can be changed"):
-        named_parents([str(path)], Limits())
+    path.write_text(text_of([alone]), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"no case there can be changed$"):
+        named_parents([str(path)], Limits(), allow_python=True)
     with pytest.raises(UsageError, match="--mutate"):
-        named_parents([str(tmp_path / "none")], Limits())
+        named_parents([str(tmp_path / "none")], Limits(), allow_python=False)
 
 
-def test_ledger_tags_and_expectations_of_a_parent_are_no_mutant_s(tmp_path: Path) -> None:
+def test_of_a_model_in_python_inputs_and_runs_change_and_nothing_else(tmp_path: Path) -> None:
+    own = {"name": "own", "inputs": {"x": [4, 6], "y": [4, 6]}, "module": {"file": "model.py", "name": "Model"}}
+    (tmp_path / "model.py").touch()
+    path = tmp_path / "a.spec.yaml"
+    path.write_text(text_of([own]), encoding="utf-8")
+    parents = named_parents([str(path)], Limits(), allow_python=True)
+    mutants = [mutant for number in range(200) if (mutant := parents.mutant(0, number, "again")) is not None]
+    assert {name for mutant in mutants for name in mutant["tags"][1:]} == {
+        "change_dtype", "change_size", "change_layout", "take_backward", "make_dynamic", "call_again", "use_autocast"
+    }  # fmt: skip
+    for mutant in mutants:
+        assert mutant["module"] == {"file": str(tmp_path / "model.py"), "name": "Model"}
+        assert not {"chain", "return"} & mutant.keys()
+    with pytest.raises(UsageError, match="add --allow-python"):
+        named_parents([str(path)], Limits(), allow_python=False)
+
+
+def test_a_model_in_python_is_no_donor() -> None:
+    model = {"name": "own", "inputs": {"x": [4]}, "module": {"file": "/model.py", "name": "Model"}}
+    for change in (mutations.append_case, mutations.change_operator):
+        with pytest.raises(UnfitError):
+            changed(change, donor=model)
+
+
+def test_ledger_and_tags_of_a_parent_are_no_mutant_s() -> None:
     [parent] = [case for case in read_parents([str(FOUND)], Limits()).cases if case["name"] == "clone_of_an_output"]
     assert parent.keys() <= {"name", "inputs", "chain", "return", "grad"}
+
+
+def test_a_mutant_says_of_itself_what_its_changes_leave_true(tmp_path: Path) -> None:
+    path = tmp_path / "a.spec.yaml"
+    own = {**PLAIN, "expect": {"graphs": 1, "recompiles": 0}, "tolerance": {"exact": True}}
+    path.write_text(text_of([own]), encoding="utf-8")
+    parents = read_parents([str(path)], Limits())
+    mutants = [mutant for number in range(300) if (mutant := parents.mutant(0, number, "again")) is not None]
+    kept: dict[str, set[str]] = {"expect": set(), "tolerance": set()}
+    for mutant in mutants:
+        changes = set(mutant["tags"][1:])
+        for key, names in kept.items():
+            assert (key in mutant) == (changes <= mutations.KEEPING[key]), changes
+            names.update(changes if key in mutant else ())
+    assert kept == {
+        "expect": {"change_layout", "call_again", "change_dtype"},
+        "tolerance": {"change_layout", "call_again", "insert_view"},
+    }
+
+
+def test_a_mutant_of_a_case_that_raises_is_to_raise_the_same() -> None:
+    raises = {"raises": {"type": "IndexError"}}
+    parents = Parents(({**PLAIN, "expect": {**raises, "graphs": 1}},))
+    mutants = [mutant for number in range(100) if (mutant := parents.mutant(0, number, "again")) is not None]
+    assert {str(mutant["expect"]) for mutant in mutants} == {str(raises), str({**raises, "graphs": 1})}

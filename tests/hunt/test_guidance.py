@@ -71,18 +71,24 @@ def test_a_round_s_plan_depends_on_what_was_learned_alone() -> None:
 
 def test_of_several_mutants_the_one_with_the_most_pairs_that_no_case_had_is_taken() -> None:
     longer = {**SMALL, "name": "other", "chain": ["torch.cos", "torch.tan", "torch.sinh"]}
-    parents = Parents((SMALL, longer))
     seen = reached_by_text(SMALL) | reached_by_text(longer)
 
     def new_pairs(candidates: int) -> int:
         before, guidance.CANDIDATES = guidance.CANDIDATES, candidates
         try:
-            plan = Guidance(7, parents, set(seen)).plan(0, range(200), [])
+            plan = Guidance(7, Parents(()), set(seen), own=[SMALL, longer]).plan(0, range(200), [])
         finally:
             guidance.CANDIDATES = before
         return sum(len(reached_by_text(mutant) - seen) for mutant in plan.mutants.values())
 
     assert new_pairs(4) > 1.5 * new_pairs(1)
+
+
+def test_the_cases_that_a_person_names_stay_parents_of_half_the_mutants() -> None:
+    own = [{**SMALL, "name": f"own_{number}"} for number in range(100)]
+    guided = Guidance(7, Parents(({**SMALL, "name": "given"},)), own=own)
+    docs = [mutant["doc"] for mutant in guided.plan(0, range(400), []).mutants.values()]
+    assert 0.4 < sum("(given: " in doc for doc in docs) / len(docs) < 0.6
 
 
 def test_a_pair_alone_makes_no_parent() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from subprocess import CalledProcessError
 from typing import Any
@@ -145,6 +145,18 @@ def is_class(raised: ErrorRecord, name: str) -> bool:
         return f"{resolved.__module__}.{resolved.__qualname__}" in raised.bases
     last = name.rpartition(".")[2]
     return any(base == name or base.rpartition(".")[2] in (last, f"_{last}") for base in raised.bases)
+
+
+def refutation(error: ErrorRecord | None, expected: Mapping[str, Any]) -> str:
+    """Return why what eager did is not the exception that a case expects, or nothing. ``expected`` is its ``expect.raises``."""
+    name, pattern = expected["type"], expected.get("match")
+    if error is None:
+        return f"eager was to raise {name}, and returned"
+    if not is_class(error, name):
+        return f"eager was to raise {name}, and raised {error.summary}"
+    if pattern and re.search(pattern, error.info["message"]) is None:
+        return f"eager raised {error.summary}, which does not match {pattern!r}"
+    return ""
 
 
 def counts_as(compiled: ErrorRecord, eager: ErrorRecord) -> bool:

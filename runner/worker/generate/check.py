@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from runner.worker.case import backends
-from runner.worker.case.errors import InvalidCase
+from runner.worker.case.errors import InvalidCase, refutation
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf, elements
+from runner.worker.case.snapshot import Leaf, elements, flatten
 from runner.worker.job import observe_backend
 from runner.worker.judge.freedoms import OVERLAP
 from runner.worker.judge.legal_runs import find_undefined
@@ -54,8 +54,12 @@ def fault_of(job: Mapping[str, Any]) -> str:
     try:
         with open_source(job) as source:
             first, again, other = (_run(source, each) for each in (settings[0], *settings))
+            expected = (job.get("expect") or {}).get("raises")
+            if expected is not None:
+                return next(filter(None, (refutation(run.error, expected) for run in (first, again, other))), "")
             return (
                 _fault_of_runs(first, again, other, settings[0])
+                or ("constant" if _is_constant(first, other) and not _is_given(source) else "")
                 or ("constant" if is_saturated(first, source, settings[0]) else "")
                 or _fault_of_values(source, first, settings[0])
                 or _fault_of_graphs(job, source, first)
@@ -80,11 +84,23 @@ def _fault_of_runs(first: Observation, again: Observation, other: Observation, s
         return "not a number"
     if not first.calls[0].outputs.leaves:
         return "constant"
-    if all(_is_same(one, two) for one, two in _pairs(first, other)):
-        return "constant"
     if settings.grad == "backward" and not any(first.calls[0].gradients.values()):
         return "no gradient"
     return ""
+
+
+def _is_constant(first: Observation, other: Observation) -> bool:
+    """Return whether runs of two seeds give the same."""
+    return all(_is_same(one, two) for one, two in _pairs(first, other))
+
+
+def _is_given(source: Source) -> bool:
+    """Return whether the case itself gives all values of its inputs, so that no seed changes them."""
+    one, two = ([leaf for _, leaf in flatten(source.load(seed).make_inputs(0, seed), "")[1]] for seed in SEEDS)
+    pairs = [pair for pair in zip(one, two, strict=False) if isinstance(pair[0], torch.Tensor)]
+    return any(first.numel() for first, _ in pairs) and all(
+        first.layout == torch.strided and torch.equal(first, second) for first, second in pairs
+    )
 
 
 def _pairs(first: Observation, other: Observation) -> Iterator[tuple[Leaf, Leaf]]:
@@ -148,6 +164,8 @@ def _fault_of_graphs(job: Mapping[str, Any], source: Source, eager: Observation)
 
     Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only decompositions ask of them.
     """
+    if (job.get("expect") or {}).get("graphs") == 0:
+        return ""
     code = job["source"].split('"""', 2)[-1]  # without the docstring, whose words may be a command's
     if not _UNTRACED.search(code):
         return ""

@@ -69,12 +69,33 @@ def test_a_write_into_expanded_memory_is_not_written_though_it_changes_nothing(t
     assert fault(tmp_path, [{"torch.add": ["$x", "$y"]}], inputs) == ""
 
 
+def test_a_result_that_is_the_same_for_two_seeds_is_written_if_the_case_gives_all_values(tmp_path: Path) -> None:
+    given = {"values": [-0.0, 2.0, -3.0]}
+    assert fault(tmp_path, ["torch.sin"], {"x": given}) == ""
+    chain = [{"torch.zeros_like": "$y"}, {"torch.add": ["$_", "$x"]}]
+    assert fault(tmp_path, chain, {"x": given, "y": [3]}) == "constant"
+    assert fault(tmp_path, ["torch.sin"], {"x": [0]}) == "constant"
+
+
 def test_a_case_of_which_nothing_is_traced_is_not_written(tmp_path: Path) -> None:
     inputs = {"x": [4], "b": {"shape": [4], "dtype": "bool"}}
     select = {"torch.masked_select": ["$x", "$b"]}
     assert fault(tmp_path, [select], inputs) == "compiles no graph"
     assert fault(tmp_path, [select, {"torch.sin": "$x", "out": "y"}], inputs, **{"return": ["$_", "$y"]}) == ""
     assert fault(tmp_path, [{"torch.take": ["$x", {"$tensor": [0, 2]}]}]) == ""
+
+
+def test_a_case_that_expects_an_exception_has_to_raise_it(tmp_path: Path) -> None:
+    raises = {"raises": {"type": "IndexError"}}
+    assert fault(tmp_path, [{"operator.getitem": ["$x", 7]}], expect=raises) == ""
+    assert fault(tmp_path, ["torch.sin"], expect=raises) == "eager was to raise IndexError, and returned"
+    other = fault(tmp_path, [{"torch.reshape": ["$x", [3]]}], expect=raises)
+    assert other.startswith("eager was to raise IndexError, and raised RuntimeError")
+
+
+def test_a_case_that_expects_no_graph_need_not_compile_one(tmp_path: Path) -> None:
+    inputs = {"x": [4], "b": {"shape": [4], "dtype": "bool"}}
+    assert fault(tmp_path, [{"torch.masked_select": ["$x", "$b"]}], inputs, expect={"graphs": 0}) == ""
 
 
 def test_an_input_whose_own_sizes_change_compiles_nothing(tmp_path: Path) -> None:
