@@ -53,6 +53,8 @@ _WRITES: tuple[tuple[Any, ...], ...] = (
 )  # fmt: skip
 
 
+AXES = ("dtypes", "train", "grad", "dynamic", "autocast", "threads")
+"""Keys of a case that may hold several values, of which each variant has one; ``params`` holds such lists by name."""
 KEEPING: Mapping[str, frozenset[str]] = {
     "expect": frozenset({"change_layout", "call_again", "change_dtype"}),
     "tolerance": frozenset({"change_layout", "call_again", "insert_view"}),
@@ -71,7 +73,7 @@ def mutant_of(
     parent: Mapping[str, Any], donor: Mapping[str, Any], numbers: random.Random, name: str, again: str
 ) -> Case | None:
     """Return a parent with one to three changes; None where none of those that were tried fits."""
-    case = copy.deepcopy(dict(parent))
+    case = _one_variant(parent, numbers)
     wanted, names = numbers.randint(1, MOST), list[str]()
     for _ in range(TRIES):
         change = numbers.choice(CHANGES)
@@ -90,6 +92,18 @@ def mutant_of(
     words = ", ".join(name.replace("_", " ") for name in names)
     doc = f"{again} ({parent['name']}: {words})"
     return {**case, "name": name, "doc": doc, "tags": ["mutant", *dict.fromkeys(names)]}
+
+
+def _one_variant(parent: Mapping[str, Any], numbers: random.Random) -> Case:
+    """Return a parent with one value of each axis. A mutant is one variant, since only one is tried out."""
+    case = copy.deepcopy(dict(parent))
+    if "params" in case:
+        case["params"] = {name: [numbers.choice(values)] for name, values in case["params"].items()}
+    for axis in AXES:
+        if isinstance(case.get(axis), list):
+            value = numbers.choice(case[axis])
+            case[axis] = [value] if axis == "dtypes" else value
+    return case
 
 
 def _drop_outdated(case: Case, changes: Sequence[str]) -> None:

@@ -250,6 +250,26 @@ def test_a_mutant_says_of_itself_what_its_changes_leave_true(tmp_path: Path) -> 
     }
 
 
+def test_a_mutant_is_one_variant_of_its_parent(tmp_path: Path) -> None:
+    """Only one variant of a case is tried out: another one could be invalid."""
+    own = {**PLAIN, "inputs": {"x": ["${n}", 6]}, "params": {"n": [0, 2, 3]}, "dtypes": ["float32", "int64"]}
+    axes = {"grad": ["off", "forward"], "train": [False, True], "dynamic": [None, True]}
+    path = tmp_path / "a.spec.yaml"
+    path.write_text(text_of([{**own, **axes}]), encoding="utf-8")
+    parents = read_parents([str(path)], Limits())
+    mutants = [mutant for number in range(60) if (mutant := parents.mutant(0, number, "again")) is not None]
+    seen = {(mutant["params"]["n"][0], str(mutant["train"])) for mutant in mutants}
+    assert len(seen) == 6, "each value of an axis has its mutants"
+    read = 0
+    for number, mutant in enumerate(mutants):
+        file = tmp_path / f"m{number}.spec.yaml"
+        file.write_text(text_of([mutant]), encoding="utf-8")
+        variants = load([str(file)], everything=True).variants
+        assert len(variants) <= 1, mutant  # none where the reader refuses the mutant
+        read += len(variants)
+    assert read > 20
+
+
 def test_a_mutant_of_a_case_that_raises_is_to_raise_the_same() -> None:
     raises = {"raises": {"type": "IndexError"}}
     parents = Parents(({**PLAIN, "expect": {**raises, "graphs": 1}},))
