@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.generate.expectations import expects_no_graph, one_variant, without_outdated
+
 Case = dict[str, Any]
 
 MOST = 3
@@ -53,15 +55,6 @@ _WRITES: tuple[tuple[Any, ...], ...] = (
 )  # fmt: skip
 
 
-AXES = ("dtypes", "train", "grad", "dynamic", "autocast", "threads")
-"""Keys of a case that may hold several values, of which each variant has one; ``params`` holds such lists by name."""
-KEEPING: Mapping[str, frozenset[str]] = {
-    "expect": frozenset({"change_layout", "call_again", "change_dtype"}),
-    "tolerance": frozenset({"change_layout", "call_again", "insert_view"}),
-}
-"""What a case says of its own graphs and values, and the changes after which it still holds. After any other one it is dropped."""
-
-
 class UnfitError(Exception):
     """A change that has no place in a case."""
 
@@ -73,7 +66,7 @@ def mutant_of(
     parent: Mapping[str, Any], donor: Mapping[str, Any], numbers: random.Random, name: str, again: str
 ) -> Case | None:
     """Return a parent with one to three changes; None where none of those that were tried fits."""
-    case = _one_variant(parent, numbers)
+    case = one_variant(parent, numbers)
     wanted, names = numbers.randint(1, MOST), list[str]()
     for _ in range(TRIES):
         change = numbers.choice(CHANGES)
@@ -88,30 +81,12 @@ def mutant_of(
             break
     if not names:
         return None
-    _drop_outdated(case, names)
+    kept = without_outdated(case, names)
+    if kept is None:
+        return None
     words = ", ".join(name.replace("_", " ") for name in names)
     doc = f"{again} ({parent['name']}: {words})"
-    return {**case, "name": name, "doc": doc, "tags": ["mutant", *dict.fromkeys(names)]}
-
-
-def _one_variant(parent: Mapping[str, Any], numbers: random.Random) -> Case:
-    """Return a parent with one value of each axis. A mutant is one variant, since only one is tried out."""
-    case = copy.deepcopy(dict(parent))
-    if "params" in case:
-        case["params"] = {name: [numbers.choice(values)] for name, values in case["params"].items()}
-    for axis in AXES:
-        if isinstance(case.get(axis), list):
-            value = numbers.choice(case[axis])
-            case[axis] = [value] if axis == "dtypes" else value
-    return case
-
-
-def _drop_outdated(case: Case, changes: Sequence[str]) -> None:
-    """Drop what may no longer hold. An exception is kept: whether eager still raises it shows when the mutant is tried out."""
-    for key, harmless in KEEPING.items():
-        if key in case and not harmless.issuperset(changes):
-            raises = case.pop(key).get("raises")
-            case |= {key: {"raises": raises}} if raises else {}
+    return {**kept, "name": name, "doc": doc, "tags": ["mutant", *dict.fromkeys(names)]}
 
 
 # --- dtypes, sizes, layouts, modes ----------------------------------------------------------
@@ -235,7 +210,7 @@ def change_number(case: Case, donor: Mapping[str, Any], numbers: random.Random) 
 
 def change_operator(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """An operator of the other case in place of one that is called alike."""
-    theirs = [operator for operator, _ in _calls(_chain(donor))]
+    theirs = [operator for operator, _ in _calls(_steps_of(donor))]
     own = [(step, operator) for operator, step in _calls(_chain(case))]
     step, operator = _choice(own, numbers)
     new = _choice([name for name in theirs if name != operator and _is_module(name) == _is_module(operator)], numbers)
@@ -249,7 +224,7 @@ def append_case(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
     if {"params", "state", "calls"} & donor.keys() or not donor["inputs"]:
         raise UnfitError
     first = next(iter(donor["inputs"]))
-    steps, added = _chain(case), _chain(donor)
+    steps, added = _chain(case), _steps_of(donor)
     taken = {*case["inputs"], *_names(steps)}
     values = _names(steps) or [*case["inputs"]]
     names = {name: _free(name, taken) for name in (*donor["inputs"], *_names(added))}
@@ -285,6 +260,13 @@ def _chain(case: Mapping[str, Any]) -> list[Any]:
         raise UnfitError
     steps: list[Any] = case["chain"]
     return steps
+
+
+def _steps_of(donor: Mapping[str, Any]) -> list[Any]:
+    """Return the steps of another case. One of which nothing is compiled gives none: a mutant would be such a case too."""
+    if expects_no_graph(donor):
+        raise UnfitError
+    return _chain(donor)
 
 
 def _learns(case: Mapping[str, Any]) -> bool:

@@ -232,22 +232,50 @@ def test_ledger_and_tags_of_a_parent_are_no_mutant_s() -> None:
     assert parent.keys() <= {"name", "inputs", "chain", "return", "grad"}
 
 
-def test_a_mutant_says_of_itself_what_its_changes_leave_true(tmp_path: Path) -> None:
+def mutants_of(tmp_path: Path, case: Case, count: int = 300) -> list[Case]:
+    """Mutants of a case that is read from a file."""
+    (tmp_path / "model.py").touch()
     path = tmp_path / "a.spec.yaml"
-    own = {**PLAIN, "expect": {"graphs": 1, "recompiles": 0}, "tolerance": {"exact": True}}
-    path.write_text(text_of([own]), encoding="utf-8")
-    parents = read_parents([str(path)], Limits())
-    mutants = [mutant for number in range(300) if (mutant := parents.mutant(0, number, "again")) is not None]
-    kept: dict[str, set[str]] = {"expect": set(), "tolerance": set()}
-    for mutant in mutants:
+    path.write_text(text_of([case]), encoding="utf-8")
+    parents = named_parents([str(path)], Limits(), allow_python=True)
+    return [mutant for number in range(count) if (mutant := parents.mutant(0, number, "again")) is not None]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "harmless"),
+    [
+        ("expect", "recompiles", {"change_layout", "call_again", "change_dtype"}),
+        ("compile", "fullgraph", {"change_layout", "call_again", "change_dtype"}),
+        ("tolerance", "exact", {"change_layout", "call_again", "insert_view"}),
+    ],
+)
+def test_a_mutant_says_of_itself_what_its_changes_leave_true(
+    tmp_path: Path, key: str, text: str, harmless: set[str]
+) -> None:
+    said = {"expect": {"graphs": 1, "recompiles": 0}, "compile": {"fullgraph": True, "mode": "default"}, "tolerance": {"exact": True}}  # fmt: skip
+    kept = set()
+    for mutant in mutants_of(tmp_path, {**PLAIN, **said}):
         changes = set(mutant["tags"][1:])
-        for key, names in kept.items():
-            assert (key in mutant) == (changes <= mutations.KEEPING[key]), changes
-            names.update(changes if key in mutant else ())
-    assert kept == {
-        "expect": {"change_layout", "call_again", "change_dtype"},
-        "tolerance": {"change_layout", "call_again", "insert_view"},
-    }
+        assert (text in str(mutant.get(key))) == (changes <= harmless), changes
+        assert mutant["compile"]["mode"] == "default"
+        kept |= changes if text in str(mutant.get(key)) else set()
+    assert kept == harmless
+
+
+def test_a_model_in_python_may_count_its_calls_and_branch_by_a_dtype(tmp_path: Path) -> None:
+    module = {"file": "model.py", "name": "Model"}
+    own = {"name": "own", "inputs": {"x": [4, 6]}, "module": module, "expect": {"graphs": 1}}
+    kept = [set(mutant["tags"][1:]) for mutant in mutants_of(tmp_path, own) if "expect" in mutant]
+    assert kept and all(changes == {"change_layout"} for changes in kept)
+
+
+def test_a_case_that_compiles_nothing_has_mutants_that_say_so_alone_and_gives_others_no_steps(tmp_path: Path) -> None:
+    nothing = {**PLAIN, "expect": {"graphs": 0}}
+    mutants = mutants_of(tmp_path, nothing)
+    assert mutants and all(mutant["expect"] == {"graphs": 0} for mutant in mutants)
+    for change in (mutations.append_case, mutations.change_operator):
+        with pytest.raises(UnfitError):
+            changed(change, donor={**DONOR, "expect": {"graphs": 0}})
 
 
 def test_a_mutant_is_one_variant_of_its_parent(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""What a case says of itself, and what a mutant may still say: one variant, and no expectation that a change can make wrong."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+AXES = ("dtypes", "train", "grad", "dynamic", "autocast", "threads")
+"""Keys of a case that may hold several values, of which each variant has one; ``params`` holds such lists by name."""
+
+GRAPHS = frozenset({"change_layout", "call_again", "change_dtype"})
+"""Changes of a chain after which Dynamo makes the same graphs."""
+GRAPHS_OF_PYTHON = frozenset({"change_layout"})
+"""The same of a model in Python. It may count its calls, and may branch by a dtype."""
+VALUES = frozenset({"change_layout", "call_again", "insert_view"})
+"""Changes after which a tolerance still holds."""
+
+
+def one_variant(parent: Mapping[str, Any], numbers: random.Random) -> dict[str, Any]:
+    """Return a copy of a parent with one value of each axis. A mutant is one variant, since only one is tried out."""
+    case = copy.deepcopy(dict(parent))
+    if "params" in case:
+        case["params"] = {name: [numbers.choice(values)] for name, values in case["params"].items()}
+    for axis in AXES:
+        if isinstance(case.get(axis), list):
+            value = numbers.choice(case[axis])
+            case[axis] = [value] if axis == "dtypes" else value
+    return case
+
+
+def expects_no_graph(case: Mapping[str, Any]) -> bool:
+    """Return whether a case says that nothing of it is compiled."""
+    return (case.get("expect") or {}).get("graphs") == 0
+
+
+def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any] | None:
+    """Return a changed case without what may no longer hold; None for one of which nothing would be compiled, and nobody would say so.
+
+    An exception stays expected: whether eager still raises it shows when the mutant is tried out.
+    """
+    kept = dict(case)
+    if not VALUES.issuperset(changes):
+        kept.pop("tolerance", None)
+    if (GRAPHS_OF_PYTHON if "module" in case else GRAPHS).issuperset(changes):
+        return kept
+    if expects_no_graph(case):
+        return None
+    for key, stale in (("expect", ("graphs", "graph_breaks", "recompiles")), ("compile", ("fullgraph",))):
+        if key in kept:
+            kept[key] = {name: value for name, value in kept[key].items() if name not in stale}
+            if not kept[key]:
+                del kept[key]
+    return kept
