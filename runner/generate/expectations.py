@@ -14,6 +14,8 @@ GRAPHS = frozenset({"change_layout", "call_again", "change_dtype"})
 """Changes of a chain after which Dynamo makes the same graphs."""
 GRAPHS_OF_PYTHON = frozenset({"change_layout"})
 """The same of a model in Python. It may count its calls, and may branch by a dtype."""
+RECOMPILES = "torch._dynamo.config.error_on_recompile"
+"""A flag that says the same as ``expect: {recompiles: 0}``."""
 VALUES = frozenset({"change_layout", "call_again", "insert_view"})
 """Changes after which a tolerance still holds."""
 
@@ -35,6 +37,11 @@ def expects_no_graph(case: Mapping[str, Any]) -> bool:
     return (case.get("expect") or {}).get("graphs") == 0
 
 
+def _is_uneven(case: Mapping[str, Any]) -> bool:
+    """Return whether a change may reach some calls of a case only: those with inputs of their own keep these, and a state may change."""
+    return "state" in case or any("inputs" in call for call in case.get("calls", ()))
+
+
 def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any] | None:
     """Return a changed case without what may no longer hold; None for one of which nothing would be compiled, and nobody would say so.
 
@@ -43,11 +50,15 @@ def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[st
     kept = dict(case)
     if not VALUES.issuperset(changes):
         kept.pop("tolerance", None)
-    if (GRAPHS_OF_PYTHON if "module" in case else GRAPHS).issuperset(changes):
+    if not _is_uneven(case) and (GRAPHS_OF_PYTHON if "module" in case else GRAPHS).issuperset(changes):
         return kept
     if expects_no_graph(case):
         return None
-    for key, stale in (("expect", ("graphs", "graph_breaks", "recompiles")), ("compile", ("fullgraph",))):
+    for key, stale in (
+        ("expect", ("graphs", "graph_breaks", "recompiles")),
+        ("compile", ("fullgraph",)),
+        ("config", (RECOMPILES,)),
+    ):
         if key in kept:
             kept[key] = {name: value for name, value in kept[key].items() if name not in stale}
             if not kept[key]:

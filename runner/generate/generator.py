@@ -195,7 +195,7 @@ class CaseGenerator:
                 try:
                     own = {key: value for key, value in data.items() if key != "devices"}
                     text = text_of(with_python_beside([own], folder))
-                except QuoteError:
+                except (QuoteError, FileNotFoundError):  # of a model in Python that somebody has removed
                     self.faults["refused"] += 1
                     continue
                 path = folder / f"{number}{SPEC}"

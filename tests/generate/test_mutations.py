@@ -262,6 +262,15 @@ def test_a_mutant_says_of_itself_what_its_changes_leave_true(
     assert kept == harmless
 
 
+@pytest.mark.parametrize("more", [{"calls": [{"inputs": {"x": [4, 6]}}]}, {"state": {"b": [4]}}])
+def test_a_change_that_reaches_some_calls_alone_keeps_no_graphs(tmp_path: Path, more: dict[str, Any]) -> None:
+    chain = [{"torch.sin": "$self.b"}, *PLAIN["chain"]] if "state" in more else PLAIN["chain"]
+    flag = {"torch._dynamo.config.error_on_recompile": True}
+    own = {**PLAIN, **more, "chain": chain, "expect": {"graphs": 1}, "config": flag}
+    mutants = mutants_of(tmp_path, own, 60)
+    assert mutants and not any({"expect", "config"} & mutant.keys() for mutant in mutants)
+
+
 def test_a_model_in_python_may_count_its_calls_and_branch_by_a_dtype(tmp_path: Path) -> None:
     module = {"file": "model.py", "name": "Model"}
     own = {"name": "own", "inputs": {"x": [4, 6]}, "module": module, "expect": {"graphs": 1}}

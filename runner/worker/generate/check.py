@@ -30,7 +30,7 @@ LOST = 2.0**-3
 UNTRACED = (
     "allclose", "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "equal", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
     "index_fill_", "index_put", "index_put_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static",
-    "one_hot", "put", "put_", "repeat_interleave", "take", "tensor_split", "unique", "unique_consecutive",
+    "one_hot", "put", "put_", "repeat_interleave", "take", "tensor_split", "tolist", "unique", "unique_consecutive",
 )  # fmt: skip
 """Operators that read values: those of a mask, and of an index of ``put`` without dimensions, in the backward alone.
 
