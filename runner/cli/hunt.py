@@ -165,7 +165,7 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
         arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
         settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
         arguments.guided or bool(arguments.mutate) or arguments.coverage_lines, tuple(arguments.mutate),
-        arguments.coverage_lines, arguments.timeout or 0.0,
+        arguments.coverage_lines, arguments.timeout or 0.0, settings.allow_python,
     )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "timeout", "shard", "torch")
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "timeout", "allow_python", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

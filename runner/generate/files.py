@@ -12,6 +12,10 @@ from runner.cases.yaml.emitter import emit
 from runner.files import replace_file
 
 PER_FILE = 100
+LONGEST = 60
+"""Letters of a model's file that the name of its copy keeps. Names of files end at 255 bytes."""
+CONTENT = "content"
+"""The key of a mutant's ``module:`` that holds its Python. No file has it."""
 
 
 def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
@@ -19,24 +23,35 @@ def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
     return emit({"cases": list(cases)}, ("cases", "chain"))
 
 
-def with_python_beside(cases: Sequence[Mapping[str, Any]], folder: Path) -> list[Mapping[str, Any]]:
-    """Copy models in Python into the folder of a spec file to be, and return its cases, which name the copies.
+def with_content(module: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Return a ``module:`` that holds its Python file, under the name of a copy. Whoever edits or removes the file changes no mutant.
 
-    A spec file may name Python of its own folder alone. A copy's name holds a digest, since two models may be called alike.
+    The name holds a digest, since two models may be called alike.
 
     Raises:
-        OSError: a file cannot be read or written.
+        OSError: the file cannot be read.
     """
-    return [{**case, "module": _copied(case["module"], folder)} if "module" in case else case for case in cases]
-
-
-def _copied(module: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    file = Path(module["file"])
     content = file.read_bytes()
     suffix = f"_{hashlib.sha256(content).hexdigest()[:8]}"
-    name = f"{file.stem.removesuffix(suffix)}{suffix}.py"
-    replace_file(folder / name, [content])
-    return {**module, "file": name}
+    return {**module, "file": f"{file.stem.removesuffix(suffix)[:LONGEST]}{suffix}.py", CONTENT: content}
+
+
+def with_python_beside(cases: Sequence[Mapping[str, Any]], folder: Path) -> list[Mapping[str, Any]]:
+    """Write models in Python into the folder of a spec file to be, and return its cases without their content.
+
+    A spec file may name Python of its own folder alone.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    modules = [case["module"] for case in cases if "module" in case]
+    for name, content in {module["file"]: module[CONTENT] for module in modules}.items():
+        replace_file(folder / name, [content])
+    return [{**case, "module": _without_content(case["module"])} if "module" in case else case for case in cases]
+
+
+def _without_content(module: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in module.items() if key != CONTENT}
 
 
 def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> list[str]:

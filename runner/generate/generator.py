@@ -67,7 +67,7 @@ class Request:
         kind = ["--profile", self.profile] if not self.mutate else []
         words = ["runner", "generate", *kind, "--seed", self.seed]
         words += [word for path in self.mutate for word in ("--mutate", path)]
-        words += ["--allow-python"] if self.allow_python else []
+        words += ["--allow-python"] if self.mutate and self.allow_python else []
         words += ["--ops", self.ops] if self.ops else []
         words += ["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []
         return shell_words(words)
@@ -195,7 +195,7 @@ class CaseGenerator:
                 try:
                     own = {key: value for key, value in data.items() if key != "devices"}
                     text = text_of(with_python_beside([own], folder))
-                except (QuoteError, FileNotFoundError):  # of a model in Python that somebody has removed
+                except QuoteError:
                     self.faults["refused"] += 1
                     continue
                 path = folder / f"{number}{SPEC}"

@@ -12,6 +12,7 @@ from runner.cases.limits import Limits
 from runner.cases.model import Case as CaseOfFile
 from runner.cases.serialize import KERNELS, plain
 from runner.exit_codes import UsageError
+from runner.generate.files import with_content
 from runner.generate.mutations import Case, mutant_of
 from runner.session.collect import read_cases
 
@@ -55,13 +56,13 @@ def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate")
         InputError: a file is wrong.
     """
     cases = {(case.file, case.name): case for case in read_cases(paths, limits, source)}
-    data = [_with_its_file(plain(case, Path(case.file).parent), case) for case in cases.values()]
+    data = [_with_its_python(plain(case, Path(case.file).parent), case) for case in cases.values()]
     return Parents(tuple(parent_of(each) for each in data if is_parent(each)))
 
 
-def _with_its_file(data: Case, case: CaseOfFile) -> Case:
-    """Return a case's data with the whole path of its model in Python, since a mutant lies in another folder."""
-    return {**data, "module": {**data["module"], "file": case.module.file}} if case.module is not None else data
+def _with_its_python(data: Case, case: CaseOfFile) -> Case:
+    """Return a case's data with its model in Python, since a mutant lies in another folder."""
+    return data if case.module is None else {**data, "module": with_content(data["module"], Path(case.module.file))}
 
 
 def is_parent(case: Mapping[str, Any]) -> bool:

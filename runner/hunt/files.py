@@ -32,7 +32,7 @@ def spec_of(folder: Path, number: int) -> Path:
 def request_of(head: Head) -> Request:
     """Return what the hunt asks the generator for."""
     depth = (head.depth[0], head.depth[1]) if len(head.depth) == 2 else None
-    return Request(head.seed, head.batch, 0, head.profile, head.ops, depth)
+    return Request(head.seed, head.batch, 0, head.profile, head.ops, depth, allow_python=head.allow_python)
 
 
 def write_text(path: Path, text: str) -> None:

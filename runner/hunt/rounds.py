@@ -48,8 +48,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         self._engine = LocalEngine(
             {environment.key: environment.python}, settings.slots(), warm={environment.key: "import"}
         )
-        request = replace(request_of(head), allow_python=settings.allow_python)
-        self.generator = CaseGenerator(self._engine, environment, request, settings.slots())
+        self.generator = CaseGenerator(self._engine, environment, request_of(head), settings.slots())
         self._torch = environment.torch
         self._operators: list[str] | None = None
 

@@ -47,6 +47,7 @@ class Head:
     mutate: tuple[str, ...] = ()  # spec files whose cases a guided hunt changes
     lines: bool = False  # lines of the compiler count among what was reached
     timeout: float = 0.0  # seconds that a variant may take; 0 for what variants have otherwise
+    allow_python: bool = False  # models in Python are changed too
     layout: int = LAYOUT
 
 

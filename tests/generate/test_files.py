@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.generate.files import text_of, with_python_beside, write_specs
+from runner.generate.files import LONGEST, text_of, with_content, with_python_beside, write_specs
 from runner.session.collect import load
 
 MODEL = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 
 
 def case_of(file: Path, name: str = "own") -> dict[str, object]:
-    return {"name": name, "inputs": {"x": [4]}, "module": {"file": str(file), "name": "Model"}}
+    return {"name": name, "inputs": {"x": [4]}, "module": with_content({"file": file.name, "name": "Model"}, file)}
 
 
 def test_a_model_in_python_lies_beside_the_cases(tmp_path: Path) -> None:
@@ -41,6 +41,19 @@ def test_a_copy_of_a_copy_has_the_same_name(tmp_path: Path) -> None:
     assert text_of([first])
 
 
-def test_a_model_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_model_that_is_edited_or_gone_is_still_the_one_that_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    case = case_of(file)
+    file.unlink()
+    [written] = with_python_beside([case], tmp_path)
+    assert (tmp_path / written["module"]["file"]).read_text() == MODEL
     with pytest.raises(FileNotFoundError):
-        with_python_beside([case_of(tmp_path / "model.py")], tmp_path)
+        case_of(file)
+
+
+def test_the_copy_of_a_file_with_a_long_name_has_a_shorter_one(tmp_path: Path) -> None:
+    file = tmp_path / ("m" * 250 + ".py")
+    file.write_text(MODEL)
+    [written] = with_python_beside([case_of(file)], tmp_path)
+    assert written["module"]["file"].startswith("m" * LONGEST + "_")
