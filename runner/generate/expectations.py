@@ -37,20 +37,21 @@ def expects_no_graph(case: Mapping[str, Any]) -> bool:
     return (case.get("expect") or {}).get("graphs") == 0
 
 
-def _is_uneven(case: Mapping[str, Any]) -> bool:
-    """Return whether a change may reach some calls of a case only: those with inputs of their own keep these, and a state may change."""
+def _may_differ_by_call(case: Mapping[str, Any]) -> bool:
+    """Return whether a change may make one call of a case differ from another: by inputs of its own, or by a state that was changed."""
     return "state" in case or any("inputs" in call for call in case.get("calls", ()))
 
 
 def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any] | None:
-    """Return a changed case without what may no longer hold; None for one of which nothing would be compiled, and nobody would say so.
+    """Return a changed case without the expectations that may no longer hold.
 
-    An exception stays expected: whether eager still raises it shows when the mutant is tried out.
+    None if the parent expects that nothing is compiled: without that expectation the mutant could be VACUOUS. An exception stays expected,
+    because trying the mutant out shows whether eager still raises it. ``changes`` are names of functions of ``mutations.py``.
     """
     kept = dict(case)
     if not VALUES.issuperset(changes):
         kept.pop("tolerance", None)
-    if not _is_uneven(case) and (GRAPHS_OF_PYTHON if "module" in case else GRAPHS).issuperset(changes):
+    if not _may_differ_by_call(case) and (GRAPHS_OF_PYTHON if "module" in case else GRAPHS).issuperset(changes):
         return kept
     if expects_no_graph(case):
         return None

@@ -148,7 +148,7 @@ def is_class(raised: ErrorRecord, name: str) -> bool:
 
 
 def refutation(error: ErrorRecord | None, expected: Mapping[str, Any]) -> str:
-    """Return why what eager did is not the exception that a case expects, or nothing. ``expected`` is its ``expect.raises``."""
+    """Return why eager's exception is not the one that a case expects; empty if it is. ``expected`` is the case's ``expect.raises``."""
     name, pattern = expected["type"], expected.get("match")
     if error is None:
         return f"eager was to raise {name}, and returned"
