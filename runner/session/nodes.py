@@ -203,7 +203,9 @@ def added_variants(
         UsageError: several suites define the backend, each in its own way; or the backend is code that nobody typed.
         InputError: as of ``expand``.
     """
-    known = {name for variant in variants for name in _names(variant)} if any(node.name for node in nodes) else set()
+    asked = {node.name for node in nodes} - {None}
+    # Only what is asked for is kept: all names of a million variants take half a gigabyte.
+    known = {name for variant in variants for name in _names(variant) if name in asked} if asked else set()
     added: dict[str, Variant] = {}
     owners_of: dict[tuple[frozenset[str], str], list[Suite]] = {}
     for node in nodes:
