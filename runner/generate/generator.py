@@ -44,6 +44,9 @@ LOADING = 120.0
 MEMORY = 4 << 30
 """Bytes that a process may hold on top of what torch itself takes."""
 
+HASHES = {"PYTHONHASHSEED": "0"}
+"""Of the processes that draw. Torch's samples of ``meshgrid`` come in the order of a set, which is another in each process otherwise."""
+
 OF_A_RUN = ("name", "source", "backend", "dtype", "device", "grad", "autocast", "threads", "config", "expect")
 """The fields of a judging job that say how its case runs."""
 
@@ -235,5 +238,5 @@ class CaseGenerator:
         return Job(
             key=key, id=key, environment=self._environment.key, name=task, source="", backend={"backend": "eager"},
             timeout=LIMIT + (LOADING if count > 1 else LOADING / 2), memory=MEMORY, task=task, arguments=arguments,
-            isolation="living", cacheable=False,
+            isolation="living", cacheable=False, variables=HASHES,
         )  # fmt: skip

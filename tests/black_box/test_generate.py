@@ -42,6 +42,19 @@ def test_a_seed_gives_the_same_valid_cases_again(one: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_a_seed_gives_the_same_cases_under_another_seed_of_hashes(
+    run_runner: Callable[..., Result], tmp_path: Path
+) -> None:
+    """Torch's samples of this operator come in the order of a set, and these two seeds order it differently."""
+    for hashes in ("3", "4"):
+        words = ("--ops", "torch.meshgrid", "--depth", "1..1", "--seed", 1, "--count", 4, "-o", f"drawn_{hashes}")
+        drawn = run_runner("generate", *words, env={"PYTHONHASHSEED": hashes}, limit=600)
+        assert drawn.code == 0, drawn.out + drawn.err
+    assert "meshgrid" in "".join(files(tmp_path / "drawn_3").values())
+    assert files(tmp_path / "drawn_3") == files(tmp_path / "drawn_4")
+
+
+@pytest.mark.slow
 def test_the_command_in_a_doc_draws_that_case_again(
     one: Path, run_runner: Callable[..., Result], tmp_path: Path
 ) -> None:
