@@ -36,6 +36,19 @@ as_parameter = after(lambda out: torch.nn.Parameter(out, requires_grad=False))
 copied = after(lambda out: out.clone())
 zeros = after(torch.zeros_like)
 tiny_noise = after(lambda out: out + 1e-4)
+percent_off = after(lambda out: out * 1.01)
+
+
+def scribbled_input(graph: Graph, inputs: list[Any]) -> Function:
+    """Writes over the last argument what is within the tolerance of it."""
+
+    def run(*args: Any) -> Any:
+        outs = tuple(out.clone() for out in graph(*args))
+        with torch.no_grad():
+            args[-1].copy_(args[-1] * (1 + 2.0**-20))
+        return outs
+
+    return run
 
 
 def first_twice(graph: Graph, inputs: list[Any]) -> Function:

@@ -183,9 +183,9 @@ def _run_call(
 ) -> list[tuple[str, torch.Tensor]]:
     """Call once, fill ``record``, return the tensors of the result. ``during`` holds the phase for the handler of an error."""
     module = loaded.module.__name__
-    names = _argument_names(loaded.model, len(args))
+    names = argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
-    tensors = inputs + _tensors(_state(loaded.model, module)[1])
+    tensors = inputs + _tensors(state_leaves(loaded.model, module)[1])
     asked = tensors if settings.grad == "backward" else []
     sources = [(path, tensor) for path, tensor in asked if tensor.requires_grad and "attribute " not in path]
     for _, tensor in sources:
@@ -211,7 +211,7 @@ def _run_call(
     copy = len(loaded.makers) > 1
     record.aliases = _with_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
-    structure, state = _state(loaded.model, module)
+    structure, state = state_leaves(loaded.model, module)
     record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
     return _tensors(outputs)
 
@@ -225,14 +225,14 @@ def _join(parts: Iterable[Tree]) -> Tree:
     return Tree("; ".join(tree.structure for tree in trees), tuple(leaf for tree in trees for leaf in tree.leaves))
 
 
-def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
+def argument_names(model: torch.nn.Module, count: int) -> list[str]:
     """Return names such as ``input x``: as ``forward`` calls a positional argument, else its number."""
     code = getattr(type(model).forward, "__code__", None)
     named = list(code.co_varnames[1 : code.co_argcount]) if code is not None else []
     return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
 
 
-def _state(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
+def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
     """Return parameters, buffers, and plain attributes with tensors or Python values, of every submodule.
 
     The first part is their structure as a text, the second their leaves with paths.

@@ -14,7 +14,13 @@ from runner.worker.case.errors import ErrorRecord, counts_as
 from runner.worker.case.observe import memory_of
 from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.leaves import fixed_strides, leaf_findings, metadata_differences, value_findings
+from runner.worker.judge.leaves import (
+    fixed_strides,
+    leaf_findings,
+    metadata_differences,
+    needless_writes,
+    value_findings,
+)
 from runner.worker.oracles import BUDGETS, METADATA, ROWS, is_plugin
 
 Look = Callable[[Evidence], Iterable[Finding]]
@@ -183,7 +189,8 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding("mutation", message, evidence.where(call, part))
                 continue
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
-                yield from leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation")
+                differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
+                yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
 
 
 @check("rng")

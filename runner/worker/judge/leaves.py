@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,11 @@ import torch
 
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import Movement, compare_values, lies_within
+from runner.worker.judge.compare import Comparison, Movement, compare_values, equal_bits, lies_within
 from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
-from runner.worker.judge.tolerance import own_bounds, tolerance_for
+from runner.worker.judge.small_tensors import compare_small_tensors
+from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
 from runner.worker.oracles import NEARER, OVERFLOWED, row_of
 
 
@@ -59,6 +61,22 @@ def leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, or
             yield Finding(oracle, f"{name}: {message}", where, severity=row_of(name).severity)
     for finding in value_findings(evidence, call, eager, compiled, oracle):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
+
+
+def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
+    """Report elements that eager leaves as they were before the call, bit for bit, and compiled code does not.
+
+    No tolerance applies to them, since nothing was computed.
+    """
+    sides = (eager.value, compiled.value)
+    if not all(isinstance(side, torch.Tensor) for side in sides) or equal_bits(*sides):
+        return
+    original = evidence.reference.original(call, eager.path)
+    if original is None or original.value is None or not equal_bits(original.value, eager.value):
+        return
+    for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
+        message = f"{difference.oracle}: eager does not write to it; {difference.message}"
+        yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
 
 
 def value_findings(
@@ -153,6 +171,9 @@ def _element_findings(
     if result.differences and not (named or bounds.exact) and precision() != dtype:
         bounds = tolerance_for(precision(), tolerance, eager_leaf.path)
         result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+    if result == Comparison() and not (named or bounds.exact) and _is_rounded(eager, dtype):
+        respond = functools.partial(evidence.reference.measure_sensitivity, call, eager_leaf.path)
+        result = compare_small_tensors(eager, compiled, dtype, bounds, reference, precision, respond)
     label, overflow = result.label, evidence.reference.overflow
     if overflow and label in (NEARER, OVERFLOWED):
         label = OVERFLOWED
@@ -167,6 +188,11 @@ def _element_findings(
             within = lies_within(eager, compiled, tolerance_for(getattr(torch, claimed)))
             numbers = {**numbers, **({"precision": f"{name} beyond {claimed}"} if within else {})}
         yield Finding(difference.oracle, difference.message, evidence.where(call, eager_leaf.path), numbers)
+
+
+def _is_rounded(eager: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return whether there are elements of a dtype whose roundings are known, and that a float64 run is wider than."""
+    return eager.numel() > 0 and sensitivity.unit(dtype) is not None and dtype not in sensitivity.WIDEST
 
 
 def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:

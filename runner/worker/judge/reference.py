@@ -14,6 +14,7 @@ from runner.worker.case.devices import end_if_lost
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
+from runner.worker.case.originals import originals
 from runner.worker.case.snapshot import Leaf, elements, flatten
 from runner.worker.judge import sensitivity
 from runner.worker.judge.shadow import Blur, NoShadow, Shadow, wide_dtype
@@ -75,6 +76,7 @@ class Reference:
         self._enabled = enabled
         self._begin = begin
         self._leaves: Run | None = None if enabled else []
+        self._originals: dict[tuple[int, str], Leaf] | None = None
         self._rounded: list[dict[str, torch.dtype]] = []
         self._perturbed: dict[torch.dtype | None, list[list[Run]]] = {}  # pairs of runs; None for those of the shadows
 
@@ -98,6 +100,17 @@ class Reference:
         self.leaf(call, path)
         tensor = _elements_at(self._leaves or [], call, path)
         return tensor if tensor is not None and tensor.dtype in (torch.float64, torch.complex128) else None
+
+    def original(self, call: int, path: str) -> Leaf | None:
+        """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any other leaf.
+
+        The case makes them once more, from the same seed: eager's run keeps no copy of what it may have written to.
+        """
+        if self._originals is None:
+            self._originals = {}
+            with contextlib.suppress(InvalidCase):
+                self._originals = originals(self._source.load(self._settings.seed), self._settings)
+        return self._originals.get((call, path))
 
     def rounded_in(self, call: int, path: str) -> torch.dtype | None:
         """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was rounded."""

@@ -52,6 +52,15 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     ),
     "dropped mutation": (source("x.add_(1)\nreturn x.sin()"), "dropped_mutation", OFF, ["mutation"]),
     "extra mutation": (PLUS, "extra_mutation", OFF, ["mutation"]),
+    "mutation within the tolerance": (PLUS, "scribbled_input", OFF, ["mutation"]),
+    "below the absolute tolerance": (source("return x * 1e-6"), "zeros", {}, ["value"]),
+    "a percent below the absolute tolerance": (
+        source("return torch.softmax(x, 0)", inputs="torch.rand(100000)"),
+        "percent_off",
+        {},
+        ["value"],
+    ),
+    "small in bfloat16": (source("return (x * 1e-6).bfloat16()"), "zeros", {}, ["value"]),
     "rng": (RANDOM, "draws_again", {}, ["rng"]),
     "grad": (BACKWARD, "scaled_gradient", FULL, ["grad"]),
     "no grad": (
@@ -85,6 +94,26 @@ def test_its_clean_twin_stays_quiet(name):
     record = run(text, "planted:clean", **fields)
     assert passes(record), record
     assert record["comparisons"] > 0 and record["graphs"] == 1
+
+
+NOISE = (
+    "return (x.sin() ** 2 + x.cos() ** 2 - 1)",
+    "return ((x * 3 / 3) - x).square().mean()",
+    "return torch.full((5, 4), 0.3).var(1) * x.sum()",
+    "return (x - x.mean()).sum()",
+)
+
+
+@pytest.mark.parametrize("body", NOISE)
+def test_small_numbers_that_are_noise_are_not_asked_about(body):
+    """Larger numbers cancelled. Eager's own are off by as much as they are large."""
+    assert passes(run(source(body, inputs="torch.randn(4, 5)"), "planted:zeros"))
+
+
+def test_a_named_absolute_tolerance_says_what_is_small():
+    text = source("return x * 1e-6")
+    assert passes(run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-5]}}))
+    assert oracles(run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-9]}})) == ["value"]
 
 
 TWO = source("return x * 2, x + 1")
