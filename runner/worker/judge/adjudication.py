@@ -58,7 +58,8 @@ def adjudicate(
     """Let the float64 reference decide on what the tolerance does not accept.
 
     A misplaced NaN or infinity is accepted if the compiled element has the class of the reference rounded to the output's
-    dtype. If finite, it must also lie near the reference. Otherwise any value would pass where eager alone has a NaN.
+    dtype. If finite, it must also lie near the reference: within the multiplier of the tolerance, or of eager's worst error
+    where eager is finite too. Otherwise any value would pass where eager alone has a NaN.
 
     A finite mismatch is accepted by RMSE and by the worst element, in units of the tolerance at the reference. RMSE
     alone would let one wrong element in a million pass. A mismatch without a finite reference is never accepted.
@@ -66,14 +67,16 @@ def adjudicate(
     narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
     multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
     classes_right = measured = within = True
+    furthest = 0.0  # of the misplaced elements from the reference, in units of the tolerance
     eager_errors, compiled_errors = _Errors(), _Errors()
     rounded_reference = reference.to(eager.dtype)
     for _, eager_planes, compiled_planes, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
         same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
         allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, compiled_planes))
         right = (classes(rounded) == classes(compiled_planes)).all(dim=1)
-        near = norm(finite_difference(exact, compiled_planes)) <= multiplier * allowed
-        classes_right &= bool((same_class | right & near).all())
+        distance = norm(finite_difference(exact, compiled_planes)) / allowed.clamp_min(TINY)
+        furthest = max(furthest, float(distance.masked_fill(same_class, 0.0).max()))
+        classes_right &= bool((same_class | right).all())
 
         sides = (eager_planes, compiled_planes, exact)
         finite = torch.stack([plane.isfinite().all(dim=1) for plane in sides]).all(dim=0)
@@ -89,6 +92,7 @@ def adjudicate(
             unit = torch.ones_like(unit)  # no tolerance, no unit: errors as they are
         eager_errors.add(eager_error, unit)
         compiled_errors.add(compiled_error, unit)
+    classes_right &= furthest <= multiplier * max(1.0, eager_errors.worst)
     if not measured:
         return Adjudication(classes_right, False, "", {})
     needed = max(_ratio(compiled_errors.rmse, eager_errors.rmse), _ratio(compiled_errors.worst, eager_errors.worst))

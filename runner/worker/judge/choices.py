@@ -74,15 +74,19 @@ class Draw:
             return value
         return bool(self.number % 2) if dtype == torch.bool else 5 if value != value else abs(int(value))
 
-    def blur(self, x: torch.Tensor) -> torch.Tensor:
+    def blur(self, x: torch.Tensor, other: Any = 0) -> torch.Tensor:
         """Return floating elements moved by up to the tolerance of the dtype, or a rounding of the largest one.
 
         Draw 3 moves all of them up by this much, and draw 4 down, so that each crosses any number that it may lie on
-        either side of. Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a sum of large numbers that is nearly zero has either sign.
+        either side of. Draw 5 makes those equal to ``other`` that may be equal to it: no random number would hit it.
+        Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a sum of
+        large numbers that is nearly zero has either sign.
         """
         finite, tolerance = x.isfinite(), tolerance_for(x.dtype)
         largest = x.abs().masked_fill(~finite, 0).max() if x.numel() else 0.0
         amount = tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * largest
+        if self.number == 5:
+            return torch.where((x - other).abs() <= amount, torch.as_tensor(other, dtype=x.dtype, device=x.device), x)
         if self.number in (3, 4):
             noise = torch.full(x.shape, 1.0 if self.number == 3 else -1.0)
         else:

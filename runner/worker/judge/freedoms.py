@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from runner.worker.judge.choices import (
     Choose,
@@ -60,6 +60,9 @@ SHARED = (
 ROUNDED = (
     "Computed values are known up to the tolerance only, and so is which of two is larger, or whether they are equal."
 )
+ANYTHING = frozenset({"torch.empty", "Tensor.resize_", "Tensor.to", "torch.bucketize", OVERLAP[0], SHARED[0]})
+"""Operators whose undefined elements may hold any number; the others choose among few."""
+
 _PUT = "If accumulate is ``False``, the behavior is undefined if indices contain duplicate elements."
 
 _ROWS: tuple[tuple[Freedom, str], ...] = (
@@ -74,6 +77,10 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
         "floor.default floor_.default ceil.default ceil_.default trunc.default trunc_.default round.default"
         " round_.default round.decimals round_.decimals floor_divide.default floor_divide_.Tensor div.Tensor_mode"
         " div.Scalar_mode div_.Tensor_mode div_.Scalar_mode",
+    ),
+    (
+        Freedom("torch.histc", ROUNDED, take_own, compares=True),
+        "histc.default frexp.Tensor",
     ),
     (
         Freedom("torch.sign", ROUNDED, take_own, compares=True),
@@ -259,6 +266,17 @@ EXACT = frozenset({
 })  # fmt: skip
 """Operators without arithmetic: floating results of exact arguments are exact. A cast to less rounds as it is defined."""
 
+CHECKED = frozenset({"add", "ceil", "floor", "mul", "round", "rsub", "square", "sub", "sum", "trunc"})
+"""Operators that round once, or add in an order of their own. Where they round nothing, any order of them gives the same."""
+
+NARROW = {
+    torch.float64: torch.float32,
+    torch.float32: torch.float16,
+    torch.float16: torch.float8_e4m3fn,
+    torch.bfloat16: torch.float8_e4m3fn,
+}
+"""For each dtype one with half as many bits, or fewer."""
+
 STEPPED = frozenset({"linspace", "logspace"})
 """Operators that compute their elements from numbers alone. Their decompositions may round otherwise than their kernels."""
 
@@ -303,3 +321,32 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         return packet.__name__ != "arange" or not any(isinstance(leaf, float) and leaf % 1 for leaf in leaves)
     is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
     return is_view or packet.__name__ in EXACT
+
+
+def rounds_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:
+    """Return whether no rounding can occur in a call of arithmetic, in this order of it or in another: its numbers have few bits.
+
+    All are exact in a dtype with half as many bits, as small whole numbers are, and the result is that of float64.
+    """
+    packet = getattr(func, "overloadpacket", None)
+    known = packet is not None and packet.__name__ in CHECKED and not func._schema.is_mutable
+    leaves = tree_leaves((args, kwargs))
+    if not known or not isinstance(result, torch.Tensor) or any(isinstance(leaf, torch.dtype) for leaf in leaves):
+        return False
+    if not all(_has_few_bits(leaf) for leaf in [*leaves, result] if isinstance(leaf, torch.Tensor)):
+        return False
+    exact = func(*tree_map(_as_double, tuple(args)), **tree_map(_as_double, dict(kwargs)))
+    return bool(exact.dtype == torch.float64 and torch.equal(exact, result.to(torch.float64)))
+
+
+def _has_few_bits(tensor: torch.Tensor) -> bool:
+    """Return whether each element of a floating tensor is exact in a dtype with half as many bits."""
+    if not tensor.is_floating_point():
+        return not tensor.is_complex()
+    narrow = NARROW.get(tensor.dtype)
+    plain = narrow is not None and tensor.layout == torch.strided and tensor.device.type != "meta"
+    return plain and torch.equal(tensor, tensor.to(narrow).to(tensor.dtype))
+
+
+def _as_double(value: Any) -> Any:
+    return value.to(torch.float64) if isinstance(value, torch.Tensor) and value.is_floating_point() else value

@@ -16,7 +16,7 @@ from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.small_tensors import compare_small_tensors
 from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
-from runner.worker.oracles import NEARER, OVERFLOWED, row_of
+from runner.worker.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
 
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
@@ -171,6 +171,16 @@ def _element_findings(
     if result.differences and not (named or bounds.exact) and precision() != dtype:
         bounds = tolerance_for(precision(), tolerance, eager_leaf.path)
         result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+    outside = any(difference.oracle == "nonfinite" for difference in result.differences)
+    if outside and not (named or bounds.exact) and is_measured():
+        domain = evidence.reference.measure_domain(call, eager_leaf.path)
+        if domain is not None:
+            either, largest = domain
+            plausible = ~compiled.isfinite() | (compiled.abs().to(largest.dtype) <= sensitivity.factor(dtype) * largest)
+            undefined = either & plausible if undefined is None else undefined | either & plausible
+            compiled = torch.where(undefined, eager, compiled)
+            result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+            result = result if result.differences else Comparison(label=ROUNDING)
     if result == Comparison() and not (named or bounds.exact) and _is_rounded(eager, dtype):
         respond = functools.partial(evidence.reference.measure_sensitivity, call, eager_leaf.path)
         result = compare_small_tensors(eager, compiled, dtype, bounds, reference, precision, respond)

@@ -6,6 +6,7 @@ What differs between legal eager runs has no defined value. A compiled result th
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.freedoms import (
+    ANYTHING,
     FREEDOMS,
     OVERLAP,
     ROUNDED,
@@ -31,18 +33,20 @@ from runner.worker.judge.freedoms import (
     is_exact,
     map_arguments,
     names_of_written,
+    rounds_nothing,
 )
 from runner.worker.judge.judge import judge
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.reference import call_leaves
 from runner.worker.judge.steps import compare_rounded
 from runner.worker.judge.tolerance import tolerance_for
-from runner.worker.judge.undefined import Result, Undefined, Use
+from runner.worker.judge.undefined import Range, Result, Undefined, Use
 from runner.worker.oracles import row_of
 
-DRAWS = 9
-"""Legal runs. The first of equals, the last of them, and seven at random: an element that stands in the middle of three
-equal ones stays where it is in all of them once in 2,187 times. In seven computed elements are moved, in two of these all up or down."""
+DRAWS = 10
+"""Legal runs. The first of equals, the last of them, and eight at random: an element that stands in the middle of three
+equal ones stays where it is in all of them once in 6,561 times. In eight computed elements are moved: all up, all down, onto what they
+are compared with, and at random."""
 
 REFUSAL = "more than one element of the written-to tensor refers to a single memory location"
 """What eager itself says of most writes through memory that overlaps itself. Some it lets pass, with a warning."""
@@ -90,7 +94,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.free[OVERLAP[0]] = OVERLAP[1]
         results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
         self._remember_views(results, args)
-        if rounded or not is_exact(func, args, kwargs):  # arithmetic, or what is taken or copied from its results
+        if rounded or not (is_exact(func, args, kwargs) or rounds_nothing(func, args, kwargs, result)):
             for tensor in results:
                 if tensor.is_floating_point():
                     self._rounded[tensor] = True
@@ -191,12 +195,15 @@ def find_undefined(source: Source, settings: Settings, eager: Observation) -> Un
     outputs: list[list[tuple[str, torch.Tensor]]] = []
     _, operators = _run(source, settings, Draw(0), uses, outputs)
     masks: dict[tuple[int, str], torch.Tensor | None] = {}
+    ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
+    _extend(ranges, eager)
     for number in range(1, DRAWS + 1):
         observation, free = _run(source, settings, Draw(number), uses, [])
         operators.update(free)
         if not uses and not operators:
             return None  # nobody had a choice
         _mark(masks, eager, observation)
+        _extend(ranges, observation)
     if not operators:
         return None
     results = {
@@ -207,7 +214,9 @@ def find_undefined(source: Source, settings: Settings, eager: Observation) -> Un
         for place, given in enumerate(use.given)
         if given is tensor and equal_bits(use.results[place], _copy(tensor))
     }
-    return Undefined(masks, results, operators)
+    if any(name in ANYTHING and sentence != ROUNDED for name, sentence in operators.items()):
+        ranges.clear()
+    return Undefined(masks, results, operators, ranges)
 
 
 def disagreement_of_same_choices(
@@ -263,6 +272,17 @@ def _mark(masks: dict[tuple[int, str], torch.Tensor | None], eager: Observation,
             elif bool(difference.any()):
                 known = masks.get(key)
                 masks[key] = difference if known is None else known | difference
+
+
+def _extend(ranges: defaultdict[tuple[int, str], Range], legal: Observation) -> None:
+    """Add the elements of a legal run to the ranges of its leaves."""
+    for call, record in enumerate(legal.calls):
+        if record.error is not None:
+            return
+        for path, leaf in call_leaves(record).items():
+            values = elements(leaf)
+            if values is not None:
+                ranges[call, path].extend(values)
 
 
 def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:

@@ -125,6 +125,17 @@ class Reference:
         exact = self.tensor(call, path)
         return None if exact is None else self._response(exact, call, path, None)
 
+    def measure_domain(self, call: int, path: str) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite one.
+
+        Both have the shape of the leaf; the size is float64. None means that there is no reference.
+        """
+        exact = self.tensor(call, path)
+        pairs = self._pairs(exact, call, path, None) if exact is not None else []
+        if exact is None or not pairs:
+            return None
+        return sensitivity.domain([exact, *(side for pair in pairs for side in pair)])
+
     def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
         """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.
 
@@ -137,6 +148,13 @@ class Reference:
         return None if response is None else response / sensitivity.steps(dtype)
 
     def _response(self, exact: torch.Tensor, call: int, path: str, dtype: torch.dtype | None) -> torch.Tensor | None:
+        pairs = self._pairs(exact, call, path, dtype)
+        return sensitivity.element_sensitivity(exact, pairs) if pairs else None
+
+    def _pairs(
+        self, exact: torch.Tensor, call: int, path: str, dtype: torch.dtype | None
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return a leaf of the perturbed runs, up and down; none where one has another shape."""
         if dtype not in self._perturbed:
             self._perturbed[dtype] = []
             unit = sensitivity.UNIT if dtype is None else (sensitivity.unit(dtype) or 0.0) * sensitivity.steps(dtype)
@@ -151,9 +169,9 @@ class Reference:
         for runs in self._perturbed[dtype]:
             up, down = (_elements_at(run, call, path) for run in runs)
             if up is None or down is None or {(up.shape, up.is_complex()), (down.shape, down.is_complex())} != {kind}:
-                return None
+                return []
             pairs.append((up.to(exact.dtype), down.to(exact.dtype)))
-        return sensitivity.element_sensitivity(exact, pairs) if pairs else None
+        return pairs
 
     def _run(self, perturbation: Perturbation) -> Run:
         """Return the shadows of a run; its own leaves where the perturbation has a dtype.

@@ -23,16 +23,25 @@ def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
     if _is_smooth(call):
         return choose(call, draw)
     with _same_numbers(call):
-        chosen, _ = choose(replace(call, arguments={**call.arguments, "self": draw.blur(x)}), draw)
+        moved = draw.blur(x, _opposite(call)).broadcast_to(x.shape)
+        chosen, _ = choose(replace(call, arguments={**call.arguments, "self": moved}), draw)
     own = call.run()
     if isinstance(chosen, torch.Tensor):
         free = unequal(chosen, own)
         return (own.copy_(chosen) if call.func._schema.is_mutable else chosen), free
-    if len(chosen) == 2 and x.dim():  # values, and where they stand
+    if len(chosen) == 2 and x.dim() and chosen[1].dtype == torch.int64:  # values, and where they stand
         indices = chosen[1] if chosen[1].dim() == x.dim() else chosen[1].unsqueeze(dimension(call))
         chosen = into(own, (x.gather(dimension(call), indices).view(chosen[1].shape), chosen[1].clone()))
         return chosen, True
     return chosen, True
+
+
+def _opposite(call: Call) -> Any:
+    """Return what a comparison compares its argument with, of the argument's shape or a number; zero for other operators."""
+    x, other = call.arguments["self"], call.arguments.get("other", 0)
+    if isinstance(other, torch.Tensor) and torch.broadcast_shapes(other.shape, x.shape) != x.shape:
+        return 0
+    return 0 if isinstance(other, complex) or (isinstance(other, torch.Tensor) and other.is_complex()) else other
 
 
 def toss_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import torch
 from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.choices import Call
 from runner.worker.judge.definitions import DEFINITIONS, Definition
+from runner.worker.judge.elements import planes
 from runner.worker.judge.freedoms import Freedom
 
 
@@ -32,17 +34,52 @@ class Result:
     place: int
 
 
+FAR = 4.0
+"""How many times the range of a leaf's legal elements an undefined one may lie outside of it. Legal runs are few, and do not reach every
+legal element."""
+
+
+@dataclass
+class Range:
+    """The elements of a leaf in all legal runs: from the lowest to the highest finite one, and whether all are finite."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    finite: bool = True
+
+    def extend(self, elements: torch.Tensor) -> None:
+        """Add the elements of one more run; of complex ones, both parts."""
+        flat = planes(elements)
+        inside = flat[flat.isfinite()]
+        self.finite &= inside.numel() == flat.numel()
+        if inside.numel():
+            self.low, self.high = min(self.low, float(inside.min())), max(self.high, float(inside.max()))
+
+    def breach(self, elements: torch.Tensor) -> str:
+        """Return how some of the elements are none that a legal run comes near to, or nothing."""
+        flat = planes(elements)
+        if self.finite and not bool(flat.isfinite().all()):
+            return "an element that may hold several values is NaN or infinite, and in no legal run is any"
+        reach = FAR * max(self.high - self.low, abs(self.high), abs(self.low))
+        outside = flat[flat.isfinite() & ((flat < self.low - reach) | (flat > self.high + reach))]
+        if self.low > self.high or not outside.numel():
+            return ""
+        return f"an element that may hold several values is {float(outside[0]):.6g}; legal ones lie from {self.low:.6g} to {self.high:.6g}"
+
+
 @dataclass(frozen=True)
 class Undefined:
     """What is undefined of a case.
 
     ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs that
     are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
+    ``ranges`` say where legal elements lie; it is empty where an operator may give anything.
     """
 
     masks: Mapping[tuple[int, str], torch.Tensor | None]
     results: Mapping[tuple[int, str], Result]
     operators: Mapping[str, str]
+    ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
 
     def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
         """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""
@@ -56,10 +93,16 @@ class Undefined:
         return self.masks.get((call, path), False) is not None
 
     def breach(self, call: int, path: str, compiled: torch.Tensor) -> str:
-        """Return how the compiled output breaks the definition of the operator that it is the result of, or nothing."""
+        """Return how a compiled leaf breaks the definition of the operator that it is the result of, or nothing.
+
+        Where there is no definition, its undefined elements must lie near those of legal runs.
+        """
         definition = self._definition(call, path)
         if definition is None:
-            return ""
+            mask, legal = self.masks.get((call, path)), self.ranges.get((call, path))
+            if mask is None or legal is None or mask.shape != compiled.shape:
+                return ""
+            return legal.breach(compiled[mask])
         use, place = self.results[call, path].use, self.results[call, path].place
         if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
             return ""
