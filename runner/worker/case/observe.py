@@ -17,6 +17,7 @@ from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
+from runner.worker.case.state import argument_names, state_leaves
 from runner.worker.case.writes import paths_written
 from runner.worker.kernels.launches import Launches
 
@@ -223,39 +224,6 @@ def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]
 def _join(parts: Iterable[Tree]) -> Tree:
     trees = list(parts)
     return Tree("; ".join(tree.structure for tree in trees), tuple(leaf for tree in trees for leaf in tree.leaves))
-
-
-def argument_names(model: torch.nn.Module, count: int) -> list[str]:
-    """Return names such as ``input x``: as ``forward`` calls a positional argument, else its number."""
-    code = getattr(type(model).forward, "__code__", None)
-    named = list(code.co_varnames[1 : code.co_argcount]) if code is not None else []
-    return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
-
-
-def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
-    """Return parameters, buffers, and plain attributes with tensors or Python values, of every submodule.
-
-    The first part is their structure as a text, the second their leaves with paths.
-    """
-    state: dict[str, Any] = {}
-    state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
-    state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
-    for prefix, part in model.named_modules():
-        for name, value in vars(part).items():
-            if not name.startswith("_") and name != "training" and _is_plain_state(value):
-                state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
-    parts, leaves = [], []
-    for name, value in state.items():
-        structure, value_leaves = flatten(value, name, module)
-        parts.append(f"{name}: {structure}")
-        leaves += value_leaves
-    return "; ".join(parts), leaves
-
-
-def _is_plain_state(value: Any) -> bool:
-    if isinstance(value, (list, tuple, dict)):
-        return all(_is_plain_state(item) for item in (value.values() if isinstance(value, dict) else value))
-    return isinstance(value, (torch.Tensor, bool, int, float, complex, str, type(None)))
 
 
 def _version(tensor: torch.Tensor) -> tuple[int, int | None]:

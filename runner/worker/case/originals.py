@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from runner.worker.case.load import LoadedCase
-from runner.worker.case.observe import Settings, argument_names, state_leaves
+from runner.worker.case.observe import Settings
 from runner.worker.case.snapshot import Leaf, snapshot, snapshot_leaf
+from runner.worker.case.state import argument_names, state_leaves
 
 
 def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], Leaf]:

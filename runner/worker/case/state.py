@@ -1,0 +1,42 @@
+"""What a call can change besides its result: the arguments by name, and the state of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from runner.worker.case.snapshot import flatten
+
+
+def argument_names(model: torch.nn.Module, count: int) -> list[str]:
+    """Return names such as ``input x``: as ``forward`` calls a positional argument, else its number."""
+    code = getattr(type(model).forward, "__code__", None)
+    named = list(code.co_varnames[1 : code.co_argcount]) if code is not None else []
+    return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
+
+
+def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
+    """Return parameters, buffers, and plain attributes with tensors or Python values, of every submodule.
+
+    The first part is their structure as a text, the second their leaves with paths.
+    """
+    state: dict[str, Any] = {}
+    state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
+    state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
+    for prefix, part in model.named_modules():
+        for name, value in vars(part).items():
+            if not name.startswith("_") and name != "training" and _is_plain_state(value):
+                state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
+    parts, leaves = [], []
+    for name, value in state.items():
+        structure, value_leaves = flatten(value, name, module)
+        parts.append(f"{name}: {structure}")
+        leaves += value_leaves
+    return "; ".join(parts), leaves
+
+
+def _is_plain_state(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict)):
+        return all(_is_plain_state(item) for item in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, (torch.Tensor, bool, int, float, complex, str, type(None)))
