@@ -63,7 +63,7 @@ class LoadedCase:
     def _made(self, makers: Sequence[Callable[[], list[Any]]], call: int, what: str) -> list[Any]:
         try:
             tensors = makers[call]()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raised = describe(error, self.path, self.module.__name__)
             raise InvalidCase(f"making the {what} of call {call} raised {raised.summary}", raised) from error
         if not isinstance(tensors, (list, tuple)):
@@ -102,7 +102,7 @@ class Source:
         seed_all(seed)
         try:
             model = make_model()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raised = describe(error, self.path, module.__name__)
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
         if not isinstance(model, torch.nn.Module):
@@ -126,7 +126,7 @@ class Source:
         self._modules.append(name)
         try:
             spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raised = describe(error, self.path, name)
             raise InvalidCase(f"loading the source raised {raised.summary}", raised) from error
         return module
@@ -235,6 +235,6 @@ def _find_flag(name: str) -> tuple[Any, str]:
 def _import_first(name: str) -> None:
     try:
         importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raised = describe(error)
         raise InvalidCase(f"importing {name} raised {raised.summary}", raised) from error

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+from torch.nn.parameter import is_lazy
 
 from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
@@ -127,7 +128,7 @@ def observe(
             if call + 1 < len(loaded.makers) and settings.device == "cpu":
                 kept.append((record, KeptResults.of(results, record.outputs.leaves)))
             record.drew_random = _have_moved(generators, settings.device)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the model or the compiler raises
+        except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
             with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
                 record.drew_random = _have_moved(generators, settings.device)
@@ -188,7 +189,11 @@ def _run_call(
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
     tensors = inputs + _tensors(state_leaves(loaded.model, module)[1])
     asked = tensors if settings.grad == "backward" else []
-    sources = [(path, tensor) for path, tensor in asked if tensor.requires_grad and "attribute " not in path]
+    sources = [
+        (path, tensor)
+        for path, tensor in asked
+        if tensor.requires_grad and ("attribute " not in path or tensor.is_leaf)  # others are results of earlier calls
+    ]
     for _, tensor in sources:
         tensor.grad = None
         if not tensor.is_leaf:
@@ -206,6 +211,8 @@ def _run_call(
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
         record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
         synchronize(settings.device)
+    else:
+        record.gradients = _kept_gradients(tensors)
     record.generator = torch.get_rng_state()
     record.mutated = versions != [_version(tensor) for _, tensor in tensors]
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
@@ -218,7 +225,8 @@ def _run_call(
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
-    return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    """Return the tensors among leaves, without the parameters of lazy modules that have not run yet."""
+    return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor) and not is_lazy(leaf)]
 
 
 def _join(parts: Iterable[Tree]) -> Tree:
@@ -265,6 +273,12 @@ def _with_writes(
         by_write = {f"shares memory with {target}" for target in paths if f"is {target}" not in relations[path]}
         extended[path] = relations[path] | by_write
     return extended
+
+
+def _kept_gradients(tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Leaf | None]:
+    """Return the gradients that the model itself computed, and left at inputs and parameters."""
+    kept = ((f"gradient of {path.removeprefix('input ')}", tensor.grad) for path, tensor in tensors if tensor.is_leaf)
+    return {name: snapshot_leaf(gradient, name) for name, gradient in kept if gradient is not None}
 
 
 def _backward(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 PYTHON = (bool, int, float, complex, str, bytes, type(None))
@@ -76,20 +79,23 @@ def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree
     return Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in leaves))
 
 
-def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[str, Any]]]:
+def flatten(value: Any, root: str, module: str = "", above: tuple[Any, ...] = ()) -> tuple[str, list[tuple[str, Any]]]:
     """Return the structure as a text, and the leaves with their paths, in order.
 
-    Containers are what ``torch.utils._pytree`` registers, dataclasses, and subclasses of dict, list and tuple. Models
-    return such things, and a tensor inside an opaque leaf would not be compared.
+    Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces, objects of
+    the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside an opaque leaf
+    would not be compared. One of the containers ``above`` stands for itself.
     """
-    children = _children(value)
+    if any(value is container for container in above):
+        return "^", []
+    children = _children(value, module)
     name = class_name(type(value), module)
     if children is None:
         return "*", [(root, value)]
     leaves: list[tuple[str, Any]] = []
     parts = []
     for step, child in children:
-        text, below = flatten(child, root + step, module)
+        text, below = flatten(child, root + step, module, (*above, value))
         parts.append(f"{step}: {text}")
         leaves += below
     return f"{name}({', '.join(parts)})", leaves
@@ -98,6 +104,8 @@ def flatten(value: Any, root: str, module: str = "") -> tuple[str, list[tuple[st
 def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> Leaf:
     """Copy one leaf. A tensor's copy is detached, dense, on the CPU, with lazy conjugation and negation carried out."""
     kind = class_name(type(leaf), module)
+    if is_lazy(leaf):
+        return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
     if isinstance(leaf, torch.Tensor):
         metadata = metadata_of(leaf)
         if metadata.device.startswith("meta"):
@@ -112,9 +120,23 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
         return Leaf(path, "tensor", kind, array, metadata_of(array))
     if isinstance(leaf, PLAIN):
         return Leaf(path, "python", kind, leaf)
+    return Leaf(path, "python", kind, leaf) if _has_equality(leaf) else _opaque(path, kind)
+
+
+def _opaque(path: str, kind: str) -> Leaf:
+    return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
+
+
+def _has_equality(leaf: Any) -> bool:
+    """Return whether an object compares by value, and at least with itself. Tensors in a set compare by identity alone."""
     if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)}:
-        return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
-    return Leaf(path, "python", kind, leaf)
+        return False
+    if isinstance(leaf, (set, frozenset)):
+        return not any(isinstance(element, torch.Tensor) for element in leaf)
+    try:
+        return bool(leaf == leaf)
+    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
+        return False
 
 
 def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
@@ -155,7 +177,7 @@ def class_name(cls: type, module: str = "") -> str:
     return cls.__qualname__ if where == "builtins" else f"{where}.{cls.__qualname__}"
 
 
-def _children(value: Any) -> list[tuple[str, Any]] | None:
+def _children(value: Any, module: str) -> list[tuple[str, Any]] | None:
     """Return what is inside a container, each with its step of the path; None for a leaf."""
     if isinstance(value, (torch.Tensor, torch.Size, *PLAIN)):
         return None
@@ -165,22 +187,45 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
         return [(f".{name}", child) for name, child in zip(value._fields, value)]  # noqa: B905  a namedtuple's own
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, tuple, list)):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if isinstance(value, torch.nn.Module):
+        return [(f".{name}", child) for name, child in (*value.named_parameters(), *value.named_buffers())]
+    if isinstance(value, torch.optim.Optimizer):
+        return [(".state", value.state_dict()["state"])]
     if not isinstance(value, (tuple, list)):
         if type(value) not in pytree.SUPPORTED_NODES:
-            return None
+            return _attributes(value, module)
         value = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
     return [(f"[{index}]", child) for index, child in enumerate(value)]
 
 
+def _attributes(value: Any, module: str) -> list[tuple[str, Any]] | None:
+    """Return the attributes of a namespace, or of an object of the case's own classes; None for any other object."""
+    own = module and type(value).__module__ == module and not isinstance(value, (enum.Enum, BaseException))
+    if not (own or isinstance(value, types.SimpleNamespace)) or not hasattr(value, "__dict__"):
+        return None
+    return [(f".{name}", child) for name, child in vars(value).items()]
+
+
 def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
-    dense = tensor.detach()
-    if dense.is_nested:
-        dense = torch.cat([part.reshape(-1) for part in dense.unbind()])
-    elif dense.is_quantized:
-        dense = dense.dequantize()
-    elif dense.layout != torch.strided:
-        dense = dense.to_dense()
-    dense = dense.resolve_conj().resolve_neg()
-    if dense.device.type != "cpu":
-        return dense.cpu()
-    return dense.clone() if copy else dense
+    """Return the elements, dense, on the CPU. Of a subclass that computes with parts of its own, those of all parts in one row.
+
+    Raises:
+        TypeError: such a subclass does not name its parts.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        if not tensor.is_nested and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            names = getattr(tensor, "__tensor_flatten__", None)
+            if names is None:
+                raise TypeError("a subclass with __torch_dispatch__ and without __tensor_flatten__")
+            return torch.cat([_elements(getattr(tensor, name), copy=False).reshape(-1) for name in names()[0]])
+        dense = tensor.detach()
+        if dense.is_nested:
+            dense = torch.cat([part.reshape(-1) for part in dense.unbind()])
+        elif dense.is_quantized:
+            dense = dense.dequantize()
+        elif dense.layout != torch.strided:
+            dense = dense.to_dense()
+        dense = dense.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+        if dense.device.type != "cpu":
+            return dense.cpu()
+        return dense.clone() if copy else dense

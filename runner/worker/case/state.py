@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.case.snapshot import flatten
+from runner.worker.case.snapshot import PYTHON, flatten
 
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -17,26 +17,23 @@ def argument_names(model: torch.nn.Module, count: int) -> list[str]:
 
 
 def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
-    """Return parameters, buffers, and plain attributes with tensors or Python values, of every submodule.
+    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule.
 
-    The first part is their structure as a text, the second their leaves with paths.
+    Attributes count that are such values, or containers of them: also objects of the case's own classes, optimizers, and modules
+    that are not registered. The first part is their structure as a text, the second their leaves with paths.
     """
     state: dict[str, Any] = {}
     state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
     state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
     for prefix, part in model.named_modules():
         for name, value in vars(part).items():
-            if not name.startswith("_") and name != "training" and _is_plain_state(value):
+            if not name.startswith("_") and name != "training":
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
     parts, leaves = [], []
     for name, value in state.items():
-        structure, value_leaves = flatten(value, name, module)
-        parts.append(f"{name}: {structure}")
-        leaves += value_leaves
+        structure, value_leaves = flatten(value, name, module, (model,))
+        plain = [(path, leaf) for path, leaf in value_leaves if isinstance(leaf, (torch.Tensor, *PYTHON))]
+        if plain or not value_leaves:
+            parts.append(f"{name}: {structure}")
+            leaves += plain
     return "; ".join(parts), leaves
-
-
-def _is_plain_state(value: Any) -> bool:
-    if isinstance(value, (list, tuple, dict)):
-        return all(_is_plain_state(item) for item in (value.values() if isinstance(value, dict) else value))
-    return isinstance(value, (torch.Tensor, bool, int, float, complex, str, type(None)))

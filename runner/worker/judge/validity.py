@@ -147,12 +147,24 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
         return "no graph was compiled"
     if evidence.comparisons == 0:
         return "nothing was compared"
+    problem = _incomparable(evidence.eager)
+    if problem:
+        return f"no output can be compared: {problem}"
     if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
         return f"no value that was compared is defined: {', '.join(evidence.undefined.operators)}"
     eager = evidence.eager
     if eager.error is None and is_saturated(eager, source, settings):
         return "every output is one constant whatever the inputs hold, though it is computed from them"
     return None
+
+
+def _incomparable(observation: Observation) -> str:
+    """Return why no output can be compared, where none can, and neither mutation nor gradient was compared; else nothing."""
+    calls = observation.calls
+    leaves = [leaf for call in calls for leaf in call.outputs.leaves]
+    if observation.error is not None or any(call.mutated or call.gradients for call in calls):
+        return ""
+    return leaves[0].problem or "" if leaves and all(leaf.problem for leaf in leaves) else ""
 
 
 def is_saturated(eager: Observation, source: Source, settings: Settings) -> bool:

@@ -169,7 +169,7 @@ class _Bench:
         """Raise ``TimingFailed`` for whatever the model or the compiler raises."""
         try:
             yield
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raised = describe(error, self._source.path, side.module)
             raise TimingFailed(during, raised) from error
 

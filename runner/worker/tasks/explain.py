@@ -110,7 +110,7 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
     try:
         with modes(settings):
             explanation = torch._dynamo.explain(loaded.model)(*args)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  it runs the model, which may raise anything
+    except BaseException as error:  # noqa: BLE001  it runs the model, which may raise anything
         return {"raised": describe(error, source.path, loaded.module.__name__).info}
     breaks = [
         {"reason": str(entry.reason), "line": _line(entry.user_stack, source.path)}
