@@ -36,6 +36,8 @@ as_parameter = after(lambda out: torch.nn.Parameter(out, requires_grad=False))
 copied = after(lambda out: out.clone())
 zeros = after(torch.zeros_like)
 tiny_noise = after(lambda out: out + 1e-4)
+hair_off = after(lambda out: out * (1 + 2e-6))
+far_away = after(lambda out: out * 1000 + 12345)
 percent_off = after(lambda out: out * 1.01)
 
 
@@ -368,3 +370,16 @@ each_rounded = each_moved_by(2.0**-23)
 each_wrong = each_moved_by(2.0**-8)
 each_rounded_in_bfloat16 = each_moved_by(2.0**-7)
 each_far_off = each_moved_by(2.0**-3)
+
+
+def first_filled(number: float) -> Any:
+    """A backend that puts one number into the first output."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        return lambda *args: (torch.full_like(graph(*args)[0], number), *graph(*args)[1:])
+
+    return backend
+
+
+first_far_away = first_filled(12345.0)
+first_nan = first_filled(float("nan"))

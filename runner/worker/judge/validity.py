@@ -164,7 +164,8 @@ def _incomparable(observation: Observation) -> str:
     leaves = [leaf for call in calls for leaf in call.outputs.leaves]
     if observation.error is not None or any(call.mutated or call.gradients for call in calls):
         return ""
-    return leaves[0].problem or "" if leaves and all(leaf.problem for leaf in leaves) else ""
+    comparable = (not leaf.problem or (leaf.metadata is not None and leaf.metadata.device == "meta") for leaf in leaves)
+    return leaves[0].problem or "" if leaves and not any(comparable) else ""
 
 
 def is_saturated(eager: Observation, source: Source, settings: Settings) -> bool:

@@ -138,3 +138,59 @@ def test_gradients(tmp_path):
     assert call.gradients["gradient of parameter unused"] is None
     seeded = call.gradients["gradient of x"].value[0]
     assert torch.equal(seeded * 128, (seeded * 128).round()) and len(seeded.unique()) > 1
+
+
+def test_gradients_that_the_model_keeps(tmp_path):
+    call = record(
+        tmp_path,
+        "(self.w * x).sum().backward()\nreturn x + 1",
+        init="self.w = torch.nn.Parameter(torch.ones(5))",
+        grad="forward",
+    )
+    assert list(call.gradients) == ["gradient of parameter w"]
+
+
+def test_a_panic_is_an_error_of_the_call(tmp_path):
+    more = "class Panic(BaseException): pass"
+    loaded = Source(source("raise Panic('index out of bounds')", more=more), "case", str(tmp_path)).load(0)
+    error = observe(loaded, loaded.model, Settings.of({})).error
+    assert error is not None and error.summary == "Panic: index out of bounds"
+
+
+def test_a_lazy_module_has_no_parameters_before_its_call(tmp_path):
+    call = record(
+        tmp_path, "return self.l(x)", init="self.l = torch.nn.LazyLinear(3); self.unused = torch.nn.LazyLinear(3)"
+    )
+    values = {leaf.path: leaf.value for leaf in call.state.leaves}
+    assert values["parameter l.weight"].shape == (3, 5) and values["parameter unused.weight"] is None
+
+
+class Tagged(torch.Tensor):
+    """A subclass that computes as torch does."""
+
+
+def test_subclasses_of_tensors_have_elements():
+    (leaf,) = snapshot(torch.ones(3).as_subclass(Tagged), "output").leaves
+    assert type(leaf.value) is torch.Tensor and leaf.type.endswith("Tagged")
+    (leaf,) = snapshot(torch.masked.masked_tensor(torch.ones(3), torch.ones(3, dtype=torch.bool)), "output").leaves
+    assert leaf.value is None and "__tensor_flatten__" in leaf.problem
+
+
+class Refusing:
+    def __eq__(self, other):
+        raise ValueError("no")
+
+    __hash__ = None
+
+
+def test_what_cannot_be_compared_says_so():
+    for value in (Refusing(), {torch.ones(1)}):
+        (leaf,) = snapshot(value, "output").leaves
+        assert leaf.kind == "opaque" and "cannot be compared" in leaf.problem
+    assert snapshot({1, 2}, "output").leaves[0].kind == "python"
+
+
+def test_a_container_may_hold_itself():
+    loop = [1]
+    loop.append(loop)
+    assert flatten(loop, "output") == ("list([0]: *, [1]: ^)", [("output[0]", 1)])

@@ -234,3 +234,11 @@ def test_equal_bits():
 )
 def test_values_of_another_precision_lie_within_its_tolerance(compiled: tuple[float, float], expected: bool) -> None:
     assert lies_within(tensor(1.0, NAN), tensor(*compiled), tolerance_for(torch.bfloat16)) is expected
+
+
+def test_a_number_where_eager_overflows_may_be_as_far_off_as_eager_is_elsewhere():
+    """Two matrix products in half precision are off by more than the tolerance."""
+    exact = torch.tensor([3.0, 1.0], dtype=torch.float64)
+    eager = tensor(NAN, 1.004, dtype=torch.float16)
+    assert oracles(eager, tensor(3.018, 1.004, dtype=torch.float16), exact) == []
+    assert oracles(eager, tensor(3.2, 1.004, dtype=torch.float16), exact) == ["nonfinite"]

@@ -61,6 +61,22 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         ["value"],
     ),
     "small in bfloat16": (source("return (x * 1e-6).bfloat16()"), "zeros", {}, ["value"]),
+    "state in an object": (
+        source(
+            "self.cache.k.add_(x)\nreturn x * 2",
+            init="self.cache = Cache()",
+            more="class Cache:\n    def __init__(self):\n        self.k = torch.zeros(4, 5)",
+        ),
+        "dropped_mutation",
+        OFF,
+        ["mutation"],
+    ),
+    "output of an own class": (
+        source("return Box(x * 2)", more="class Box:\n    def __init__(self, t):\n        self.t = t"),
+        "zeros",
+        {},
+        ["value"],
+    ),
     "rng": (RANDOM, "draws_again", {}, ["rng"]),
     "grad": (BACKWARD, "scaled_gradient", FULL, ["grad"]),
     "no grad": (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from worker_jobs import oracles, run, source
+from worker_jobs import oracles, passes, run, source
 
 from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements, targets
 from runner.worker.judge.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
@@ -406,3 +406,70 @@ def test_each_element_of_a_tie_moves() -> None:
     moved = torch.stack([choice != own for choice in choices]).any(0)
     assert moved.tolist() == [False, True, True, True, True, True]
     assert all(torch.equal(x[choice], x.sort().values) for choice in choices)
+
+
+WHOLE = "torch.arange(-10., 11., 2.)"
+"""The last of them stands where each step below is made."""
+
+
+@pytest.mark.parametrize(
+    "body", ["(x * 0.5).floor()", "(x * 3).long()", "(x + 1) > 11", "(x - 10).sign()", "(x * 0.25).round()"]
+)
+def test_steps_of_exact_arithmetic_are_defined(body: str) -> None:
+    """No rounding decides on which side small whole numbers lie."""
+    text = source(f"return ({body}) + 1", WHOLE)
+    assert oracles(run(text, "planted:last_wrong", **NO_GRADIENT)) == ["value"]
+    assert passes(run(text, "planted:clean", **NO_GRADIENT))
+
+
+def test_a_step_of_rounded_numbers_is_not() -> None:
+    text = source("return (x * 0.1 * 10).floor()", "torch.cat([torch.arange(9.) + 0.3, torch.tensor([10.])])")
+    record = run(text, "planted:last_wrong", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+
+
+def test_sums_that_should_be_one_may_be_equal_to_it() -> None:
+    """Eager says no where its sum is a rounding above one, and compiled code may say yes."""
+    body = "s = torch.softmax(x, -1).sum(-1)\nreturn s == 1.0, x + 1"
+    record = run(source(body, "torch.randn(64, 37)"), "planted:each_rounded", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+
+
+UNDEFINED = (
+    "v, w = torch.linalg.eigh(x @ x.T)\nreturn x.T @ w",
+    "i = torch.zeros(4, dtype=torch.long)\nreturn torch.zeros(4, 5).scatter(0, i[:, None].expand(4, 5), x) * 2",
+)
+
+
+@pytest.mark.parametrize("body", UNDEFINED)
+@pytest.mark.parametrize("backend", ["first_far_away", "first_nan"])
+def test_undefined_elements_lie_near_legal_ones(body: str, backend: str) -> None:
+    text = source(f"{body}, x + 1", "torch.randn(4, 5)")
+    messages = [finding["message"] for finding in run(text, f"planted:{backend}", **NO_GRADIENT)["findings"]]
+    assert any(message.startswith("an element that may hold several values is") for message in messages), messages
+    assert passes(run(text, "planted:clean", **NO_GRADIENT))
+
+
+def test_memory_that_nobody_wrote_may_hold_anything() -> None:
+    record = run(source("return torch.empty(4, 5), x + 1"), "planted:first_far_away", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = x[:, :1].expand(64, 37) + 2\nreturn ((y * y).mean(-1) - y.mean(-1) ** 2).sqrt()",
+        "n = torch.nn.functional.normalize(x, dim=-1)\nreturn (n * n).sum(-1).acos()",
+    ],
+)
+def test_a_rounding_decides_whether_a_number_lies_in_a_domain(body: str) -> None:
+    text = source(body, "torch.randn(64, 37)")
+    record = run(text, "planted:each_rounded", **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], ["within-rounding-of-inputs"]), record["findings"]
+    assert oracles(run(text, "planted:far_away", **NO_GRADIENT))
+
+
+def test_eigenvalues_are_off_by_a_rounding_of_the_largest() -> None:
+    text = source("return torch.linalg.eigh(x @ x.T)", "torch.randn(12, 3) * 100")
+    assert passes(run(text, "planted:hair_off", **NO_GRADIENT))
+    assert oracles(run(text, "planted:far_away", **NO_GRADIENT))

@@ -215,3 +215,10 @@ def test_what_torch_assumes_of_a_backward_under_autocast_is_noted() -> None:
     assert passes(traced_without) and validity.ASSUMED_AUTOCAST not in traced_without["notes"]
     wrong = differentiate("return a.sin() * t", "planted:dropped_gradient")
     assert oracles(wrong) and validity.ASSUMED_AUTOCAST not in wrong["notes"]
+
+
+def test_an_output_of_which_nothing_can_be_compared_is_vacuous():
+    record = run(source("y = x + 1\nreturn {y}"))
+    assert record["trust"]["verdict"] == "VACUOUS"
+    assert record["trust"]["reason"] == "no output can be compared: a set cannot be compared"
+    assert passes(run(source("x.add_(1)\nreturn {x}"), grad={"mode": "off"}))
