@@ -23,7 +23,7 @@ from runner.cases.chain_nodes import (
     With,
 )
 from runner.cases.complex_numbers import is_complex, parse_complex
-from runner.cases.inits import FILLS, read_init
+from runner.cases.inits import FILLS, check_numbers, read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
@@ -194,12 +194,12 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
         message = f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype"
         problems.error(node.span, message, f"such as state: {_WEIGHT}")
         return None
-    word, value = entries[0]
+    word, body = entries[0]
     if word.value == "values":
-        return Initial(name, None, (parse_value(value, problems),), key.span)
-    init, arguments = read_init(value, problems)
+        return Initial(name, None, (parse_value(body, problems),), key.span) if check_numbers(body, problems) else None
+    init, arguments = read_init(body, problems)
     if init is not None and init not in FILLS:
-        problems.error(value.span, f"init {init} has no place here", f"write values:, or one of {', '.join(FILLS)}")
+        problems.error(body.span, f"init {init} has no place here", f"write values:, or one of {', '.join(FILLS)}")
     return Initial(name, init, tuple(parse_value(part, problems) for part in arguments), key.span) if init else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from runner.cases.complex_numbers import is_complex
 from runner.cases.problems import Problems
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from runner.cases.yaml.wording import describe_value
 from runner.diagnostics import nearest
 
 INITS = (
@@ -25,6 +27,7 @@ FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
 _EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "full": "{full: 2}", "arange": "{arange: [0, 1]}",
              "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")}}  # fmt: skip
+_CONSTANTS = ("torch.e", "torch.inf", "torch.nan", "torch.pi")
 
 
 def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[YamlNode, ...]]:
@@ -52,4 +55,22 @@ def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[Yam
             f"such as init: {_EXAMPLES[str(name)]}",
         )
         return None, ()
-    return str(name), arguments
+    return (str(name), arguments) if all(check_numbers(argument, problems) for argument in arguments) else (None, ())
+
+
+def check_numbers(node: YamlNode, problems: Problems) -> bool:
+    """Return whether a value is a number, true, false, a param or a nested list of these, and report one that is not."""
+    if isinstance(node, YamlSequence):
+        return all(check_numbers(item, problems) for item in node.items)
+    if isinstance(node, YamlScalar) and _is_number(node):
+        return True
+    hint = "write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]"
+    problems.error(node.span, f"expected a number, found {describe_value(node.plain())}", hint)
+    return False
+
+
+def _is_number(node: YamlScalar) -> bool:
+    if not isinstance(node.value, str):
+        return node.value is not None
+    is_reference = node.value.startswith("$") and node.value not in ("$dtype", "$device")
+    return is_reference or node.value in _CONSTANTS or (not node.quoted and is_complex(node.value))

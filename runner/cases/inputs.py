@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.cases.chain_nodes import Arithmetic, Literal, Value
 from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.inits import read_init
+from runner.cases.inits import check_numbers, read_init
 from runner.cases.model import DTYPES, Input
 from runner.cases.problems import Problems
 from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
@@ -72,7 +72,7 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
         dtype=_dtype(node.get("dtype"), problems),
         init=init,
         init_args=init_args,
-        values=None if values is None else parse_value(values, problems),
+        values=parse_value(values, problems) if values is not None and check_numbers(values, problems) else None,
         tile=tile.value if isinstance(tile, YamlScalar) and isinstance(tile.value, int) else None,
         view_of=_text(node.get("view_of")),
         items=_items(name, key, items, problems) if isinstance(items, YamlSequence) else (),

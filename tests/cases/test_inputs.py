@@ -65,11 +65,11 @@ def test_when_a_tensor_asks_for_a_gradient(text: str, flags: tuple[bool, bool]) 
 
 def test_kinds() -> None:
     inputs, problems = read("""
-a: {values: [[1, 2], [3, 4]], shape: [4], tile: 6}
+a: {values: [[1, 2], ["${n}", 1+2j]], shape: [4], tile: 6}
 b: {view_of: a}
 c: {list: [[2], {shape: [3], dtype: bool}]}
 d: {python: {k: [1, null]}}
-e: {values: .nan}
+e: {values: [.nan, true, torch.pi]}
 f: {python: null}
 """)
     assert problems == []
@@ -131,6 +131,15 @@ def test_every_init_is_tested() -> None:
         ("x: {shape: [2], init: {randint: [1]}}", "1:24: init randint takes 2 numbers, not 1 | such as init: {randint: [0, 10]}"),
         ("x: {shape: [2], init: {uniform: [1, 2, 3]}}", "1:24: init uniform takes 2 numbers, not 3"),
         ("x: {shape: [2], init: {ones: 1, zeros: 1}}", "1:23: init: has one way of making values"),
+        ("x: {values: abc}", "1:13: expected a number, found the text 'abc' | write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]"),
+        ("x: {values: [1, [2, x]]}", "1:21: expected a number, found the text 'x'"),
+        ('x: {values: ""}', "1:13: expected a number, found the text ''"),
+        ("x: {values: 2001-01-01}", "1:13: expected a number, found the text '2001-01-01'"),
+        ("x: {values: '1+2j'}", "1:13: expected a number, found the text '1+2j'"),
+        ("x: {values: [$dtype]}", "1:14: expected a number, found the text '$dtype'"),
+        ("x: {values: [null]}", "1:14: expected a number, found nothing (null)"),
+        ("x: {values: [{a: 1}]}", "1:14: expected a number, found a mapping"),
+        ("x: {shape: [2], init: {full: abc}}", "1:30: expected a number, found the text 'abc'"),
         ("xs: {list: [[2]]}\nxs_0: [3]", "2:1: 'xs_0' is what an element of the list 'xs' is called | name it otherwise"),
         ("xs_0_0: [3]\nxs: {list: [{list: [[2]]}]}", "1:1: 'xs_0_0' is what an element of the list 'xs' is called"),
     ],

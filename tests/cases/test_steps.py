@@ -128,6 +128,7 @@ def test_what_is_no_id(name: str) -> None:
         ("- {nn.Linear: [2, 2], state: {__class__: {init: ones}}}", "1:31: '__class__' is no parameter or buffer | such as weight or self_attn.in_proj_weight"),
         ("- {nn.Linear: [2, 2], state: {weight: [2, 2]}}", "1:39: 'weight' is filled by init: or by values:, and has the module's own shape and dtype | such as state: {weight: {init: ones}}"),
         ("- {nn.Linear: [2, 2], state: {weight: {shape: [2], init: ones}}}", "1:39: 'weight' is filled by init: or by values:, and has the module's own shape and dtype | such as state: {weight: {init: ones}}"),
+        ("- {nn.Linear: [2, 2], state: {weight: {values: [1.0, a(]}}}", "1:54: expected a number, found the text 'a(' | write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]"),
         ("- {nn.Linear: [2, 2], state: {weight: {init: eye}}}", "1:46: init eye has no place here | write values:, or one of zeros, ones, normal, uniform, integer, full, randint"),
         ("- {nn.Dropout: null, train: 1}", "1:29: train: is true or false"),
         ("- {with: [torch.no_grad], chain: [F.relu], out: a}", "1:44: 'out' does not belong to a with block | keys: with, chain"),
