@@ -1,11 +1,24 @@
-"""Files that are replaced whole: a reader sees the old content or the new one, never a part."""
+"""Files that are replaced whole, and files from strangers: a reader sees the old content or the new one, and waits for no pipe."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterable
+from typing import IO
+
+
+def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file to read its bytes. Raises OSError for what cannot be opened, or is no regular file."""
+    # Without O_NONBLOCK a pipe of that name would hold up the command.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is no regular file", os.fspath(path))
 
 
 def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:

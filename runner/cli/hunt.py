@@ -153,8 +153,11 @@ def _folder(output: str) -> Path:
         folder.mkdir(exist_ok=True)
         if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
-        if link := next((path for path in folder.rglob("*") if path.is_symlink()), None):
-            raise UsageError(f"--output {folder}: {link} is a link, which may lead anywhere; a hunt makes none")
+        for path in folder.rglob("*"):
+            if path.is_symlink():
+                raise UsageError(f"--output {folder}: {path} is a link, which may lead anywhere; a hunt makes none")
+            if not (path.is_file() or path.is_dir()):
+                raise UsageError(f"--output {folder}: {path} is no regular file")
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}") from None
     return folder.resolve()

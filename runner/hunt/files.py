@@ -64,5 +64,5 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "variants": [red.id for red in group.reds[:IDS]],
         }  # fmt: skip
         text = json.dumps(data, indent=1) + "\n"
-        if not (own / GROUP).is_file() or (own / GROUP).read_text(encoding="utf-8") != text:
+        if not (own / GROUP).is_file() or (own / GROUP).read_bytes() != text.encode():
             write_text(own / GROUP, text)

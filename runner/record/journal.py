@@ -13,13 +13,13 @@ import errno
 import gc
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from runner.cases.limits import Limits, show_size
+from runner.files import open_regular
 from runner.record.event_schema import Unfit
 from runner.record.events import Event, Notice, VariantFinished, from_json, to_json
 from runner.text import cap, one_line
@@ -275,19 +275,14 @@ def _usual_limits() -> Limits:
 
 def _opened(path: str | os.PathLike[str], limits: Limits) -> IO[bytes]:
     """A journal, open to be read. Raises OSError."""
-    # Without O_NONBLOCK a pipe of that name would hold up the command.
-    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
-    status = os.fstat(file.fileno())
-    reason = ""
-    if not stat.S_ISREG(status.st_mode):
-        reason = "it is no regular file"
-    elif status.st_size > limits.log_bytes:
+    file = open_regular(path)
+    size = os.fstat(file.fileno()).st_size
+    if size > limits.log_bytes:
+        file.close()
         reason = (
-            f"it has {show_size(status.st_size)}, and log_bytes is {show_size(limits.log_bytes)}; "
+            f"it has {show_size(size)}, and log_bytes is {show_size(limits.log_bytes)}; "
             "RUNNER_LIMIT_LOG_BYTES in the environment changes that"
         )
-    if reason:
-        file.close()
         raise OSError(errno.EINVAL, reason, os.fspath(path))
     return file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,18 @@ def test_a_foreign_folder_with_a_link_is_refused(
     assert main(["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]) == 4
     assert "is a link" in capsys.readouterr().err
     assert (tmp_path / "h" / FILE).is_file()
+
+
+def test_a_pipe_in_a_foreign_folder_is_refused(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan()
+    append(tmp_path, HEAD)
+    os.mkfifo(tmp_path / "triage.yaml")
+    for words in (["--rounds", "1", "-o"], ["--status"]):
+        assert main(["hunt", *words, str(tmp_path)]) == 4
+        message = capsys.readouterr().err
+        assert "triage.yaml" in message and "is no regular file" in message
 
 
 def test_a_wrong_triage_is_told_with_its_place(

@@ -17,6 +17,7 @@ from runner.cases.yaml.composer import Builder
 from runner.cases.yaml.scalars import excerpt, split_lines
 from runner.cases.yaml.tree import YamlNode
 from runner.diagnostics import Diagnostic, Span, nearest
+from runner.files import open_regular
 
 
 def load(
@@ -53,8 +54,8 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
     limits = limits or Limits()
     file = str(path)
     try:
-        with open(path, "rb") as handle:
-            data = handle.read(limits.file_bytes + 1)  # bounded: it may be a device without an end
+        with open_regular(path) as handle:
+            data = handle.read(limits.file_bytes + 1)
     except IsADirectoryError:
         return None, [Diagnostic(Span(file, 1, 1), "this is a folder, not a file")]
     except FileNotFoundError:
