@@ -210,8 +210,9 @@ def _line(text: bytes, place: str) -> Line | None:
             raise UsageError(f"{place}: the hunt is of another version of runner")
         if "round" in data:
             reds = [_typed(Red, red) for red in data["red"]]
-            if all(type(count) is int for count in data["verdicts"].values()):
-                return _typed(Round, {**data, "red": reds})
+            record = _typed(Round, {**data, "red": reds})
+            if all(type(count) is int for count in record.verdicts.values()):
+                return record
         elif "reduction" in data:
             return _typed(Reduction, data)
         elif "report" in data:
@@ -245,6 +246,8 @@ def _typed(cls: type[T], data: Mapping[str, Any]) -> T:
         value, kind = data[item.name], str(item.type)
         items = value if kind in _ITEMS else ()
         if type(value) not in _TYPES[kind] or any(type(member) is not _ITEMS[kind] for member in items):
+            raise TypeError(item.name)
+        if type(value) is int and abs(value) >= 1 << 63:  # counts nothing, and may be too large for a float
             raise TypeError(item.name)
         if item.name in ("signature_id", "reduction", "report") and not SIGNATURE_ID.fullmatch(value):
             raise TypeError(item.name)

@@ -93,3 +93,15 @@ def test_another_line_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(text + "\n")
     with pytest.raises(UsageError, match=r"hunt\.jsonl:1: "):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"verdicts": True}, {"verdicts": None}, {"verdicts": ["PASS"]}, {"variants": 10**400}, {"drawing": 10**400}],
+)
+def test_a_round_of_other_types_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
+    append(tmp_path, HEAD)
+    with open(tmp_path / FILE, "a", encoding="utf-8") as file:
+        file.write(json.dumps({**dataclasses.asdict(round_of(0)), **changes}) + "\n")
+    with pytest.raises(UsageError, match=r"hunt\.jsonl:2: no line of a hunt"):
+        read(tmp_path)
