@@ -60,6 +60,9 @@ _OLD_WORDS = {"ledger": "known"}
 
 _LONGEST = 80
 
+_PLACES = ("FILE", "FOLDER", "PATH", "RUN")
+"""What options that take a path call it. An empty one would mean the current folder, or the default."""
+
 _MACHINE = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
     | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
@@ -81,6 +84,12 @@ class _CommandParser(Parser):
         parsed, extra = super().parse_known_args(args, namespace)
         if extra:  # here, where the options are known that somebody may have meant
             self.error(f"unrecognized arguments: {' '.join(extra)}")
+        for action in self._actions:
+            values = getattr(parsed, action.dest, None)
+            if action.option_strings and action.metavar in _PLACES and "" in (values, *(values or ())):
+                from runner.cli.outputs import EMPTY
+
+                raise exit_codes.UsageError(f"{action.option_strings[-1]}: {EMPTY}")
         return parsed, extra
 
 

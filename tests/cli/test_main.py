@@ -49,6 +49,32 @@ def test_no_help_says_a_default_twice(command: str, capsys: pytest.CaptureFixtur
     assert "(default: True)" not in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "generate --count 1 -o",
+        "hunt --rounds 1 -o",
+        "hunt --status",
+        "hunt --rounds 1 -o h --known",
+        "reduce a::b --output",
+        "reduce --minifier a::b --output",
+        "debug a::b -o",
+        "diagnose a::b --html",
+        "issue a::b -o",
+        "issue a::b --similar",
+        "coverage a --json",
+        "validate a --sarif",
+        "run a --html",
+        "run a --junit",
+        "run a --events",
+        "run a --python x --python",
+    ],
+)
+def test_an_empty_path_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words.split(), ""]) == 4
+    assert "an empty path; did a shell variable have no value?" in capsys.readouterr().err
+
+
 def test_help_needs_nothing_that_plans_or_writes_cases() -> None:
     code = "import sys, runner.cli.main; print([n for n in sys.modules if n.startswith(('runner.builder', 'runner.session.plan'))])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
