@@ -15,9 +15,14 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
     Anything else is reported. Returns None where the file cannot even be read.
     """
     try:
-        full = (Path(file).parent / str(path.value)).resolve()
-        if not full.is_file():
-            problems.error(path.span, f"no file {path.value!r} beside this one")
+        named = Path(file).parent / str(path.value)
+        full = named.resolve()
+        if not full.exists():
+            is_link = named.is_symlink()
+            message = f"{path.value!r} is a link to no file" if is_link else f"no file {path.value!r} beside this one"
+            problems.error(path.span, message)
+        elif not full.is_file():
+            problems.error(path.span, f"{path.value!r} is no regular file")
         elif Path(file).resolve().parent not in full.parents:
             problems.error(path.span, f"{path.value!r} lies outside this file's folder")
         elif full.stat().st_size > problems.limits.file_bytes:

@@ -313,6 +313,8 @@ def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path
                 matches = _directory(path, walk)
             except FolderLimit as error:
                 raise PathError(f"{path}: {error}; {error.hint}") from None
+        elif not os.path.exists(path) and os.path.islink(path):
+            raise PathError(f"{name} is a link to {os.readlink(path)}, which does not exist or leads in a circle")
         elif not os.path.exists(path):
             near = similar_file(path)
             raise PathError(f"no such file or directory: {name}{near and f'; {near}'}")

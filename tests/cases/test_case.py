@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -231,8 +232,12 @@ def test_modules_that_cannot_be(files: Files) -> None:
     (inside / "link.py").symlink_to(outer)
     (inside / "bytes.py").write_bytes(b"# \xff\n")
     (inside / "folder.py").mkdir()
+    os.mkfifo(inside / "pipe.py")
+    (inside / "dangling.py").symlink_to("missing.py")
     assert module(inner, "missing.py") == ["3:20: no file 'missing.py' beside this one"]
-    assert module(inner, "folder.py") == ["3:20: no file 'folder.py' beside this one"]
+    assert module(inner, "folder.py") == ["3:20: 'folder.py' is no regular file"]
+    assert module(inner, "pipe.py") == ["3:20: 'pipe.py' is no regular file"]
+    assert module(inner, "dangling.py") == ["3:20: 'dangling.py' is a link to no file"]
     assert module(inner, "../outside.py") == ["3:20: '../outside.py' lies outside this file's folder"]
     assert module(inner, str(outer)) == [f"3:20: {str(outer)!r} lies outside this file's folder"]
     assert module(inner, "link.py") == ["3:20: 'link.py' lies outside this file's folder"]

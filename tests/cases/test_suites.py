@@ -276,6 +276,12 @@ def test_validating_reads_every_file(files: Files) -> None:
     [
         ("missing.spec.yaml", "no such file or directory: ", False),
         ("frist.spec.yaml", "frist.spec.yaml; did you mean 'first.spec.yaml'?", False),
+        (
+            "dangling.spec.yaml",
+            "dangling.spec.yaml is a link to nowhere, which does not exist or leads in a circle",
+            False,
+        ),
+        ("loop.spec.yaml", "loop.spec.yaml is a link to loop.spec.yaml, which does not exist", False),
         ("a.yaml", "cases end in .spec.yaml, suites in .suite.yaml", False),
         ("empty", "no .suite.yaml and no .spec.yaml file here or below", True),
         ("manual", "every suite here says manual: true; name the one to run", True),
@@ -284,6 +290,8 @@ def test_validating_reads_every_file(files: Files) -> None:
 def test_paths_with_nothing_to_run(files: Files, path: str, message: str, empty: bool) -> None:
     files.write("a.yaml", SPEC)
     files.write("first.spec.yaml", SPEC)
+    for link, target in (("dangling.spec.yaml", "nowhere"), ("loop.spec.yaml", "loop.spec.yaml")):
+        (files.folder / link).symlink_to(target)
     (files.folder / "empty").mkdir()
     files.write("manual/m.suite.yaml", "suite: m\nmanual: true\n")
     with pytest.raises(PathError) as caught:
