@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import IO
 
 
@@ -19,6 +19,16 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
         return open(descriptor, "rb")
     os.close(descriptor)
     raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is no regular file", os.fspath(path))
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Give an error in writing an open file its path: that of a full disk has none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or os.fspath(path)
+        raise
 
 
 def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
@@ -36,7 +46,7 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
     try:
         # Not tempfile: its files are for the owner's eyes only, and reports are read by others.
-        with open(temporary, "wb") as handle:
+        with naming(target), open(temporary, "wb") as handle:
             handle.writelines(pieces)
             handle.flush()
             os.fsync(handle.fileno())

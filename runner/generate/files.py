@@ -60,12 +60,12 @@ def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> 
     for start in range(0, len(cases), PER_FILE):
         names.append(f"{name}_{start // PER_FILE}{SPEC}")
         text = text_of(with_python_beside(cases[start : start + PER_FILE], folder))
-        (folder / names[-1]).write_text(text, encoding="utf-8")
+        replace_file(folder / names[-1], [text.encode()])
     return names
 
 
 def write_suite(folder: Path, name: str, specs: Sequence[str]) -> Path:
     """Write a suite over spec files, which runs them under inductor, and return its path."""
     path = folder / f"{name}{SUITE}"
-    path.write_text(emit({"suite": name, "specs": list(specs), "backends": ["inductor"]}), encoding="utf-8")
+    replace_file(path, [emit({"suite": name, "specs": list(specs), "backends": ["inductor"]}).encode()])
     return path

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runner.exit_codes import UsageError
+from runner.files import naming
 from runner.record.journal import lines, parse_line
 from runner.text import one_line, plural
 
@@ -166,9 +167,10 @@ def append(folder: Path, line: Line) -> None:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             text = b"\n" + text  # the line that a killed hunt left half-written spoils itself alone
-        while text:
-            text = text[os.write(descriptor, text) :]
-        os.fsync(descriptor)
+        with naming(folder / FILE):
+            while text:
+                text = text[os.write(descriptor, text) :]
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

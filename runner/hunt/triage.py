@@ -11,6 +11,7 @@ from runner.cases.yaml.reader import load
 from runner.cases.yaml.tree import YamlNode
 from runner.cases.yaml.typed import Mistyped, entries, fields, scalar
 from runner.diagnostics import Diagnostic, InputError, nearest
+from runner.files import naming
 from runner.hunt.state import SIGNATURE_ID
 
 FILE = "triage.yaml"
@@ -49,7 +50,8 @@ class Triage:
 
 def write_empty(folder: Path) -> None:
     """Write the file for people to edit, unless there is one."""
-    with contextlib.suppress(FileExistsError), open(folder / FILE, "x", encoding="utf-8") as file:
+    path = folder / FILE
+    with contextlib.suppress(FileExistsError), naming(path), open(path, "x", encoding="utf-8") as file:
         file.write(EMPTY)
 
 

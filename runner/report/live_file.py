@@ -53,7 +53,7 @@ class LiveFile:
         try:
             size = replace_file(self.path, self._content())
         except (OSError, ValueError) as error:  # ValueError: what cannot be written down, such as two cases of one name
-            why = str(error) or type(error).__name__
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         end = self._clock()
         self._next = end + max(_EVERY, _SHARE * (end - start), size / _RATE)
         if why:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,15 @@ def test_a_round_of_other_types_is_refused(changes: dict[str, object], tmp_path:
         file.write(json.dumps({**dataclasses.asdict(round_of(0)), **changes}) + "\n")
     with pytest.raises(UsageError, match=r"hunt\.jsonl:2: no line of a hunt"):
         read(tmp_path)
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            append(tmp_path, HEAD)
+    assert caught.value.filename == str(tmp_path / FILE)
