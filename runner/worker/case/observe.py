@@ -19,6 +19,7 @@ from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.case.state import argument_names, state_leaves
+from runner.worker.case.uncompiled import why_uncompiled
 from runner.worker.case.writes import paths_written
 from runner.worker.kernels.launches import Launches
 
@@ -75,6 +76,7 @@ class Observation:
 
     calls: list[CallRecord] = field(default_factory=list)
     graphs: int = 0
+    uncompiled: str = ""  # why there is no graph, where torch says so
     graph_breaks: int = 0
     recompiles: int = 0
     break_reasons: list[str] = field(default_factory=list)
@@ -155,6 +157,7 @@ def read_counts(observation: Observation) -> None:
     2.13. torch keeps the last 64 compilations, so that a count above 63 is a lower bound.
     """
     observation.graphs = int(counters["stats"]["unique_graphs"])
+    observation.uncompiled = "" if observation.graphs else why_uncompiled()
     breaks = counters["graph_break"]
     observation.graph_breaks = int(sum(breaks.values()))
     observation.break_reasons = [str(reason).strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks]

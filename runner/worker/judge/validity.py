@@ -144,7 +144,7 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
         return "no kernel was launched"
     uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
     if uncompiled and (evidence.job.get("expect") or {}).get("graphs") != 0:
-        return "no graph was compiled"
+        return ": ".join(filter(None, ("no graph was compiled", evidence.compiled.uncompiled)))
     if evidence.comparisons == 0:
         return "nothing was compared"
     problem = _incomparable(evidence.eager)
