@@ -222,6 +222,8 @@ class _Builder:
         else:
             construction, modes = "Model()", self.modes
         setup = [f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []
+        if case.module and case.param_dtype and case.param_dtype in FLOATING:
+            setup.append(f"    model.to({torch_name(case.param_dtype)})")
         setup.append("    model.train()" if self.variant.train else "    model.eval()")
         setup += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
         lines = ["def make_model():", f"    model = {construction}", *setup, "    return model"]

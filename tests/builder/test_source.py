@@ -215,6 +215,16 @@ def test_a_persons_own_module(built: Built) -> None:
     assert place is not None and place.file.endswith("m.py") and place.line == 7
 
 
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [("", ""), (", param_dtype: float32", "    model.to(torch.float32)\n"), (", param_dtype: int8", "")],
+)
+def test_the_dtype_of_parameters_casts_a_persons_own_module(built: Built, keys: str, line: str) -> None:
+    built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
+    (source,) = built.sources("module: {file: m.py, name: Net}\ninputs: {x: [2]}" + keys.replace(", ", "\n"))
+    assert f"    model = Net()\n{line}    model.eval()\n" in source.text
+
+
 def test_a_function_is_no_argument_of_a_module(built: Built) -> None:
     built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
     found = built.problems("module: {file: m.py, name: Net, args: {f: {$fn: {args: [t], chain: [torch.sin]}}}}")
