@@ -87,7 +87,8 @@ class _Process:
             _flush()
             if failed or self._base is None or order.get("keep") is None:
                 return status
-            if self._base.restore(order["keep"]):
+            if reason := self._base.restore(order["keep"]):
+                os.write(2, f"this process takes no other job: {reason}\n".encode())
                 return 0
             try:
                 self._send({"rest": resident(), "ticket": order["ticket"]})
@@ -116,7 +117,7 @@ class _Process:
                 if share is not None:
                     _share_gpu(share)
                 if order.get("keep") is not None:
-                    self._base = Base(share or 1.0)
+                    self._base = Base(job, share or 1.0)
             record = run_job(job, send)
             kin = has_children()
             line = encode({"outcome": record, "ticket": ticket, "kin": kin})

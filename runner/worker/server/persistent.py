@@ -1,12 +1,14 @@
 """State that a persistent worker restores between jobs, and reasons to end it instead.
 
 A job restores what it sets itself (``environment`` in ``load.py``). This module restores what a case may leave behind:
-compiled code, flags, modes, the process's own state. Some state cannot be restored, or is not known here. That is why
-control runs a failure of such a process again elsewhere.
+compiled code, flags, modes, the process's own state. A process in which a case has replaced a function of torch ends, for a
+wrong result could pass there. Some state is not known here. That is why control runs a failure of such a process again
+elsewhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pkgutil
@@ -14,9 +16,10 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from runner.worker.server.definitions import Definitions
 from runner.worker.server.warm_up import forget
 
 _NO_PACKAGE = ("threading", "runner", "")
@@ -56,10 +59,11 @@ def resident() -> int:
 class Base:
     """The state that this process restores: the one in which this object is made."""
 
-    def __init__(self, share: float = 1.0) -> None:
+    def __init__(self, job: Mapping[str, Any], share: float = 1.0) -> None:
         """Remember the state. What torch has is remembered only if its compiler is loaded.
 
         Args:
+            job: the first one. What it imports may replace what it likes, as in any other process.
             share: which part of a GPU's memory this process may use.
         """
         self._resident: int | None = None  # after the first job: what is loaded once is no leak
@@ -69,7 +73,7 @@ class Base:
         self._recursion = sys.getrecursionlimit()
         self._warnings = warnings.catch_warnings()
         self._warnings.__enter__()
-        self._torch = _Torch(sys.modules["torch"], share) if "torch._dynamo" in sys.modules else None
+        self._torch = _Torch(sys.modules["torch"], job, share) if "torch._dynamo" in sys.modules else None
 
     def restore(self, growth: int) -> str:
         """Restore the state as far as possible.
@@ -141,8 +145,10 @@ def has_children() -> bool:
 class _Torch:
     """torch's part of the state."""
 
-    def __init__(self, torch: Any, share: float) -> None:
+    def __init__(self, torch: Any, job: Mapping[str, Any], share: float) -> None:
         self._torch, self._share = torch, share
+        _settle(torch, job)
+        self._definitions = Definitions()
         self._settings = [(getattr(torch, write), getattr(torch, read)()) for read, write in self._pairs()]
         self._switches = [(holder, name, getattr(holder, name)) for holder, name in self._names()]
         self._configs = [(module, module.get_config_copy()) for module in _config_modules()]
@@ -184,7 +190,10 @@ class _Torch:
                     setattr(module, name, values[name])
         torch.clear_autocast_cache()
         torch.set_rng_state(self._random)
-        return "a mode was entered and not left" if self._depths() != self._modes else ""
+        if self._depths() != self._modes:
+            return "a mode was entered and not left"
+        name = self._definitions.replaced()
+        return f"{name} was replaced" if name else ""
 
     def clear_device(self) -> str:
         """Give cached memory back to the GPU. An error there (a poisoned process) goes to the caller.
@@ -202,6 +211,15 @@ class _Torch:
             if reserved > cuda.get_device_properties(device).total_memory * self._share / 4:
                 return f"{reserved >> 20} MiB of GPU memory stay taken"
         return ""
+
+
+def _settle(torch: Any, job: Mapping[str, Any]) -> None:
+    """Import what ``job`` imports, and compile once: torch's first compilation replaces functions of its own."""
+    from runner.worker.case.load import environment
+
+    with contextlib.suppress(Exception), environment(job):  # the job will meet an error itself, and report it
+        torch.compile(torch.neg, backend="eager")(torch.ones(1))
+    forget(torch)
 
 
 def _config_modules() -> list[Any]:

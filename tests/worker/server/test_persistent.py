@@ -33,7 +33,7 @@ def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def base() -> Iterator[Base]:
-    made = Base()
+    made = Base({})
     yield made
     assert made.restore(MUCH) == ""
 
@@ -82,7 +82,7 @@ def test_settings_are_put_back(base: Base) -> None:
 
 
 def test_a_mode_that_was_not_left_ends_the_process() -> None:
-    base = Base()
+    base = Base({})
     with torch.inference_mode():
         assert "mode" in base.restore(MUCH)
     with torch.autocast("cpu"):
@@ -93,7 +93,7 @@ def test_a_mode_that_was_not_left_ends_the_process() -> None:
 PROCESSES = f"""
 import subprocess
 from runner.worker.server.persistent import Base
-base = Base()
+base = Base({{}})
 print(base.restore({MUCH}))
 child = subprocess.Popen(["sleep", "100"])
 print(base.restore({MUCH}))
@@ -119,10 +119,11 @@ def test_a_thread_that_is_left_ends_the_process(base: Base) -> None:
 
 
 def test_growth_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    base = Base()
-    monkeypatch.setattr(persistent, "resident", lambda: 100 << 20)
+    held = [100 << 20]
+    monkeypatch.setattr(persistent, "resident", lambda: held[0])
+    base = Base({})
     assert base.restore(0) == ""
-    monkeypatch.setattr(persistent, "resident", lambda: 130 << 20)
+    held[0] = 130 << 20
     assert base.restore(30 << 20) == ""
     assert base.restore(29 << 20) == "30 MiB more than at first"
 
@@ -134,6 +135,30 @@ def test_whatever_goes_wrong_ends_the_process(base: Base, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(torch, "clear_autocast_cache", poisoned)
         assert base.restore(MUCH) == "RuntimeError: device-side assert"
+
+
+PATCHES = {
+    "torch.nn.functional.relu": "torch.nn.functional.relu = torch.sigmoid",
+    "torch.equal": "torch.equal = lambda a, b: True",
+    "builtins.pow": "import builtins; builtins.pow = lambda a, b: 1",
+}
+
+
+def test_a_job_that_replaces_a_function_is_the_last_of_its_process() -> None:
+    """Else a wrong result of the next job could pass."""
+    engine = LocalEngine({"here": sys.executable}, 1, warm={"here": "aot"})
+    with engine:
+        for name, patch in PATCHES.items():
+            engine.submit(variant(name, source("return x + 1", more=patch), "aot_eager", "living"))
+        for key in ("next", "last"):
+            engine.submit(variant(key, source("return x + 1"), "aot_eager", "living"))
+        outcomes = {}
+        while engine.pending():
+            outcomes.update({outcome.job.id: outcome for outcome in engine.wait(1.0)})
+    for name in PATCHES:
+        assert outcomes[name].result["findings"] == [] and outcomes[name].earlier_jobs == ()
+        assert f"this process takes no other job: {name} was replaced" in outcomes[name].output
+    assert (outcomes["next"].earlier_jobs, outcomes["last"].earlier_jobs) == ((), ("next",))
 
 
 def variant(key: str, text: str, backend: str, isolation: str) -> Job:
