@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.engine.wire import read_message
+
 MAX_LINE = 64 << 20
 """Bytes of one message at which a connection is given up."""
 
@@ -34,7 +36,10 @@ class Channel:
         return self._socket.fileno() < 0
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """Return every complete message that has arrived, and whether the other end has hung up or sends no JSON."""
+        """Return every complete message that has arrived, and whether there will be no other.
+
+        The last one is ``{"unreadable": reason}`` if the other end sent anything else.
+        """
         if self.closed:
             return [], True
         hung_up = False
@@ -50,13 +55,15 @@ class Channel:
                 break
             self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
+        messages: list[dict[str, Any]] = []
         try:
-            messages = [json.loads(line) for line in lines]
-        except ValueError:
-            return [{"broken": "the worker sent a line that is no JSON"}], True
-        if len(self._buffer) > MAX_LINE:
-            return [*messages, {"broken": f"the worker sent a message of more than {MAX_LINE >> 20} MiB"}], True
-        return [message for message in messages if isinstance(message, dict)], hung_up
+            for line in lines:
+                messages.append(read_message(bytes(line)))
+            if len(self._buffer) > MAX_LINE:
+                raise ValueError(f"it has more than {MAX_LINE >> 20} MiB")
+        except ValueError as error:
+            return [*messages, {"unreadable": f"a message of the worker is refused: {error}"}], True
+        return messages, hung_up
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send one message. An end that is gone, or reads nothing for 5 s, is left to be noticed by its silence."""

@@ -16,6 +16,7 @@ from runner.engine import process_tree
 from runner.engine.interpreters import tail
 from runner.engine.memory import Meter
 from runner.engine.messages import Ended, Job, Outcome
+from runner.engine.wire import check_record
 
 GRACE = 0.5
 """Seconds between the request for a stack and the kill, at a timeout."""
@@ -87,12 +88,19 @@ class RunningJob:
         if "compiling" in message:
             self._note_compiling(message["compiling"])
         elif "phase" in message:
-            self.phase = str(message["phase"])
-        elif self.outcome is None and self.broken is None:
-            if isinstance(message.get("outcome"), dict):
-                self.outcome, self._spoke = message["outcome"], time.monotonic()
-            elif "broken" in message:
-                self.broken, self._spoke = str(message["broken"]), time.monotonic()
+            self.phase = message["phase"]
+        elif self.outcome is None and self.broken is None and {"outcome", "broken"} & message.keys():
+            self._spoke = time.monotonic()
+            self.outcome, self.broken = message.get("outcome"), message.get("broken")
+            if self.outcome is not None and self.task.job.task == "judge":
+                try:
+                    check_record(self.outcome)
+                except ValueError as error:
+                    self.spoil(f"the worker's record is refused: {error}")
+
+    def spoil(self, reason: str) -> None:
+        """Note that nothing counts that the process has said or will say."""
+        self.outcome, self.broken = None, reason
 
     def _note_compiling(self, seconds: float | None) -> None:
         """Note that torch begins to compile (None), or how many seconds it has compiled in all."""
@@ -100,7 +108,7 @@ class RunningJob:
         if seconds is None:
             self._compiling_since = now
             return
-        self._compiled, self._compiling_since = float(seconds), math.inf
+        self._compiled, self._compiling_since = seconds, math.inf
         if not self.decided:
             self._check_compiling(now)
 

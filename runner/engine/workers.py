@@ -91,12 +91,17 @@ class Worker:
     def take(self, message: Mapping[str, Any]) -> list[Outcome]:
         """Act on one message; one about another job than the current job comes too late to count."""
         current_job = self.current_job
+        if "unreadable" in message:
+            if current_job is not None:
+                current_job.spoil(message["unreadable"])
+            self.kill()  # its server reports the end
+            return []
         if current_job is None or message.get("ticket") != current_job.task.ticket:
             return []
         if "job" in message:
             current_job.begin(self.pid)
         elif "rest" in message:
-            self._resting_memory, self.resting_since = int(message["rest"]), time.monotonic()
+            self._resting_memory, self.resting_since = message["rest"], time.monotonic()
             return [self._end_job(None)] if current_job.fine else []  # else it must go, and will
         else:
             self.clean = message.get("kin") is False

@@ -51,6 +51,11 @@ def event_checks() -> Mapping[str, Check]:
     return {kind: _all([stamps, compiler.check(schema["definitions"][kind])]) for kind in kinds}
 
 
+def compile_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Check:
+    """Return the check of a schema that may refer to ``definitions``. Raises ValueError for a keyword that is not known here."""
+    return _Compiler(definitions).check(schema)
+
+
 class _Compiler:
     """Schemas to checks. Values are what ``json.loads`` returns, so their types are compared and not their classes."""
 

@@ -531,10 +531,10 @@ def test_what_is_used_is_not_old(tmp_path: Path) -> None:
 def test_before_the_local_engine(make: Make, tmp_path: Path) -> None:
     record = repr(PASSED)
     first = CachedEngine(make(), tmp_path / "cache", {"here": FACTS}, "r1")
-    outcome = one(first, f"result.update({record})")  # type: ignore[arg-type]
+    outcome = one(first, f"result.update({record})", task="judge")  # type: ignore[arg-type]
     assert outcome.ended == "result" and outcome.result["comparisons"] == 3
     behind = make()
     second = CachedEngine(behind, tmp_path / "cache", {"here": FACTS}, "r2")
-    assert one(second, f"result.update({record})").cached == "r1"  # type: ignore[arg-type]
+    assert one(second, f"result.update({record})", task="judge").cached == "r1"  # type: ignore[arg-type]
     assert behind._servers == {}
     assert finish(second) == {}  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ def test_words_of_an_older_job_do_not_count(make: Make) -> None:
     late = """
 import builtins, time
 builtins.say({'phase': 'judge'})
-builtins.say({'outcome': {'wrong': 1}})
+builtins.say({'outcome': {'wrong': 1}, 'kin': False})
 builtins.say({'broken': 'wrong'})
 builtins.say({'rest': 1})
 time.sleep(0.3)

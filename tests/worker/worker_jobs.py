@@ -11,6 +11,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 
+from runner.engine.wire import check_record
 from runner.worker.job import run_job  # after the environment
 
 # torch counts devices at a process's first backward, and if it finds any, forked copies of the process may run none. Built
@@ -39,7 +40,7 @@ def make_inputs():
 def run(
     text: str, backend: str = "planted:clean", compile: dict[str, Any] | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """The record of a job, proved to be plain JSON; ``phases`` is added to it."""
+    """The record of a job, proved to be plain JSON that control takes; ``phases`` is added to it."""
     job = {
         "key": "k",
         "id": "i",
@@ -52,7 +53,9 @@ def run(
     }
     phases: list[str] = []
     record = run_job(json.loads(json.dumps(job)), lambda message: phases.append(message["phase"]))
-    json.dumps(record, allow_nan=False)
+    text = json.dumps(record, allow_nan=False)
+    if job.get("task", "judge") == "judge":
+        check_record(json.loads(text))
     return {**record, "phases": phases}
 
 
