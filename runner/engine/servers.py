@@ -23,7 +23,7 @@ from runner.engine.zygotes import ServerProcess, Zygotes
 STARTUP = 900.0
 """Seconds that a server may take to import and warm up before it counts as hung; the first compile is slow."""
 RESTARTS = 5
-"""How often a server is started again within a run."""
+"""How often a server is started again in a row, while no job ends. A job that is blamed for a death has ended."""
 EARLY = {"SIGKILL": 3}
 """How often a server that was never up is started again, by the signal that ended it; once for any other.
 
@@ -69,7 +69,7 @@ class Server:
     _popen: ServerProcess | None = None
     _zygote_log: Path | None = None
     _started: float = 0.0
-    _starts: int = 0
+    _starts: int = 0  # since a job ended
 
     def add(self, task: Task) -> None:
         """Queue a job, and start if that has not happened."""
@@ -183,6 +183,7 @@ class Server:
 
     def _finish(self, worker: Worker, status: int | None) -> Outcome:
         self.workers.pop(worker.ticket, None)
+        self._starts = 1
         return worker.conclude(status)
 
     # Limits.
@@ -243,6 +244,8 @@ class Server:
         status = self._popen.returncode if self._popen else None
         how = process_tree.signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
         was_up, self._popen, self.channel = bool(self.hello), None, None
+        if any(worker.earlier_jobs for worker in self.workers.values()):
+            self._starts = 1  # jobs of living workers end without this server's knowledge
         outcomes = []
         for worker in sorted(self.workers.values(), key=Worker.age, reverse=True):  # so that the oldest waits first
             outcomes += worker.listen()

@@ -32,12 +32,23 @@ def test_a_job_that_kills_its_server_is_tried_once_more_and_others_are_unharmed(
     assert one(engine, "result['ok'] = 1").result == {"ok": 1}
 
 
+GUILTY = "import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
+
+
+@pytest.mark.parametrize("isolation", ["fork", "living"])
+def test_jobs_that_kill_their_server_cost_no_other_job(make: Make, isolation: str) -> None:
+    count = servers.RESTARTS // 2 + 1  # each ends two servers
+    guilty = [job(GUILTY, str(number), isolation=isolation) for number in range(count)]
+    outcomes = finish(make(1), *guilty, job("result['ok'] = 1", "innocent", isolation=isolation))
+    assert outcomes.pop("innocent").result == {"ok": 1}
+    assert all(one.ended == "no-result" and "twice" in one.detail for one in outcomes.values())
+
+
 def test_restarts_have_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "RESTARTS", 2)
-    guilty = "import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
-    outcomes = finish(make(1), *(job(guilty, str(number)) for number in range(3)))
-    assert [outcomes[str(number)].ended for number in range(3)] == ["no-result", "broken", "broken"]
-    assert "died 3 times" in outcomes["2"].detail
+    monkeypatch.setattr(servers, "RESTARTS", 0)
+    outcomes = finish(make(1), job(GUILTY, "guilty"), job("", "next"))
+    assert [outcomes[key].ended for key in ("guilty", "next")] == ["broken", "broken"]
+    assert "died 1 times" in outcomes["next"].detail
 
 
 def test_a_server_stopped_by_somebody_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
