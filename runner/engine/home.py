@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from pathlib import Path
 
-from runner import interrupts
+from runner import exit_codes, interrupts
 from runner.engine import interpreters, scratch
 from runner.engine.connections import Connections
 from runner.engine.zygotes import Zygotes
@@ -22,9 +23,9 @@ class Home(contextlib.AbstractContextManager["Home"]):
     def __init__(self) -> None:
         """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
         self.folder = scratch.make()
-        work = self.folder / "work"  # for what jobs write
-        work.mkdir()
-        self.environ = {scratch.VARIABLE: str(work)}
+        self._work = self.folder / "work"  # for what jobs write
+        self._work.mkdir()
+        self.environ = {scratch.VARIABLE: str(self._work)}
         self.connections = Connections(self.folder)
         self.zygotes = Zygotes(self.connections.address)
         self._is_closed = False
@@ -38,6 +39,19 @@ class Home(contextlib.AbstractContextManager["Home"]):
             with contextlib.suppress(OSError):
                 path = interpreters.find_python(python) or python
                 self.zygotes.prepare(path, self.environ, self.folder / f"zygote-{number}.log")
+
+    def check(self) -> None:
+        """Check that processes can still write and connect.
+
+        Raises:
+            UsageError: somebody has removed the folder, or a part of it.
+        """
+        for path in (self._work, Path(self.connections.address)):
+            if not path.exists():
+                raise exit_codes.UsageError(
+                    f"{path} is gone: a case or another program has removed the temporary folder, or a part of it",
+                    exit_codes.INTERNAL,
+                )
 
     def close(self) -> None:
         """End the zygotes, and remove the folder. Can be called twice."""

@@ -143,6 +143,9 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         """Run jobs until at least one ends, ``timeout`` seconds pass (None: no limit), or none is left.
 
         Limits are enforced inside this call only, so call it again soon.
+
+        Raises:
+            UsageError: the temporary folder is gone, so that outcomes say nothing about their jobs.
         """
         end = math.inf if timeout is None else time.monotonic() + timeout
         while True:
@@ -153,6 +156,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             for channel in self._connections.wait(max(0.0, min(end, self._next_check) - time.monotonic())):
                 if not channel.closed:  # meanwhile, by a message before it
                     self._read(channel)
+        if self._outcomes:
+            self._home.check()
         self._start_jobs()  # so that the slots stay busy while the caller works
         outcomes, self._outcomes = self._outcomes, []
         return outcomes

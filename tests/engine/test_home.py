@@ -6,11 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-from engine_jobs import gone, one
+import pytest
+from engine_jobs import gone, job, one
 
 from runner.engine import process_tree
 from runner.engine.home import Home
 from runner.engine.local import LocalEngine
+from runner.exit_codes import INTERNAL, UsageError
 
 
 def children() -> list[int]:
@@ -53,3 +55,17 @@ def test_a_python_that_is_none_is_left_to_its_first_job(fake: dict[str, str]) ->
         home.prepare(["/nowhere/python"])
         with LocalEngine({"here": "/nowhere/python"}, home=home) as engine:
             assert one(engine, "").ended == "broken"
+
+
+@pytest.mark.parametrize("part", ["", "work", "control"])
+def test_outcomes_after_the_folder_was_removed_do_not_count(fake: dict[str, str], part: str) -> None:
+    with Home() as home:
+        home.environ.update(fake)
+        path = home.folder / part
+        remove = f"import os, shutil; os.remove({str(path)!r}) if {part == 'control'} else shutil.rmtree({str(path)!r})"
+        with LocalEngine({"here": sys.executable}, home=home) as engine:
+            engine.submit(job(remove))
+            with pytest.raises(UsageError, match=f"^{home.folder}/.* is gone") as error:
+                while engine.pending():
+                    engine.wait(1.0)
+    assert error.value.code == INTERNAL
