@@ -260,6 +260,10 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         now = time.monotonic()
         if now < self._next_check:
             return
+        # This process may have been stopped meanwhile: what jobs have said in time counts.
+        for channel in (*self._connections.wait(0), *self._connections.strangers()):
+            if not channel.closed:
+                self._read(channel)
         for server in self._servers.values():
             self._outcomes += server.check_start(now)
             self._outcomes += server.check_jobs(now)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from engine_jobs import Make, one
+from engine_jobs import Make, job, one
 
 from runner.engine import memory, running_job
 
@@ -29,6 +30,17 @@ def test_a_hang_ends_with_a_stack(make: Make, source: str) -> None:
     assert outcome.ended == "timeout" and outcome.signal is None and outcome.result == {}
     assert "0.5 s" in outcome.detail and 0.5 < outcome.seconds < 5
     assert ("in spin" in outcome.stack) == ("SIG_BLOCK" not in source)
+
+
+def test_an_answer_in_time_counts_also_when_it_is_read_late(make: Make) -> None:
+    """As after a stop of this process, by Ctrl-Z for example."""
+    engine = make(1)
+    engine.submit(job("import time; time.sleep(0.3); result['ok'] = 1", timeout=1.0))
+    while not engine.running():
+        assert engine.wait(0.01) == []
+    time.sleep(1.5)
+    (outcome,) = engine.wait()
+    assert outcome.result == {"ok": 1}
 
 
 def test_compiling_has_a_limit_of_its_own(make: Make) -> None:
