@@ -237,7 +237,7 @@ def test_forked_jobs_compute_with_two_threads(tmp_path: Path) -> None:
     environ = {"PYTHONPATH": str(tmp_path), "RUNNER_WORKER_ENTRY": "entry:run_job"}
     with LocalEngine({"here": sys.executable}, 2, warm={"here": "none"}, environ=environ) as engine:
         for key in "abc":
-            engine.submit(Job(key, key, "here", key, "", {}, timeout=30))
+            engine.submit(Job(key, key, "here", key, "", {}, timeout=30, task="snippet"))
         outcomes = []
         while engine.pending():
             outcomes += engine.wait(1.0)
