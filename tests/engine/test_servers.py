@@ -98,7 +98,11 @@ def test_a_python_that_does_not_exist(fake: dict[str, str]) -> None:
 
 
 def test_a_killed_control_leaves_nothing_behind(fake: dict[str, str], tmp_path: Path) -> None:
-    source = "import os, subprocess, time\nsubprocess.Popen(['sleep', '100'])\nprint(os.getpid()); time.sleep(100)"
+    source = (
+        "import os, subprocess, time\nsubprocess.Popen(['sleep', '100'], start_new_session=True)\n"
+        "if os.fork() == 0:\n    os.setsid()\n    os.fork() or os.execvp('sleep', ['sleep', '101'])\n    os._exit(0)\n"
+        "time.sleep(100)"
+    )
     script = f"""
 import os, sys
 from runner.engine.local import LocalEngine
@@ -116,8 +120,8 @@ engine.wait()
         assert control.stdout is not None and control.stdout.readline() == "up\n"
         time.sleep(0.3)
         table = process_tree.processes()
-        below = [pid for pid in table if _descends(pid, control.pid, table)]
-        assert len(below) == 6  # the zygote, the server, two jobs, two sleeps
+        below = [pid for pid in table if _descends(pid, control.pid, table) and not table[pid].zombie]
+        assert len(below) == 8  # the zygote, the server, two jobs, two sleeps of each in sessions of their own
         control.kill()
     assert all(gone(pid) for pid in below)
 

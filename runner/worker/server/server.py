@@ -280,21 +280,26 @@ class Forks:
 
     def end_children(self) -> None:
         """Kill the jobs, their groups, and every process of theirs that has become our child. Takes up to 2 s."""
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
-            for pid in [*self._children, *_children_of(os.getpid())]:
-                for kill in (os.killpg, os.kill):
-                    with contextlib.suppress(OSError):
-                        kill(pid, signal.SIGKILL)
-            try:
-                while True:
-                    pid, _ = os.waitpid(-1, os.WNOHANG)
-                    if pid == 0:
-                        break
-                    self._children.pop(pid, None)
-            except ChildProcessError:
-                return  # nobody is left
-            time.sleep(0.01)
+        _end_children(self._children)
+
+
+def _end_children(pids: dict[int, int]) -> None:
+    """Kill the children ``pids`` (the values are of no matter), all others, their groups, and whatever they leave to us."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        for pid in [*pids, *_children_of(os.getpid())]:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(OSError):
+                    kill(pid, signal.SIGKILL)
+        try:
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                pids.pop(pid, None)
+        except ChildProcessError:
+            return  # nobody is left
+        time.sleep(0.01)
 
 
 def _children_of(parent: int) -> list[int]:
@@ -313,6 +318,8 @@ def _children_of(parent: int) -> list[int]:
 
 def _end_own_group(number: int, *_: object) -> None:
     """Handle SIGTERM: exit, and send ``number`` to what was started here, but never to somebody else's group."""
+    if number == signal.SIGKILL:
+        _end_children({})  # what a job has left in another session becomes ours when the job is dead
     for pid in _children_of(os.getpid()):
         with contextlib.suppress(OSError):
             os.killpg(pid, number)
