@@ -44,7 +44,7 @@ def smoke(folder: Path, *flags: str) -> dict[str, str]:
 @pytest.mark.parametrize("part", ["1/4", pytest.param("1/1", marks=pytest.mark.nightly)])
 def test_processes_that_live_on_give_the_expected_verdicts(tmp_path: Path, part: str) -> None:
     verdicts = smoke(tmp_path, "--isolation", "living", "--shard", part)
-    assert len(verdicts) >= (15 if part == "1/4" else 80) and {*verdicts.values()} <= {"PASS", "XFAIL"}
+    assert len(verdicts) >= (15 if part == "1/4" else 70) and {*verdicts.values()} <= {"PASS", "XFAIL"}
 
 
 def test_fresh_processes_give_the_expected_verdicts(tmp_path: Path) -> None:
