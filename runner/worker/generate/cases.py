@@ -16,7 +16,7 @@ from runner.worker.generate.chain import FAMILIES, Chain
 from runner.worker.generate.database import add_step
 from runner.worker.generate.profiles import PROFILES, Profile
 
-VERSION = 13
+VERSION = 14
 """Of the generator. A case is the same for the same version, wish, seed and number, on the same torch."""
 
 Case = dict[str, Any]
