@@ -70,26 +70,35 @@ class Definitions:
     def replaced(self) -> str:
         """Return the name of something that is another object now, or hidden by one; empty if there is none."""
         for name, space, keys, values in self._spaces:
-            if not all(map(operator.is_, map(space.get, keys, values), values)):  # a loop of Python takes twice as long
-                return next(
-                    f"{name}.{key}"
-                    for key, value in zip(keys, values, strict=True)
-                    if space.get(key, value) is not value
-                )
+            if all(map(operator.is_, map(space.get, keys, values), values)):  # a loop of Python takes twice as long
+                continue
+            for key, value in zip(keys, values, strict=True):
+                if space.get(key, value) is not value and not _is_own_change(name, space[key]):
+                    return f"{name}.{key}"
         for kind, names in self._classes.items():
+            full = f"{kind.__module__}.{kind.__qualname__}"
             for key in vars(kind).keys() - names:
-                if issubclass(type(vars(kind)[key]), _KINDS) and any(key in vars(base) for base in kind.__mro__[1:]):
-                    return f"{kind.__module__}.{kind.__qualname__}.{key}"
+                value = vars(kind)[key]
+                hides = issubclass(type(value), _KINDS) and any(key in vars(base) for base in kind.__mro__[1:])
+                if hides and not _is_own_change(full, value):
+                    return f"{full}.{key}"
         for name, space, count in self._hooks:
             if len(space) != count:
                 return name
         return min(_kernels() - self._kernels, default="")
 
 
+def _is_own_change(name: str, value: object) -> bool:
+    """Return whether torch or Triton may have put an object of theirs into a module of their insides, as at the first kernel of a GPU."""
+    inside = name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
+    return inside and str(getattr(value, "__module__", "")).partition(".")[0] in ("torch", "triton")
+
+
 def _kernels() -> frozenset[str]:
     """Return the kernels that Python code has registered for torch's operators, such as ``aten/relu/CPU``.
 
-    Those of vmap (FuncTorchBatched) are left out: torch registers them at its first use.
+    Those of vmap (FuncTorchBatched) and of CUDA are left out: torch registers some at its first use of either.
     """
     names = getattr(sys.modules.get("torch.library"), "_impls", ())
-    return frozenset(name for name in names if name.startswith("aten/") and "/FuncTorch" not in name)
+    ours = (name for name in names if name.startswith("aten/") and not name.endswith("/CUDA"))
+    return frozenset(name for name in ours if "/FuncTorch" not in name)

@@ -64,3 +64,11 @@ def test_what_a_case_adds_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch, "a_new_function", other, raising=False)
     monkeypatch.setattr(torch.nn.Linear, "a_new_method", other, raising=False)
     assert definitions.replaced() == ""
+
+
+def test_torch_may_replace_its_own_insides(monkeypatch: pytest.MonkeyPatch) -> None:
+    definitions = Definitions()
+    monkeypatch.setattr(torch._dynamo.utils, "same", torch._dynamo.utils.clone_input)
+    assert definitions.replaced() == ""
+    monkeypatch.setattr(torch._dynamo.utils, "same", other)
+    assert definitions.replaced() == "torch._dynamo.utils.same"
