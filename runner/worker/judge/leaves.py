@@ -147,11 +147,7 @@ def _element_findings(
         return rounded if rounded is not None and sensitivity.is_coarser(rounded, dtype) else dtype
 
     def is_measured() -> bool:
-        return (
-            reference() is not None
-            and sensitivity.unit(precision()) is not None
-            and precision() not in sensitivity.WIDEST
-        )
+        return reference() is not None and sensitivity.is_measured(precision())
 
     def measure_sensitivity() -> Movement | None:
         exact = reference()
@@ -181,7 +177,7 @@ def _element_findings(
             compiled = torch.where(undefined, eager, compiled)
             result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
             result = result if result.differences else Comparison(label=ROUNDING)
-    if result == Comparison() and not (named or bounds.exact) and _is_rounded(eager, dtype):
+    if result == Comparison() and eager.numel() and not (named or bounds.exact) and sensitivity.is_measured(dtype):
         respond = functools.partial(evidence.reference.measure_sensitivity, call, eager_leaf.path)
         result = compare_small_tensors(eager, compiled, dtype, bounds, reference, precision, respond)
     label, overflow = result.label, evidence.reference.overflow
@@ -198,11 +194,6 @@ def _element_findings(
             within = lies_within(eager, compiled, tolerance_for(getattr(torch, claimed)))
             numbers = {**numbers, **({"precision": f"{name} beyond {claimed}"} if within else {})}
         yield Finding(difference.oracle, difference.message, evidence.where(call, eager_leaf.path), numbers)
-
-
-def _is_rounded(eager: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Return whether there are elements of a dtype whose roundings are known, and that a float64 run is wider than."""
-    return eager.numel() > 0 and sensitivity.unit(dtype) is not None and dtype not in sensitivity.WIDEST
 
 
 def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:

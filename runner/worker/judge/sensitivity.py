@@ -50,6 +50,11 @@ def unit(dtype: torch.dtype) -> float | None:
     return UNITS.get(dtype.to_real())
 
 
+def is_measured(dtype: torch.dtype) -> bool:
+    """Return whether the roundings of a dtype are known, and a float64 run is wider than it."""
+    return unit(dtype) is not None and dtype not in WIDEST
+
+
 def factor(dtype: torch.dtype) -> float:
     """Return how many times the movement by a rounding in this dtype counts as rounding."""
     return FACTOR_NARROW if (unit(dtype) or 0.0) > UNIT else FACTOR
