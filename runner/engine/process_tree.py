@@ -108,10 +108,21 @@ def stat(pid: int) -> Process | None:
 
 
 def tree_members(pid: int, table: Mapping[int, Process]) -> list[Process]:
-    """Return process ``pid`` with its session, its group and all their descendants, without dead ones; ``pid`` first."""
+    """Return process ``pid`` with its session, its group and all their descendants, without dead ones.
+
+    ``pid`` comes first, and each parent before its children: a server must hear of its own end before it sees a job of its end.
+    """
     roots = {number for number, process in table.items() if pid in (number, process.session, process.group)}
     members = add_descendants(roots, table.values()) - {0, 1, os.getpid()}
-    return [table[number] for number in sorted(members, key=lambda number: number != pid) if not table[number].zombie]
+
+    def depth(number: int) -> int:
+        steps = 0
+        while number in members and steps < len(members):  # a table read while processes end may hold a circle
+            number, steps = table[number].parent, steps + 1
+        return steps
+
+    order = sorted(members, key=lambda number: (number != pid, depth(number), number))
+    return [table[number] for number in order if not table[number].zombie]
 
 
 def add_descendants(roots: set[int], processes: Iterable[Process]) -> set[int]:

@@ -24,6 +24,26 @@ def test_a_tree_holds_descendants_and_no_others() -> None:
     assert tree[grandchild].name == "sleep" and set(tree) <= set(whole)
 
 
+@pytest.mark.parametrize("numbers", [(8, 9, 16), (16, 9, 8), (9, 16, 8), (100, 7, 99)], ids=str)
+def test_parents_come_before_their_children(numbers: tuple[int, int, int]) -> None:
+    """A server that sees its job end by our signal, and not yet its own, reports the signal as the job's fault."""
+    zygote, server, job = numbers
+    parents = {zygote: 1, server: zygote, job: server}
+    table = {number: _process(number, parents[number]) for number in sorted(numbers)}
+    assert [process.pid for process in process_tree.tree_members(zygote, table)] == [zygote, server, job]
+
+
+def test_a_circle_of_parents_has_an_end() -> None:
+    table = {7: _process(7, 1), 8: _process(8, 9, group=7), 9: _process(9, 8, group=7)}
+    assert {process.pid for process in process_tree.tree_members(7, table)} == {7, 8, 9}
+
+
+def _process(number: int, parent: int, group: int = 0) -> process_tree.Process:
+    return process_tree.Process(
+        pid=number, parent=parent, group=group or number, session=number, zombie=False, resident=1, copy=False, name="x"
+    )
+
+
 def test_children_of_every_thread_are_found() -> None:
     started: list[subprocess.Popen[bytes]] = []
     go = threading.Event()
