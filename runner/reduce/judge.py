@@ -69,10 +69,31 @@ class EngineJudge:
             timeout: seconds that a candidate may take; the case's own limit if None.
         """
         self.engine, self.signature, self.error, self.timeout = engine, signature, error, timeout
+        self._expected = signature, error  # of candidates, under the stage's backend
         self.slots = engine.slots
         self.backend, self.below = backends_for(signature.stage, engine.variant.backend.backend)
         self._scheduler: Scheduler[Any] = Scheduler(engine.local_engine)
         self._verdicts: list[tuple[int, bool]] = []
+
+    def adapt(self, variant: Variant, source: Source) -> None:
+        """Learn from the whole case how it fails under the stage's backend, which may raise later and something else.
+
+        Where it shows nothing there, candidates run under the variant's own backend. Call it before candidates start.
+        """
+        own = self.engine.variant.backend.backend
+        if self.backend == own:
+            return
+        job = self.engine.job(variant=variant, source=source, backend=self.backend, timeout=self.timeout)
+        (outcome,) = self.engine.ask([job])
+        findings, doubt = outcomes.read(outcome, source)
+        if self._fails_alike(findings, doubt):
+            return
+        if findings and not doubt:
+            first = ranked(findings)[0]
+            error = relative_error(first)
+            self._expected = signature_of(first), error if math.isfinite(error) else 1.0
+        else:
+            self.backend = own
 
     def start(self, number: int, variant: Variant, source: Source) -> None:
         """Begin to try a candidate."""
@@ -111,16 +132,22 @@ class EngineJudge:
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
         (outcome,) = self.engine.ask([job])
         findings, doubt = outcomes.read(outcome, source)
-        return tuple(ranked(findings)) if self._fails_alike(findings, doubt) else ()
+        whole = self.signature, self.error
+        return tuple(ranked(findings)) if self._fails_alike(findings, doubt, whole) else ()
 
     # --- one candidate ---
 
     @property
     def _float64(self) -> bool:
-        return row_of(self.signature.oracle).float64
+        return row_of(self.signature.oracle).float64 or row_of(self._expected[0].oracle).float64
 
-    def _fails_alike(self, findings: Sequence[Finding], doubt: Mapping[str, Any] | None) -> bool:
-        return alike(ranked(findings)[0] if findings and not doubt else None, self.signature, self.error)
+    def _fails_alike(
+        self,
+        findings: Sequence[Finding],
+        doubt: Mapping[str, Any] | None,
+        expected: tuple[FailureSignature, float] | None = None,
+    ) -> bool:
+        return alike(ranked(findings)[0] if findings and not doubt else None, *(expected or self._expected))
 
     def _try(self, variant: Variant, source: Source) -> Steps[bool]:
         """Run a candidate under the stage's backend, under the one below, and under each policy that may explain it."""
@@ -143,7 +170,7 @@ class EngineJudge:
         drew_random = bool(outcome.result.get("drew_random"))
         if not self._fails_alike(findings, doubt):
             return False
-        if self.below is not None and not row_of(self.signature.oracle).limit:  # that takes as long
+        if self.below is not None and not row_of(self._expected[0].oracle).limit:  # that takes as long
             stage = stage_of(self.below)
             _, lower, _ = yield from answer(self.below)
             if ranked(locate(findings, self.backend, {stage: lower}))[0].stage == stage:

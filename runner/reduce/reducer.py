@@ -194,9 +194,12 @@ class _Reduction:
         text = text_of_plain(plain(original, self.folder))
         self.memory.on_start(self.signature, text, self.original_size)
         self.history: list[tuple[str, Size]] = [(text, self.original_size)]
-        state = self._initial_state(original)
+        whole = self._read(text)
         complete = interrupted = False
+        state = self._initial_state(original)
         try:
+            if whole is not None:
+                self.judge.adapt(*whole)
             complete = self.search.run(state)
         except KeyboardInterrupt:
             interrupted = True

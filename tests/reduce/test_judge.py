@@ -68,6 +68,7 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
         signature: FailureSignature = SIGNATURE,
         keys: str = "inputs: {x: [4]}\nchain: [torch.relu]",
         error: float = 0.5,
+        whole: Callable[[Job], Any] | None = None,
     ) -> tuple[bool, list[Job]]:
         chosen: Variant = variant(tmp_path, keys)
         engine = VariantEngine(chosen, HERE, slots=2)
@@ -75,6 +76,10 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
         scripted = Engine(says)
         engine.local_engine = scripted  # type: ignore[assignment]
         found = EngineJudge(engine, signature, error)
+        if whole is not None:
+            scripted.says = whole
+            found.adapt(chosen, engine.source)
+            scripted.says, scripted.asked = says, []
         found.start(7, chosen, engine.source)
         done: list[tuple[int, bool]] = []
         while not done:
@@ -114,6 +119,24 @@ def test_a_lower_stage_is_judged_on_the_cheapest_backend_that_shows_it(judged: A
     same, asked = judged(by_backend(aot_eager=[WRONG]), FailureSignature("value", "aot"))
     assert same
     assert [job.backend["backend"] for job in asked] == ["aot_eager", "eager"]
+
+
+def test_what_the_stages_backend_raises_later_is_the_same_failure(judged: Any) -> None:
+    """Inductor refuses a graph of AOTAutograd while it compiles. Under ``aot_eager`` the same graph fails when it runs."""
+    message = "Expected positional argument for parameter x"
+    wanted = FailureSignature("compile-error", "aot", "InductorError", pattern_of(message))
+    crash = {"oracle": "runtime-error", "message": "", "error": {"type": "StopIteration", "message": "", "chain": []}}
+    other = {"oracle": "runtime-error", "message": "", "error": {"type": "IndexError", "message": "", "chain": []}}
+    assert not judged(by_backend(aot_eager=[crash]), wanted)[0]
+    same, asked = judged(by_backend(aot_eager=[crash]), wanted, whole=by_backend(aot_eager=[crash]))
+    assert same and [job.backend["backend"] for job in asked] == ["aot_eager", "eager"]
+    assert not judged(by_backend(aot_eager=[other]), wanted, whole=by_backend(aot_eager=[crash]))[0]
+
+
+def test_where_the_stages_backend_shows_nothing_the_variants_own_decides(judged: Any) -> None:
+    wanted = FailureSignature("value", "aot")
+    same, asked = judged(by_backend(inductor=[WRONG]), wanted, whole=by_backend())
+    assert same and [job.backend["backend"] for job in asked] == ["inductor", "eager"]
 
 
 def test_another_finding_that_speaks_first_is_another_failure(judged: Any) -> None:
