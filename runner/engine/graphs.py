@@ -7,6 +7,8 @@ is compiled again before it counts (``runner/session/variant_run.py``), so that 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +34,9 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
 
     Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result ``--cached``
     would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is reached.
+
+    A job's program and settings are part of its key, since torch's own key of a backward lacks what AOTAutograd tells Inductor
+    beside the graph: which of its inputs it may overwrite (``donated_buffer``). In 2.13 a program can load what another compiled.
     """
     if fingerprint is None or refusal(job, fingerprint):
         return ""
@@ -40,7 +45,10 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     names = [*job.config, *(job.backend.get("options") or ())]
     if not is_usual or is_measured or job.device != "cpu" or job.isolation != "fork" or job.variables:
         return ""
-    return "" if any(word in name for name in names for word in _REFUSED) else fingerprint.digest
+    if any(word in name for name in names for word in _REFUSED):
+        return ""
+    program = json.dumps([job.source, job.config, job.backend.get("options")], sort_keys=True, default=repr)
+    return hashlib.sha256(f"{fingerprint.digest} {program}".encode()).hexdigest()
 
 
 def trim(pythons: Iterable[str], size: int = SIZE) -> None:

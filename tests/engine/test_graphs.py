@@ -20,10 +20,27 @@ JOB = Job("v here main", "v", "here", "m", "import torch\n", {"backend": "induct
 
 
 def test_a_job_of_inductor_may_load_them() -> None:
-    assert graphs_digest(JOB, FACTS) == "digest"
+    assert graphs_digest(JOB, FACTS)
     assert graphs_digest(
         replace(JOB, backend={"backend": "inductor", "mode": "default", "options": {"debug": True}}), FACTS
     )
+
+
+def test_program_and_settings_are_part_of_the_key() -> None:
+    """torch's own key of a backward lacks what AOTAutograd tells Inductor beside the graph."""
+    on, off = ({"torch._functorch.config.donated_buffer": value} for value in (True, False))
+    options = {"backend": "inductor", "options": {"debug": True}}
+    jobs = [
+        JOB,
+        replace(JOB, config=on),
+        replace(JOB, config=off),
+        replace(JOB, backend=options),
+        replace(JOB, source="x"),
+    ]
+    keys = [graphs_digest(job, FACTS) for job in jobs]
+    assert all(keys) and len(set(keys)) == len(jobs)
+    assert keys[0] != graphs_digest(JOB, Fingerprint("another"))
+    assert keys[1] == graphs_digest(replace(JOB, config=dict(on), seed=7), FACTS)
 
 
 @pytest.mark.parametrize(
