@@ -49,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--status", metavar="FOLDER", help="print the groups of the hunt in this folder, and run nothing"
     )
     parser.add_argument("--budget", type=seconds, metavar="TIME",
-                        help="end after about this long, such as 30m, all parts of a hunt together")  # fmt: skip
+                        help="end after about this long, such as 30m, all parts of a hunt together; this or --rounds must be given")  # fmt: skip
     parser.add_argument("--rounds", type=integer(1, MANY), metavar="N", help="end after this many rounds")
     parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
                         help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
@@ -71,7 +71,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "coverage_lines",
                  help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); compiling takes twice the time")  # fmt: skip
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
-    add_settings(parser, "backend", "device")
+    add_settings(
+        parser, "backend", help="what compiles: a name torch.compile knows, or package:function (default: inductor)"
+    )
+    add_settings(parser, "device")
     add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
     add_settings(parser, "shard", help="do the M-th of every N rounds, beside hunts of the same seed elsewhere")
     add_settings(parser, "jobs", "engine", "address")
