@@ -107,6 +107,60 @@ def results_reused(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+class _Cleared(torch.autograd.Function):
+    """The identity, whose backward sets the result to zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        out = x.clone()
+        ctx.memory = out.detach()
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        ctx.memory.zero_()
+        return gradient.clone()
+
+
+result_cleared_in_backward = after(_Cleared.apply)
+
+
+def factor_of_its_own(graph: Graph, inputs: list[Any]) -> Function:
+    """Multiplies by 4.5 instead of 3."""
+    for node in graph.graph.nodes:
+        if node.target is operator.mul:
+            node.args = (node.args[0], 4.5)
+    graph.recompile()
+    return clean(graph, inputs)
+
+
+def small_state_lost_later(graph: Graph, inputs: list[Any]) -> Function:
+    """From the second call on, sets elements below a thousandth of what is no batch to zero."""
+    calls = 0
+
+    def run(*args: Any) -> Any:
+        nonlocal calls
+        outs = tuple(out.clone() for out in graph(*args))
+        calls += 1
+        for arg in args if calls > 1 else ():
+            if arg.dim() == 1:
+                arg.masked_fill_(arg.abs() < 1e-3, 0)
+        return outs
+
+    return run
+
+
+def buffer_rounded_once(graph: Graph, inputs: list[Any]) -> Function:
+    """Sets the first argument to 0.998 of it and 0.002 of the second, computed in float32; returns the second and one."""
+
+    def run(*args: Any) -> Any:
+        average, x = sorted((arg for arg in args if isinstance(arg, torch.Tensor)), key=lambda arg: -float(arg.sum()))
+        average.copy_(average.float() * 0.998 + x.float() * 0.002)
+        return (x + 1,)
+
+    return run
+
+
 def dropped_gradient(graph: Graph, inputs: list[Any]) -> Function:
     """The last input gets no gradient."""
     return lambda *args: graph(*args[:-1], args[-1].detach())
@@ -254,6 +308,7 @@ out_of_range = _of_integers(_with_last(99))
 below_range = _of_integers(_with_last(-1))
 index_twice = _of_integers(_with_last(lambda out: out.reshape(-1)[0]))
 swapped_ends = _of_integers(lambda out: out.flip(0))
+next_index = _of_integers(lambda out: (out + 1) % 4)
 lost_element = after(
     lambda out: out.index_fill(0, torch.tensor([0]), out.max().item()) if out.is_floating_point() else out
 )

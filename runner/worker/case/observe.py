@@ -65,9 +65,14 @@ class CallRecord:
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
     drew_random: bool = False  # from torch's generators, before it returned or raised
-    mutated: bool = False
+    written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
     unfit: str = ""  # which given cotangent does not fit its output
-    overwritten: frozenset[str] = frozenset()  # outputs that hold other values after the calls that followed
+    overwritten: frozenset[str] = frozenset()  # outputs that hold other values after the backward and later calls
+
+    @property
+    def mutated(self) -> bool:
+        """Return whether the call wrote to inputs or state."""
+        return bool(self.written)
 
 
 @dataclass
@@ -127,7 +132,7 @@ def observe(
         try:
             results = _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
             # A CUDA graph may reuse what a call returned.
-            if call + 1 < len(loaded.makers) and settings.device == "cpu":
+            if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
                 kept.append((record, KeptResults.of(results, record.outputs.leaves)))
             record.drew_random = _have_moved(generators, settings.device)
         except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
@@ -192,9 +197,10 @@ def _run_call(
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
     tensors = inputs + _tensors(state_leaves(loaded.model, module)[1])
     asked = tensors if settings.grad == "backward" else []
+    first_names = {id(tensor): (path, tensor) for path, tensor in reversed(asked)}  # a module may hold a tensor twice
     sources = [
         (path, tensor)
-        for path, tensor in asked
+        for path, tensor in reversed(first_names.values())
         if tensor.requires_grad and ("attribute " not in path or tensor.is_leaf)  # others are results of earlier calls
     ]
     for _, tensor in sources:
@@ -217,7 +223,9 @@ def _run_call(
     else:
         record.gradients = _kept_gradients(tensors)
     record.generator = torch.get_rng_state()
-    record.mutated = versions != [_version(tensor) for _, tensor in tensors]
+    record.written = frozenset(
+        path for (path, tensor), version in zip(tensors, versions, strict=True) if _version(tensor) != version
+    )
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
     record.aliases = _with_writes(record.aliases, _tensors(outputs), tensors)

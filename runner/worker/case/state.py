@@ -8,6 +8,9 @@ import torch
 
 from runner.worker.case.snapshot import PYTHON, flatten
 
+_INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_call_impl"})
+"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
     """Return names such as ``input x``: as ``forward`` calls a positional argument, else its number."""
@@ -27,7 +30,7 @@ def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[s
     state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
     for prefix, part in model.named_modules():
         for name, value in vars(part).items():
-            if not name.startswith("_") and name != "training":
+            if name not in _INSIDES:
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
     parts, leaves = [], []
     for name, value in state.items():

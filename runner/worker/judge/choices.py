@@ -5,6 +5,7 @@ Each is given a call and a draw, and returns a result and whether it differs fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,13 +29,17 @@ class Call:
     arguments: Mapping[str, Any]
     rounded: bool = False
     """Whether its floating arguments are results of arithmetic, and so known up to a rounding only."""
+    largest: float = math.inf
+    """The largest result of that arithmetic. Numbers that were filled in afterwards, such as -1e9 by a mask, are none."""
 
     @staticmethod
-    def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], rounded: bool = False) -> Call:
+    def bind(
+        func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], rounded: bool = False, largest: float = math.inf
+    ) -> Call:
         """Return the call of an overload, with the schema's defaults."""
         given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        return Call(func, {**defaults, **given, **kwargs}, rounded)
+        return Call(func, {**defaults, **given, **kwargs}, rounded, largest)
 
     def run(self, /, **changes: Any) -> Any:
         """Call the operator, with some of its arguments replaced."""
@@ -74,8 +79,10 @@ class Draw:
             return value
         return bool(self.number % 2) if dtype == torch.bool else 5 if value != value else abs(int(value))
 
-    def blur(self, x: torch.Tensor, other: Any = 0) -> torch.Tensor:
+    def blur(self, x: torch.Tensor, other: Any = 0, computed: float = math.inf) -> torch.Tensor:
         """Return floating elements moved by up to the tolerance of the dtype, or a rounding of the largest one.
+
+        That one is at most ``computed``, the largest that arithmetic gave.
 
         Draw 3 moves all of them up by this much, and draw 4 down, so that each crosses any number that it may lie on
         either side of. Draw 5 makes those equal to ``other`` that may be equal to it: no random number would hit it.
@@ -83,7 +90,7 @@ class Draw:
         large numbers that is nearly zero has either sign.
         """
         finite, tolerance = x.isfinite(), tolerance_for(x.dtype)
-        largest = x.abs().masked_fill(~finite, 0).max() if x.numel() else 0.0
+        largest = min(float(x.abs().masked_fill(~finite, 0).max()), computed) if x.numel() else 0.0
         amount = tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * largest
         if self.number == 5:
             return torch.where((x - other).abs() <= amount, torch.as_tensor(other, dtype=x.dtype, device=x.device), x)

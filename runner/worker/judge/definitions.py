@@ -22,20 +22,28 @@ ROUNDINGS = 100.0
 (``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
 
 
-def _differ(expected: torch.Tensor, actual: torch.Tensor, largest: torch.Tensor | None = None) -> bool:
+def _largest(x: torch.Tensor) -> float:
+    """Return the size of the largest finite element."""
+    return float(x.abs().masked_fill(~x.isfinite(), 0).max())
+
+
+def _differ(expected: torch.Tensor, actual: torch.Tensor, largest: float | None = None) -> bool:
     """Return whether elements differ beyond the tolerance of their dtype, or a rounding of the ``largest`` computed one."""
     tolerance = tolerance_for(expected.dtype)
     if largest is not None and expected.is_floating_point():
-        tolerance = replace(tolerance, atol=tolerance.atol + 2 * torch.finfo(expected.dtype).eps * float(largest))
+        tolerance = replace(tolerance, atol=tolerance.atol + 2 * torch.finfo(expected.dtype).eps * largest)
     return bool(compare_values(expected, actual.contiguous(), tolerance).differences)
 
 
 def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
     """Indices are in range, none twice in a sort, and the elements that they name are the values."""
-    x, dim = call.arguments["self"], dimension(call)
-    if not compiled.numel() or (call.arguments.get("dim", 0) is None):
+    if not compiled.numel():
         return ""
-    largest = x.abs().max() if call.rounded and x.is_floating_point() else None
+    if call.arguments.get("dim", 0) is None:  # of all elements
+        call = replace(call, arguments={**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0})
+        results, compiled = [part.reshape(()) for part in results], compiled.reshape(())
+    x, dim = call.arguments["self"], dimension(call)
+    largest = min(_largest(x), call.largest) if call.rounded and x.is_floating_point() else None
     kind = call.func.overloadpacket.__name__
     own = results[-1]
     if len(results) > 1 and place == 0:

@@ -5,6 +5,7 @@ What differs between legal eager runs has no defined value. A compiled result th
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +64,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.free: dict[str, str] = {}
         """Operators that had a choice, each with the sentence of torch's documentation."""
         self._draw, self._uses, self._count = draw, uses, 0
-        self._rounded = WeakIdKeyDictionary()  # results of arithmetic
+        self._rounded = WeakIdKeyDictionary()  # results of arithmetic, each with the size of the largest behind it
         self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
 
     def __torch_dispatch__(
@@ -72,7 +73,8 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """Call ``func``, or make its choice."""
         kwargs = kwargs or {}
         given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        rounded = any(tensor in self._rounded for tensor in given)
+        sizes = [self._rounded[tensor] for tensor in given if tensor in self._rounded]
+        rounded, largest = bool(sizes), max(sizes, default=math.inf)
         written = _written(func, args, kwargs)
         apart = _read_first(func, written, args, kwargs) if written else None
         if apart is not None:
@@ -85,7 +87,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         result = (
             func(*args, **kwargs)
             if freedom is None
-            else self._choose(freedom, Call.bind(func, args, kwargs, rounded), not overlapping)
+            else self._choose(freedom, Call.bind(func, args, kwargs, rounded, largest), not overlapping)
         )
         if self._draw.number % 2:  # every other time the write is lost
             for tensor, before in zip(overlapping, memory, strict=True):
@@ -94,10 +96,11 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.free[OVERLAP[0]] = OVERLAP[1]
         results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
         self._remember_views(results, args)
-        if rounded or not (is_exact(func, args, kwargs) or rounds_nothing(func, args, kwargs, result)):
+        exact = is_exact(func, args, kwargs)
+        if rounded or not (exact or rounds_nothing(func, args, kwargs, result)):
             for tensor in results:
                 if tensor.is_floating_point():
-                    self._rounded[tensor] = True
+                    self._rounded[tensor] = largest if exact and rounded else _size(tensor)
         return result
 
     def _overlaps(self, tensor: torch.Tensor) -> bool:
@@ -118,7 +121,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self._uses.append(
                 Use(
                     freedom,
-                    Call(call.func, arguments, call.rounded),
+                    Call(call.func, arguments, call.rounded, call.largest),
                     [_copy(tensor) for tensor in tensors],
                     tensors,
                     certain,
@@ -138,6 +141,13 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if free:
             self.free.setdefault(freedom.name, ROUNDED if blurred else freedom.sentence)
         return result
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """Return the size of the largest finite element; infinity where it is not known."""
+    if tensor.layout != torch.strided or tensor.device.type == "meta":
+        return math.inf
+    return float(tensor.abs().masked_fill(~tensor.isfinite(), 0).max()) if tensor.numel() else 0.0
 
 
 def may_be_undefined(finding: Finding) -> bool:

@@ -309,6 +309,53 @@ def test_a_kept_result_that_a_later_call_writes_into():
     assert passes(run(source("return x * 2, x.sum()"), "planted:results_reused", **OFF)), "one call overwrites nothing"
 
 
+def test_a_result_that_the_backward_writes_into():
+    fields = {"grad": {"mode": "backward"}}
+    text = source("return x.sigmoid()", "torch.randn(4, 5, requires_grad=True)")
+    record = run(text, "planted:result_cleared_in_backward", **fields)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", "output")]
+    assert passes(run(text, **fields))
+    assert passes(run(text, "planted:result_cleared_in_backward", **OFF)), "there is no backward"
+
+
+def test_private_attributes_are_state():
+    text = source("self._kept = x * 3\nreturn self._kept + 1")
+    assert passes(run(text, **OFF))
+    record = run(text, "planted:factor_of_its_own", **OFF)
+    assert ("mutation", "attribute _kept") in [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+
+
+def test_a_tensor_that_a_module_holds_twice_has_one_gradient():
+    text = source("return x * self.w", init="self.w = torch.nn.Parameter(torch.ones(5)); self._same = [self.w]")
+    record = run(text, **FULL)
+    assert passes(record) and record["compared"]["gradients"] == 1, record["compared"]
+
+
+def test_a_write_that_rounds_to_the_bits_that_were_there_is_a_write():
+    text = source(
+        "self.average.mul_(0.998).add_(x, alpha=0.002)\nreturn x + 1",
+        "torch.full((8,), -1.5, dtype=torch.bfloat16)",
+        init="self.register_buffer('average', torch.full((8,), 1.5, dtype=torch.bfloat16))",
+    )
+    assert passes(run(text, dtype="bfloat16", **OFF))
+    assert passes(run(text, "planted:buffer_rounded_once", dtype="bfloat16", **OFF))
+
+
+def test_what_a_later_call_does_not_write_to_keeps_its_bits():
+    """The state before a call is what the call before left."""
+    text = source(
+        "return x * self.b",
+        "torch.randn(4, 2)",
+        init="self.register_buffer('b', torch.tensor([1.0, 1e-6]))",
+        more="CALLS = [make_inputs, make_inputs]",
+    )
+    assert passes(run(text, **OFF))
+    record = run(text, "planted:small_state_lost_later", **OFF)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [
+        ("mutation", "call 1, buffer b")
+    ]
+
+
 def test_a_result_that_is_state_may_change_and_a_nan_equals_itself():
     calls = "CALLS = [make_inputs, make_inputs]"
     text = source(

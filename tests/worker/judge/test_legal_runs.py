@@ -84,6 +84,11 @@ BROKEN: dict[str, tuple[str, str]] = {
     "vectors of another matrix": (OPEN["eigh"][0], "skewed"),
     "a wrong decomposition": (OPEN["svd"][0], "skewed"),
     "a Q that is none": (OPEN["qr"][0], "skewed"),
+    "an index beside a mask of large numbers": (
+        source("return (x * 1.1).masked_fill(x == 9, -1e9).argmax(0)", "torch.tensor([1., 5., 2., 9.])"),
+        "next_index",
+    ),
+    "an index of all elements": (source("return (x * 1.1).argmax()", "torch.tensor([1., 3., 3., 0.5])"), "below_range"),
 }
 
 
