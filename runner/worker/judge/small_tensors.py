@@ -42,24 +42,35 @@ def compare_small_tensors(
     """
     if identical(eager, compiled):  # the common case: no pass in float64 for it
         return Comparison()
-    scale = _largest(eager)
-    gross = GROSS * sensitivity.small(dtype)
+    scale, (least, step) = _largest(eager), _smallest(dtype, tolerance)
+    gross = GROSS * (sensitivity.small(dtype) * scale + step)
     # atol + rtol * scale is what the difference can be at most, and no pass over the elements is needed above it.
-    if scale < torch.finfo(dtype).smallest_normal or tolerance.atol + tolerance.rtol * scale <= gross * scale:
+    if scale < least or tolerance.atol + tolerance.rtol * scale <= gross:
         return Comparison()
-    if _largest(eager, compiled) <= gross * scale:
+    if _largest(eager, compiled) <= gross:
         return Comparison()
     exact = reference()
     if exact is None:
         return Comparison()
-    right = sensitivity.small(precision()) * scale
+    right = sensitivity.small(precision()) * scale + step
     if _largest(eager, exact) > right or _largest(compiled, exact) <= GROSS * right:
         return Comparison()
     response = measure_response()
-    atol = tolerance.atol * scale
+    atol = tolerance.atol * scale + step
     if response is None or sensitivity.explains(eager, compiled, exact, response, precision(), tolerance.rtol, atol):
         return Comparison()
     return compare_values(eager, compiled, replace(tolerance, atol=atol), lambda: exact)
+
+
+def _smallest(dtype: torch.dtype, tolerance: Tolerance) -> tuple[float, float]:
+    """Return how large the largest element must be, and the distance between numbers there that counts beside the relative one.
+
+    Numbers below the normal ones may be flushed to zero. Those of float16 lie above its absolute tolerance, and no CPU or GPU
+    flushes them: they count, down to 64 of the steps between them.
+    """
+    limits = torch.finfo(dtype)
+    step = limits.smallest_normal * limits.eps
+    return (64 * step, step) if limits.smallest_normal > tolerance.atol else (limits.smallest_normal, 0.0)
 
 
 def _largest(first: torch.Tensor, second: torch.Tensor | None = None) -> float:

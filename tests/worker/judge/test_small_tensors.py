@@ -56,3 +56,13 @@ def test_all_else_is_left_to_the_tolerance(eager, compiled, exact):
 
 def test_nothing_is_measured_where_the_tolerance_hides_nothing():
     assert oracles(torch.full((3,), 0.01), torch.full((3,), 0.010009), 0.01) == ([], [])
+
+
+def test_numbers_of_float16_below_the_normal_ones_count():
+    """All that lie below its absolute tolerance are of these. They are 6e-8 apart."""
+    eager = torch.full((3,), 9e-6, dtype=torch.float16)
+    exact = float(eager[0])
+    assert oracles(eager, torch.zeros_like(eager), exact, dtype=torch.float16)[0] == ["value"]
+    assert oracles(eager, eager + 1.2e-7, exact, dtype=torch.float16)[0] == []
+    tiny = torch.full((3,), 1e-6, dtype=torch.float16)
+    assert oracles(tiny, torch.zeros_like(tiny), float(tiny[0]), dtype=torch.float16)[0] == []
