@@ -136,11 +136,15 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
     """Compare shape, dtype, device, layout, strides, offset and requires_grad of the outputs."""
     for call, eager, compiled in _output_leaves(evidence):
         evidence.count("outputs")
-        if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
-            continue
         if eager.metadata is None or compiled.metadata is None:
             continue
         where = evidence.where(call, eager.path)
+        if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
+            same_rank = len(eager.metadata.shape) == len(compiled.metadata.shape)
+            for oracle, message in metadata_differences(evidence, where, eager, compiled):
+                if oracle != "stride" and not (oracle == "shape" and same_rank):
+                    yield Finding(oracle, message, where)
+            continue
         if fixed_strides(evidence, eager) and eager.metadata.shape == compiled.metadata.shape:
             evidence.count("strides", "stride")
         for oracle, message in metadata_differences(evidence, where, eager, compiled):

@@ -106,6 +106,9 @@ def value_findings(
         yield from _python_findings(evidence, call, eager, compiled)
         return
     if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
+        breach = evidence.undefined.breach(call, eager.path, compiled.value)
+        if breach:
+            yield Finding("value", breach, where)
         evidence.excuse(where, eager.value.numel(), eager.value.numel())
         return
     if eager.metadata.shape != compiled.metadata.shape or eager.metadata.dtype != compiled.metadata.dtype:

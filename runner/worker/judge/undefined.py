@@ -99,10 +99,12 @@ class Undefined:
         """
         definition = self._definition(call, path)
         if definition is None:
-            mask, legal = self.masks.get((call, path)), self.ranges.get((call, path))
-            if mask is None or legal is None or mask.shape != compiled.shape:
+            mask, legal = self.masks.get((call, path), False), self.ranges.get((call, path))
+            if mask is False or legal is None or not isinstance(compiled, torch.Tensor) or compiled.dtype == torch.bool:
                 return ""
-            return legal.breach(compiled[mask])
+            if mask is None:  # not even the shape is defined
+                return legal.breach(compiled)
+            return legal.breach(compiled[mask]) if mask.shape == compiled.shape else ""
         use, place = self.results[call, path].use, self.results[call, path].place
         if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
             return ""

@@ -118,6 +118,17 @@ def test_a_bug_beside_an_undefined_value_fails(name: str) -> None:
     assert {"value"} == set(oracles(record)), record
 
 
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [("clean", []), ("far_away", ["value"]), ("to_double", ["dtype"]), ("extra_dimension", ["shape"])],
+)
+def test_a_selection_of_nobody_knows_how_many(backend: str, expected: list[str]) -> None:
+    """0.11 and what is computed as 0.11: how many there are is not defined. Rank, dtype and the range of the numbers are."""
+    text = source("y = x * 1.1\nreturn y[y > 0.11]", "torch.tensor([0.1, 0.5, -1.0, 2.0, 3.0, 0.05])")
+    record = run(text, f"planted:{backend}", **NO_GRADIENT)
+    assert oracles(record) == expected, record["findings"]
+
+
 def test_a_sort_of_a_backends_own_passes() -> None:
     record = run(source("return torch.sort(x, 0)", TIES), "planted:stable_sorts", **NO_GRADIENT)
     assert oracles(record) == []
