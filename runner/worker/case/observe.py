@@ -218,6 +218,7 @@ def _run_call(
     if settings.grad == "backward":
         during[0] = "backward"
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
+        sources += _late_parameters(loaded, tensors)
         record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
         synchronize(settings.device)
     else:
@@ -238,6 +239,17 @@ def _run_call(
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
     """Return the tensors among leaves, without the parameters of lazy modules that have not run yet."""
     return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor) and not is_lazy(leaf)]
+
+
+def _late_parameters(loaded: LoadedCase, earlier: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    """Return the parameters that a lazy module has made in its first call."""
+    known = {id(tensor) for _, tensor in earlier}
+    named = _tensors(state_leaves(loaded.model, loaded.module.__name__)[1])
+    return [
+        (path, tensor)
+        for path, tensor in named
+        if path.startswith("parameter ") and tensor.requires_grad and id(tensor) not in known
+    ]
 
 
 def _join(parts: Iterable[Tree]) -> Tree:

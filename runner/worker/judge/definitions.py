@@ -94,11 +94,29 @@ def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: t
 
 
 def _set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
-    """The same elements in any order; only the first result of a plain ``unique`` is held against this."""
-    if place or "dim" in call.arguments:
+    """The same elements in any order; places of them that name each as often, and how often that is. Only of a plain ``unique``."""
+    if "dim" in call.arguments:
         return ""
+    if place:
+        return _numbers_of_set(call, results, place, compiled) if compiled.numel() else ""
     return (
         "its elements are not those of the input" if _differ(results[0].sort().values, compiled.sort().values) else ""
+    )
+
+
+def _numbers_of_set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """Places of elements (the second result) lie in the set. Each element is named as often as in eager, and counted so."""
+    count, least = results[0].numel(), int(place > 1)
+    lowest, highest = int(compiled.min()), int(compiled.max())
+    if lowest < least or (place == 1 and highest >= count):
+        return f"{lowest if lowest < least else highest} is no {'place in the set' if place == 1 else 'count'}"
+    if call.rounded:
+        return ""  # which elements are equal is not known
+    own, other = (
+        part.flatten().bincount(minlength=count) if place == 1 else part for part in (results[place], compiled)
+    )
+    return (
+        "" if torch.equal(own.sort().values, other.sort().values) else "its elements are not named as often as in eager"
     )
 
 

@@ -331,6 +331,16 @@ def test_a_tensor_that_a_module_holds_twice_has_one_gradient():
     assert passes(record) and record["compared"]["gradients"] == 1, record["compared"]
 
 
+def test_gradients_of_parameters_that_the_first_call_makes():
+    text = source("return self.norm(x) * x", init="self.norm = torch.nn.LazyBatchNorm1d()").replace(".eval()", "")
+    record = run(text, **FULL)
+    assert passes(record) and record["compared"]["gradients"] == 2, record["compared"]
+    assert {finding["path"] for finding in run(text, "planted:scaled_gradient", **FULL)["findings"]} == {
+        "gradient of parameter norm.weight",
+        "gradient of parameter norm.bias",
+    }
+
+
 def test_a_write_that_rounds_to_the_bits_that_were_there_is_a_write():
     text = source(
         "self.average.mul_(0.998).add_(x, alpha=0.002)\nreturn x + 1",

@@ -88,6 +88,14 @@ BROKEN: dict[str, tuple[str, str]] = {
         source("return (x * 1.1).masked_fill(x == 9, -1e9).argmax(0)", "torch.tensor([1., 5., 2., 9.])"),
         "next_index",
     ),
+    "a place outside of a set": (
+        source("return torch.unique(x, sorted=False, return_inverse=True)", "torch.tensor([3., 1., 3., 2.])"),
+        "below_range",
+    ),
+    "a count that is none": (
+        source("return torch.unique(x, sorted=False, return_counts=True)", "torch.tensor([3., 1., 3., 2.])"),
+        "out_of_range",
+    ),
     "an index of all elements": (source("return (x * 1.1).argmax()", "torch.tensor([1., 3., 3., 0.5])"), "below_range"),
 }
 
