@@ -7,13 +7,12 @@ is compiled again before it counts (``runner/session/variant_run.py``), so that 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from runner.engine.cached import evict, refusal
+from runner.engine.cached import evict, make_cache_key, refusal
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.interpreters import cache_folder
 from runner.engine.messages import Job
@@ -35,7 +34,7 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result ``--cached``
     would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is reached.
 
-    A job's program and settings are part of its key, since torch's own key of a backward lacks what AOTAutograd tells Inductor
+    The key is that of a result, but for the seed. The program and its settings are part of it, since torch's own key of a backward lacks what AOTAutograd tells Inductor
     beside the graph: which of its inputs it may overwrite (``donated_buffer``). In 2.13 a program can load what another compiled.
     """
     if fingerprint is None or refusal(job, fingerprint):
@@ -47,8 +46,7 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
         return ""
     if any(word in name for name in names for word in _REFUSED):
         return ""
-    program = json.dumps([job.source, job.config, job.backend.get("options")], sort_keys=True, default=repr)
-    return hashlib.sha256(f"{fingerprint.digest} {program}".encode()).hexdigest()
+    return make_cache_key(replace(job, seed=0), fingerprint)
 
 
 def trim(pythons: Iterable[str], size: int = SIZE) -> None:

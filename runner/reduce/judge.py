@@ -50,6 +50,12 @@ def alike(finding: Finding | None, expected: FailureSignature, error: float) -> 
     return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
 
 
+def _fails_alike(
+    findings: Sequence[Finding], doubt: Mapping[str, Any] | None, expected: tuple[FailureSignature, float]
+) -> bool:
+    return alike(ranked(findings)[0] if findings and not doubt else None, *expected)
+
+
 _MEASURE = "measure"
 """The name of what is no candidate."""
 
@@ -86,12 +92,11 @@ class EngineJudge:
         job = self.engine.job(variant=variant, source=source, backend=self.backend, timeout=self.timeout)
         (outcome,) = self.engine.ask([job])
         findings, doubt = outcomes.read(outcome, source)
-        if self._fails_alike(findings, doubt):
+        if _fails_alike(findings, doubt, self._expected):
             return
         if findings and not doubt:
             first = ranked(findings)[0]
-            error = relative_error(first)
-            self._expected = signature_of(first), error if math.isfinite(error) else 1.0
+            self._expected = signature_of(first), relative_error(first)
         else:
             self.backend = own
 
@@ -132,22 +137,13 @@ class EngineJudge:
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
         (outcome,) = self.engine.ask([job])
         findings, doubt = outcomes.read(outcome, source)
-        whole = self.signature, self.error
-        return tuple(ranked(findings)) if self._fails_alike(findings, doubt, whole) else ()
+        return tuple(ranked(findings)) if _fails_alike(findings, doubt, (self.signature, self.error)) else ()
 
     # --- one candidate ---
 
     @property
     def _float64(self) -> bool:
         return row_of(self.signature.oracle).float64 or row_of(self._expected[0].oracle).float64
-
-    def _fails_alike(
-        self,
-        findings: Sequence[Finding],
-        doubt: Mapping[str, Any] | None,
-        expected: tuple[FailureSignature, float] | None = None,
-    ) -> bool:
-        return alike(ranked(findings)[0] if findings and not doubt else None, *(expected or self._expected))
 
     def _try(self, variant: Variant, source: Source) -> Steps[bool]:
         """Run a candidate under the stage's backend, under the one below, and under each policy that may explain it."""
@@ -168,7 +164,7 @@ class EngineJudge:
 
         outcome, findings, doubt = yield from answer(self.backend)
         drew_random = bool(outcome.result.get("drew_random"))
-        if not self._fails_alike(findings, doubt):
+        if not _fails_alike(findings, doubt, self._expected):
             return False
         if self.below is not None and not row_of(self._expected[0].oracle).limit:  # that takes as long
             stage = stage_of(self.below)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import shutil
@@ -170,8 +169,7 @@ class _Reduction:
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
         timeout = None if slow else min(engine.job().timeout, max(20.0, 6 * failure.seconds))
-        error = relative_error(self.finding)
-        self.judge = EngineJudge(engine, self.signature, error if math.isfinite(error) else 1.0, timeout)
+        self.judge = EngineJudge(engine, self.signature, relative_error(self.finding), timeout)
         backend = engine.variant.backend.backend
         self.backend = Backend(backend, backend)
         self.file = folder / f"case{SPEC}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runner.engine import graphs
+from runner.engine.cached import make_cache_key
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.graphs import graphs_digest, trim
 from runner.engine.messages import Job
@@ -20,7 +21,7 @@ JOB = Job("v here main", "v", "here", "m", "import torch\n", {"backend": "induct
 
 
 def test_a_job_of_inductor_may_load_them() -> None:
-    assert graphs_digest(JOB, FACTS)
+    assert graphs_digest(JOB, FACTS) == make_cache_key(JOB, FACTS)
     assert graphs_digest(
         replace(JOB, backend={"backend": "inductor", "mode": "default", "options": {"debug": True}}), FACTS
     )
@@ -41,6 +42,8 @@ def test_program_and_settings_are_part_of_the_key() -> None:
     assert all(keys) and len(set(keys)) == len(jobs)
     assert keys[0] != graphs_digest(JOB, Fingerprint("another"))
     assert keys[1] == graphs_digest(replace(JOB, config=dict(on), seed=7), FACTS)
+    written = [replace(JOB, source=f'"""a\n\nWritten from {place}/a.spec.yaml\n"""\n') for place in ("here", "there")]
+    assert len({graphs_digest(job, FACTS) for job in written}) == 1, "a case may be checked out elsewhere"
 
 
 @pytest.mark.parametrize(

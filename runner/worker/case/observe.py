@@ -244,12 +244,8 @@ def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]
 def _late_parameters(loaded: LoadedCase, earlier: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
     """Return the parameters that a lazy module has made in its first call."""
     known = {id(tensor) for _, tensor in earlier}
-    named = _tensors(state_leaves(loaded.model, loaded.module.__name__)[1])
-    return [
-        (path, tensor)
-        for path, tensor in named
-        if path.startswith("parameter ") and tensor.requires_grad and id(tensor) not in known
-    ]
+    named = _tensors((f"parameter {name}", value) for name, value in loaded.model.named_parameters())
+    return [(path, tensor) for path, tensor in named if tensor.requires_grad and id(tensor) not in known]
 
 
 def _join(parts: Iterable[Tree]) -> Tree:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from runner.worker.judge.elements import largest
 from runner.worker.judge.tolerance import tolerance_for
 
 MOST_PAIRS = 1 << 24  # elements of the largest intermediate that a choice makes
@@ -90,8 +91,8 @@ class Draw:
         large numbers that is nearly zero has either sign.
         """
         finite, tolerance = x.isfinite(), tolerance_for(x.dtype)
-        largest = min(float(x.abs().masked_fill(~finite, 0).max()), computed) if x.numel() else 0.0
-        amount = tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * largest
+        scale = min(largest(x), computed)
+        amount = tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * scale
         if self.number == 5:
             return torch.where((x - other).abs() <= amount, torch.as_tensor(other, dtype=x.dtype, device=x.device), x)
         if self.number in (3, 4):

@@ -13,6 +13,7 @@ import torch
 
 from runner.worker.judge.choices import Call, dimension, symmetric_matrix, targets
 from runner.worker.judge.compare import compare_values
+from runner.worker.judge.elements import largest
 from runner.worker.judge.tolerance import tolerance_for
 
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
@@ -22,16 +23,11 @@ ROUNDINGS = 100.0
 (``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
 
 
-def _largest(x: torch.Tensor) -> float:
-    """Return the size of the largest finite element."""
-    return float(x.abs().masked_fill(~x.isfinite(), 0).max())
-
-
-def _differ(expected: torch.Tensor, actual: torch.Tensor, largest: float | None = None) -> bool:
-    """Return whether elements differ beyond the tolerance of their dtype, or a rounding of the ``largest`` computed one."""
+def _differ(expected: torch.Tensor, actual: torch.Tensor, scale: float | None = None) -> bool:
+    """Return whether elements differ beyond the tolerance of their dtype, or a rounding of the largest computed one (``scale``)."""
     tolerance = tolerance_for(expected.dtype)
-    if largest is not None and expected.is_floating_point():
-        tolerance = replace(tolerance, atol=tolerance.atol + 2 * torch.finfo(expected.dtype).eps * largest)
+    if scale is not None and expected.is_floating_point():
+        tolerance = replace(tolerance, atol=tolerance.atol + 2 * torch.finfo(expected.dtype).eps * scale)
     return bool(compare_values(expected, actual.contiguous(), tolerance).differences)
 
 
@@ -43,13 +39,13 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
         call = replace(call, arguments={**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0})
         results, compiled = [part.reshape(()) for part in results], compiled.reshape(())
     x, dim = call.arguments["self"], dimension(call)
-    largest = min(_largest(x), call.largest) if call.rounded and x.is_floating_point() else None
+    scale = min(largest(x), call.largest) if call.rounded and x.is_floating_point() else None
     kind = call.func.overloadpacket.__name__
     own = results[-1]
     if len(results) > 1 and place == 0:
         unsorted = call.arguments.get("sorted") is False
         first, second = (part.sort(dim).values if unsorted else part for part in (results[0], compiled))
-        return "its values are none of the input in this order" if _differ(first, second, largest) else ""
+        return "its values are none of the input in this order" if _differ(first, second, scale) else ""
     lowest, highest = int(compiled.min()), int(compiled.max())
     if lowest < 0 or highest >= max(x.size(dim) if x.dim() else 1, 1):
         return f"index {lowest if lowest < 0 else highest} is outside of 0 to {x.size(dim) - 1}"
@@ -67,9 +63,7 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
         reach = torch.arange(x.size(dim)).view([-1 if n == dim else 1 for n in range(x.dim())])
         if bool((indices > reach).any()):
             return "an index lies beyond its own element"
-    return (
-        "the elements that its indices name are not those of the result" if _differ(expected, actual, largest) else ""
-    )
+    return "the elements that its indices name are not those of the result" if _differ(expected, actual, scale) else ""
 
 
 def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:

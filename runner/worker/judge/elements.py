@@ -50,6 +50,11 @@ def norm(plane: torch.Tensor) -> torch.Tensor:
     return plane[:, 0].abs() if plane.shape[1] == 1 else torch.hypot(plane[:, 0], plane[:, 1])
 
 
+def largest(tensor: torch.Tensor) -> float:
+    """Return the size of the largest finite element; 0 without elements."""
+    return float(tensor.abs().masked_fill(~tensor.isfinite(), 0).max()) if tensor.numel() else 0.0
+
+
 def rmse(errors: torch.Tensor) -> float:
     """Return the root mean square, scaled so that squares of large errors do not overflow."""
     top = float(errors.max())

@@ -22,7 +22,7 @@ from runner.worker.case.observe import Observation, Settings, observe
 from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
 from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements
 from runner.worker.judge.compare import compare_values, equal_bits
-from runner.worker.judge.elements import classes, finite_difference, finite_part, norm, planes
+from runner.worker.judge.elements import classes, finite_difference, finite_part, largest, norm, planes
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.freedoms import (
     ANYTHING,
@@ -74,7 +74,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         kwargs = kwargs or {}
         given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         sizes = [self._rounded[tensor] for tensor in given if tensor in self._rounded]
-        rounded, largest = bool(sizes), max(sizes, default=math.inf)
+        rounded, scale = bool(sizes), max(sizes, default=math.inf)
         written = _written(func, args, kwargs)
         apart = _read_first(func, written, args, kwargs) if written else None
         if apart is not None:
@@ -87,7 +87,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         result = (
             func(*args, **kwargs)
             if freedom is None
-            else self._choose(freedom, Call.bind(func, args, kwargs, rounded, largest), not overlapping)
+            else self._choose(freedom, Call.bind(func, args, kwargs, rounded, scale), not overlapping)
         )
         if self._draw.number % 2:  # every other time the write is lost
             for tensor, before in zip(overlapping, memory, strict=True):
@@ -100,7 +100,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if rounded or not (exact or rounds_nothing(func, args, kwargs, result)):
             for tensor in results:
                 if tensor.is_floating_point():
-                    self._rounded[tensor] = largest if exact and rounded else _size(tensor)
+                    self._rounded[tensor] = scale if exact and rounded else _size(tensor)
         return result
 
     def _overlaps(self, tensor: torch.Tensor) -> bool:
@@ -145,9 +145,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
 def _size(tensor: torch.Tensor) -> float:
     """Return the size of the largest finite element; infinity where it is not known."""
-    if tensor.layout != torch.strided or tensor.device.type == "meta":
-        return math.inf
-    return float(tensor.abs().masked_fill(~tensor.isfinite(), 0).max()) if tensor.numel() else 0.0
+    return math.inf if tensor.layout != torch.strided or tensor.device.type == "meta" else largest(tensor)
 
 
 def may_be_undefined(finding: Finding) -> bool:
