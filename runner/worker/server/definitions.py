@@ -6,6 +6,7 @@ how they are compared. Nothing here is put back: the process ends.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import types
@@ -91,6 +92,10 @@ class Definitions:
 def _is_own_change(name: str, value: object) -> bool:
     """Return whether torch or Triton may have put an object of theirs into a module of their insides, as at the first kernel of a GPU."""
     inside = name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    while isinstance(value, functools.partial):  # as Inductor's at its first kernel for Triton
+        value = value.func
     return inside and str(getattr(value, "__module__", "")).partition(".")[0] in ("torch", "triton")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable
 
 import pytest
@@ -64,6 +66,24 @@ def test_what_a_case_adds_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch, "a_new_function", other, raising=False)
     monkeypatch.setattr(torch.nn.Linear, "a_new_method", other, raising=False)
     assert definitions.replaced() == ""
+
+
+def test_the_first_kernel_for_triton_replaces_nothing() -> None:
+    """Inductor then gives a class static methods that are partial functions, and hide inherited ones."""
+    importlib.import_module("torch._inductor.lowering")  # which names the operators
+    overrides = importlib.import_module("torch._inductor.codegen.triton").TritonKernelOverrides
+    before = set(vars(overrides))
+    definitions = Definitions()
+    overrides._setup_libdevice_routing.__wrapped__(overrides)
+    added = set(vars(overrides)) - before
+    try:
+        assert isinstance(vars(overrides)["sin"], staticmethod)
+        assert definitions.replaced() == ""
+        overrides.sin = staticmethod(functools.partial(other))
+        assert definitions.replaced() == "torch._inductor.codegen.triton.TritonKernelOverrides.sin"
+    finally:
+        for name in added:
+            delattr(overrides, name)
 
 
 def test_torch_may_replace_its_own_insides(monkeypatch: pytest.MonkeyPatch) -> None:
