@@ -91,9 +91,9 @@ def run_script(python: str, text: str, cache: Path) -> Ran:
         place = Path(folder) / "script.py"
         place.write_text(text, encoding="utf-8")
         process = subprocess.Popen(
-            [python, "-I", place],
+            [python, "-s", place],  # -I would ignore the hash seed, too
             cwd=folder,
-            env={**kept, "TORCHINDUCTOR_CACHE_DIR": str(cache)},
+            env={**kept, "TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0"},  # which a run has too
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

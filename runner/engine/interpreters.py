@@ -150,7 +150,7 @@ def worker_environment(python: str, overrides: Mapping[str, str] | None = None) 
 
     A worker that runs jobs as a user runs them (``AS_USER`` in ``overrides``) gets less.
     """
-    environment = dict(os.environ)
+    environment = {settings.HASH_SEED: "0"} | os.environ
     for name in (ENTRY_SWITCH, settings.AS_USER):
         environment.pop(name, None)  # left over in a shell, it would run something else and call that a verdict
     overrides = overrides or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 
 from runner.cases.model import Backend, Unclaimed
@@ -11,6 +12,7 @@ from runner.quote import operand, shell_words
 from runner.record.events import VariantPlanned
 from runner.session.context import RunContext
 from runner.session.plan import Planned
+from runner.worker.settings import HASH_SEED
 
 
 def planned_event(planned: Planned) -> VariantPlanned:
@@ -42,7 +44,9 @@ def repro(planned: Planned, context: RunContext) -> str:
     # What is not claimed says which variants run, and not how.
     is_plain = dataclasses.replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
     own = suite is None or suite.file == variant.case.file or (is_plain and not suite.has_defaults)
+    order = os.environ.get(HASH_SEED)
     words = [
+        *([f"{HASH_SEED}={order}"] if order else []),
         "runner",
         "run",
         operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),

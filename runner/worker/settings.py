@@ -23,6 +23,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
 
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+HASH_SEED = "PYTHONHASHSEED"
 
 AS_USER = "RUNNER_AS_USER"
 """Set in a worker whose jobs run as a user runs them: only what is ``needed`` is set."""
@@ -81,6 +82,12 @@ SETTINGS: tuple[Setting, ...] = (
         "TORCHINDUCTOR_CACHE_DIR",
         "a folder of the runner, unless set",
         "kernels of wrong code must not lie among a user's own",
+        needed=True,
+    ),
+    Setting(
+        HASH_SEED,
+        "0, unless set",
+        "what torch compiles depends here and there on the order of a set, and a failure must come back",
         needed=True,
     ),
     Setting(

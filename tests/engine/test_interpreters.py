@@ -54,6 +54,14 @@ def test_a_worker_environment_keeps_what_the_user_set(monkeypatch: pytest.Monkey
     assert interpreters.worker_environment("python3")["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
 
 
+def test_sets_are_ordered_alike_in_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    for more in ({}, {AS_USER: "1"}):
+        assert interpreters.worker_environment("python3", more)["PYTHONHASHSEED"] == "0"
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert interpreters.worker_environment("python3")["PYTHONHASHSEED"] == "7"
+
+
 def test_a_worker_that_runs_jobs_as_a_user_has_the_user_s_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")

@@ -34,3 +34,12 @@ def test_a_command_needs_the_suite_where_it_says_how_a_variant_runs(tmp_path: Pa
     (one,) = plan(found.variants, [environment()])
     names = {"file": os.path.relpath(spec), "suite": shown_path(str(suite))}
     assert repro(one, context).replace("--seed 0", "").strip() == command.format(**names)
+
+
+def test_a_command_names_the_order_of_sets_that_somebody_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = plan(variants(tmp_path, ""), [environment()])
+    context = RunContext(default_python=environment().python)
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    assert repro(one, context).startswith("runner run ")
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert repro(one, context).startswith("PYTHONHASHSEED=7 runner run ")
