@@ -125,6 +125,28 @@ class _Cleared(torch.autograd.Function):
 result_cleared_in_backward = after(_Cleared.apply)
 
 
+def gradient_off_at(place: int, size: float) -> Any:
+    """A backend that adds a number to one element of each input's gradient."""
+
+    class Tilted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            tilted = gradient.clone()
+            tilted.view(-1)[place] += size
+            return tilted
+
+    return lambda graph, inputs: lambda *args: graph(*map(Tilted.apply, args))
+
+
+first_gradient_off = gradient_off_at(0, 0.5)
+first_gradient_far_off = gradient_off_at(0, 9.0)
+last_gradient_off = gradient_off_at(-1, 0.5)
+
+
 def factor_of_its_own(graph: Graph, inputs: list[Any]) -> Function:
     """Multiplies by 4.5 instead of 3."""
     for node in graph.graph.nodes:

@@ -108,11 +108,13 @@ def observe(
     settings: Settings,
     change_inputs: Callable[[list[Any]], list[Any]] | None = None,
     packages: Collection[str] = (),
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Observation:
     """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
 
     Inputs are made anew for each call; state carries on. ``change_inputs`` may replace them (float64, probes).
-    By ``packages``, those of the backend's code, an error is put down to it or to torch.
+    By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a context
+    that ``around_backward`` gives.
 
     Raises:
         InvalidCase: making the inputs raised.
@@ -130,7 +132,9 @@ def observe(
         seed_all(settings.seed + call)
         generators = _generators(settings.device)
         try:
-            results = _run_call(record, loaded, target, args, settings, settings.seed + call, during, cotangents)
+            results = _run_call(
+                record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
+            )
             # A CUDA graph may reuse what a call returned.
             if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
                 kept.append((record, KeptResults.of(results, record.outputs.leaves)))
@@ -189,7 +193,8 @@ def _run_call(
     settings: Settings,
     seed: int,
     during: list[str],
-    given: Sequence[torch.Tensor | None] = (),
+    given: Sequence[torch.Tensor | None],
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> list[tuple[str, torch.Tensor]]:
     """Call once, fill ``record``, return the tensors of the result. ``during`` holds the phase for the handler of an error."""
     module = loaded.module.__name__
@@ -219,7 +224,8 @@ def _run_call(
         during[0] = "backward"
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
         sources += _late_parameters(loaded, tensors)
-        record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
+        with around_backward():
+            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)

@@ -90,9 +90,11 @@ class Draw:
         Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a sum of
         large numbers that is nearly zero has either sign.
         """
-        finite, tolerance = x.isfinite(), tolerance_for(x.dtype)
-        scale = min(largest(x), computed)
-        amount = tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * scale
+        tolerance, scale = tolerance_for(x.dtype), min(largest(x), computed)
+        return self.move(x, other, tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * scale)
+
+    def move(self, x: torch.Tensor, other: Any, amount: torch.Tensor) -> torch.Tensor:
+        """Return floating elements moved by up to ``amount``, as ``blur`` says."""
         if self.number == 5:
             return torch.where((x - other).abs() <= amount, torch.as_tensor(other, dtype=x.dtype, device=x.device), x)
         if self.number in (3, 4):
@@ -100,7 +102,7 @@ class Draw:
         else:
             noise = torch.rand(x.shape, generator=self._generator()).mul_(2).sub_(1)
         noise = noise.to(device=x.device, dtype=x.dtype)
-        return torch.where(finite, x + amount * noise, x)
+        return torch.where(x.isfinite(), x + amount * noise, x)
 
     def _generator(self) -> torch.Generator:
         self._made += 1

@@ -240,7 +240,8 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
 )
 
 
-def _overload(name: str) -> Any:
+def overload_of(name: str) -> Any:
+    """Return an overload of ``torch.ops.aten`` by its name, such as ``max.dim``; None where this torch has none."""
     packet, _, overload = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet, None), overload, None)
 
@@ -248,7 +249,7 @@ def _overload(name: str) -> Any:
 FREEDOMS: Mapping[Any, Freedom] = {
     overload: freedom
     for freedom, names in _ROWS
-    for overload in map(_overload, names.split())
+    for overload in map(overload_of, names.split())
     if overload is not None  # this torch has it
 }
 """Each overload that leaves something open, with what it leaves open."""

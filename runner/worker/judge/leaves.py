@@ -118,6 +118,7 @@ def value_findings(
         return
     mask = evidence.undefined_elements(call, eager, oracle)
     if mask is not None and evidence.undefined is not None:
+        mask = evidence.undefined.reachable(call, eager.path, mask, compiled.value)
         breach = evidence.undefined.breach(call, eager.path, compiled.value)
         if breach:
             yield Finding("value", breach, where)

@@ -5,11 +5,13 @@ What differs between legal eager runs has no defined value. A compiled result th
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -19,10 +21,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 from runner.worker.case.devices import end_if_lost
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf, elements, flatten, storage_key
+from runner.worker.case.snapshot import flatten, storage_key
+from runner.worker.judge import kinks
 from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_elements
 from runner.worker.judge.compare import compare_values, equal_bits
-from runner.worker.judge.elements import classes, finite_difference, finite_part, largest, norm, planes
+from runner.worker.judge.differences import extend, mark
+from runner.worker.judge.elements import largest
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.freedoms import (
     ANYTHING,
@@ -37,8 +41,6 @@ from runner.worker.judge.freedoms import (
     rounds_nothing,
 )
 from runner.worker.judge.judge import judge
-from runner.worker.judge.leaves import same_python
-from runner.worker.judge.reference import call_leaves
 from runner.worker.judge.steps import compare_rounded
 from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.judge.undefined import Range, Result, Undefined, Use
@@ -51,6 +53,9 @@ are compared with, and at random."""
 
 REFUSAL = "more than one element of the written-to tensor refers to a single memory location"
 """What eager itself says of most writes through memory that overlaps itself. Some it lets pass, with a warning."""
+
+
+M = TypeVar("M", "LegalChoices", kinks.Kinks)
 
 
 class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
@@ -66,6 +71,10 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self._draw, self._uses, self._count = draw, uses, 0
         self._rounded = WeakIdKeyDictionary()  # results of arithmetic, each with the size of the largest behind it
         self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
+
+    def backward(self) -> contextlib.AbstractContextManager[None]:
+        """Leave the operators of a backward as they are."""
+        return contextlib.nullcontext()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -193,25 +202,44 @@ def judge_defined(
     return again, findings
 
 
-def find_undefined(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
+def find_undefined(source: Source, settings: Settings, eager: Observation, gradients: bool = True) -> Undefined | None:
     """Run eager under other legal choices, and return what they change; None where no operator has a choice.
+
+    With ``gradients``, those at a kink are asked about too.
 
     Raises:
         InvalidCase: the case cannot be loaded again.
     """
+    undefined = _find_choices(source, settings, eager)
+    if not gradients or settings.grad != "backward":
+        return undefined
+    spreads, names = _find_kinks(source, settings, eager)
+    if not spreads:
+        return undefined
+    undefined = undefined or Undefined({}, {}, {})
+    open_already = dict(undefined.masks)
+    return replace(
+        undefined,
+        masks={key: spread.open_elements() for key, spread in spreads.items()} | open_already,
+        operators={**undefined.operators, **dict.fromkeys(names, ROUNDED)},
+        spreads={key: spread for key, spread in spreads.items() if key not in open_already},
+    )
+
+
+def _find_choices(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
     uses: list[Use] = []
     outputs: list[list[tuple[str, torch.Tensor]]] = []
-    _, operators = _run(source, settings, Draw(0), uses, outputs)
+    operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
     masks: dict[tuple[int, str], torch.Tensor | None] = {}
     ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
-    _extend(ranges, eager)
+    extend(ranges, eager)
     for number in range(1, DRAWS + 1):
-        observation, free = _run(source, settings, Draw(number), uses, [])
-        operators.update(free)
+        observation, mode = _run(source, settings, LegalChoices(Draw(number), uses), [])
+        operators.update(mode.free)
         if not uses and not operators:
             return None  # nobody had a choice
-        _mark(masks, eager, observation)
-        _extend(ranges, observation)
+        mark(masks, eager, observation)
+        extend(ranges, observation)
     if not operators:
         return None
     results = {
@@ -227,6 +255,21 @@ def find_undefined(source: Source, settings: Settings, eager: Observation) -> Un
     return Undefined(masks, results, operators, ranges)
 
 
+def _find_kinks(
+    source: Source, settings: Settings, eager: Observation
+) -> tuple[dict[tuple[int, str], kinks.Spread], list[str]]:
+    """Return between which elements gradients move with the arguments of kinks, and the operators whose gradients these are."""
+    runs: list[Observation] = []
+    names: set[str] = set()
+    for number in kinks.DRAWS:
+        observation, mode = _run(source, settings, kinks.Kinks(Draw(number)), [])
+        if not mode.has_kinks:
+            return {}, []
+        names.update(mode.kink_names)
+        runs.append(observation)
+    return kinks.spreads_of(eager, runs) if names else {}, sorted(names)
+
+
 def disagreement_of_same_choices(
     source: Source,
     settings: Settings,
@@ -238,16 +281,15 @@ def disagreement_of_same_choices(
     Two plain runs disagreed at ``place``, which stays the answer where these choices make eager raise. ``find`` returns the
     place where two runs disagree.
     """
-    first, second = (_run(source, settings, Draw(1), [], [])[0] for _ in range(2))
+    first, second = (_run(source, settings, LegalChoices(Draw(1), []), [])[0] for _ in range(2))
     return place if first.error is not None else find(first, second)
 
 
 def _run(
-    source: Source, settings: Settings, draw: Draw, uses: list[Use], outputs: list[list[tuple[str, torch.Tensor]]]
-) -> tuple[Observation, dict[str, str]]:
-    """Run eager with these choices. ``outputs`` is given the tensors that each call returned."""
+    source: Source, settings: Settings, mode: M, outputs: list[list[tuple[str, torch.Tensor]]]
+) -> tuple[Observation, M]:
+    """Run eager under a mode. ``outputs`` is given the tensors that each call returned."""
     loaded = source.load(settings.seed)
-    mode = LegalChoices(draw, uses)
 
     def target(*args: Any) -> Any:
         with mode:
@@ -258,59 +300,10 @@ def _run(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager gave them before
-        observation = observe(loaded, target, settings)
+        observation = observe(loaded, target, settings, around_backward=mode.backward)
     end_if_lost(settings.device)  # an index that nobody wrote
     torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
-    return observation, mode.free
-
-
-def _mark(masks: dict[tuple[int, str], torch.Tensor | None], eager: Observation, legal: Observation) -> None:
-    """Add to ``masks`` where a legal run differs from eager. One that raised says nothing from that call on."""
-    for call, (first, second) in enumerate(zip(eager.calls, legal.calls)):  # noqa: B905  either may have raised
-        if first.error is not None or second.error is not None:
-            return
-        others = call_leaves(second)
-        for path, leaf in call_leaves(first).items():
-            if path not in others:
-                continue
-            difference = _difference(leaf, others[path])
-            key = call, path
-            if difference is None or (key in masks and masks[key] is None):
-                masks[key] = None
-            elif bool(difference.any()):
-                known = masks.get(key)
-                masks[key] = difference if known is None else known | difference
-
-
-def _extend(ranges: defaultdict[tuple[int, str], Range], legal: Observation) -> None:
-    """Add the elements of a legal run to the ranges of its leaves."""
-    for call, record in enumerate(legal.calls):
-        if record.error is not None:
-            return
-        for path, leaf in call_leaves(record).items():
-            values = elements(leaf)
-            if values is not None:
-                ranges[call, path].extend(values)
-
-
-def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
-    """Return which elements differ, beyond the tolerance of the dtype; None where the leaves cannot be paired."""
-    if first.kind != second.kind or first.type != second.type:
-        return None
-    one, other = elements(first), elements(second)
-    if one is None or other is None:
-        same = first.problem is not None or same_python(first.value, second.value)
-        return torch.tensor(False) if same else None
-    if (one.shape, one.dtype) != (other.shape, other.dtype):
-        return None
-    if not (one.is_floating_point() or one.is_complex()):
-        return one != other
-    tolerance = tolerance_for(one.dtype)
-    first_planes, second_planes = planes(one), planes(other)
-    far = norm(finite_difference(first_planes, second_planes)) > tolerance.atol + tolerance.rtol * norm(
-        finite_part(first_planes, second_planes)
-    )
-    return (far | (classes(first_planes) != classes(second_planes)).any(dim=1)).view(one.shape)
+    return observation, mode
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:

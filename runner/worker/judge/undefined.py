@@ -13,6 +13,7 @@ from runner.worker.judge.choices import Call
 from runner.worker.judge.definitions import DEFINITIONS, Definition
 from runner.worker.judge.elements import planes
 from runner.worker.judge.freedoms import Freedom
+from runner.worker.judge.kinks import Spread
 
 
 @dataclass
@@ -80,6 +81,8 @@ class Undefined:
     results: Mapping[tuple[int, str], Result]
     operators: Mapping[str, str]
     ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
+    spreads: Mapping[tuple[int, str], Spread] = field(default_factory=dict)
+    """Of gradients that are undefined at kinks alone: an element is undefined where it is one of these."""
 
     def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
         """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""
@@ -87,6 +90,11 @@ class Undefined:
         if mask is None:
             return torch.ones(leaf.value.shape if leaf.metadata is not None else (), dtype=torch.bool)
         return mask if isinstance(mask, torch.Tensor) else None
+
+    def reachable(self, call: int, path: str, mask: torch.Tensor, compiled: torch.Tensor) -> torch.Tensor:
+        """Return which elements of a mask the compiled leaf may hold."""
+        spread = self.spreads.get((call, path))
+        return mask if spread is None else mask & spread.reaches(compiled)
 
     def has_shape(self, call: int, path: str) -> bool:
         """Return whether the shape of a leaf is defined."""
