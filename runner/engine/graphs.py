@@ -18,6 +18,8 @@ from runner.engine.interpreters import cache_folder
 from runner.engine.messages import Job
 from runner.worker.settings import CACHE_FOLDER
 
+PASSED = "runner-passed"
+"""Where the worker keeps the tags of graphs whose job passed (``runner/worker/case/graph_cache.py``): a hundred bytes each."""
 FOLDERS = ("fxgraph", "aotautograd")
 """Where torch keeps them, below its cache folder: Inductor's, and those of AOTAutograd that refer to them."""
 
@@ -57,3 +59,5 @@ def trim(pythons: Iterable[str], size: int = SIZE) -> None:
         for name in FOLDERS:
             with contextlib.suppress(OSError):
                 evict(Path(cache_folder(python), name), size)
+        with contextlib.suppress(OSError):
+            evict(Path(cache_folder(python), PASSED), size >> 10)

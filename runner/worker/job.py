@@ -225,7 +225,7 @@ class _Run:
         self.phases.begin("backend")
         watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
         reach = Reach(self.job["coverage"] == "lines") if self.job.get("coverage") else None
-        with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job):
+        with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
             self.record["stored_graphs"] = count_loaded() if self.job.get("graphs") else 0
         if reach:
@@ -241,6 +241,8 @@ class _Run:
         self._judge(eager, compiled, place)
         if self.agree.varied:
             self.record["labels"].append(VARIES)
+        if store is not None and not self.record["findings"] and self.record["trust"] is None:
+            store.keep()
 
     def _disagreement(self, first: Observation, second: Observation) -> str | None:
         """Return where two eager runs disagree, values by the rules of the device."""

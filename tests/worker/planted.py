@@ -144,6 +144,7 @@ def gradient_off_at(place: int, size: float) -> Any:
 
 first_gradient_off = gradient_off_at(0, 0.5)
 first_gradient_far_off = gradient_off_at(0, 9.0)
+infinite_gradient = gradient_off_at(0, float("inf"))
 last_gradient_off = gradient_off_at(-1, 0.5)
 
 

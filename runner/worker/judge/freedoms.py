@@ -267,6 +267,9 @@ EXACT = frozenset({
 })  # fmt: skip
 """Operators without arithmetic: floating results of exact arguments are exact. A cast to less rounds as it is defined."""
 
+SELECTING = frozenset({"index_reduce", "index_reduce_", "scatter_reduce", "scatter_reduce_"})
+"""Operators that choose among their elements where they reduce by ``amax`` or ``amin``."""
+
 CHECKED = frozenset({"add", "ceil", "floor", "mul", "round", "rsub", "square", "sub", "sum", "trunc"})
 """Operators that round once, or add in an order of their own. Where they round nothing, any order of them gives the same."""
 
@@ -321,7 +324,8 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
         return packet.__name__ != "arange" or not any(isinstance(leaf, float) and leaf % 1 for leaf in leaves)
     is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
-    return is_view or packet.__name__ in EXACT
+    selects = packet.__name__ in SELECTING and any(leaf in ("amax", "amin") for leaf in leaves if isinstance(leaf, str))
+    return is_view or packet.__name__ in EXACT or selects
 
 
 def rounds_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:

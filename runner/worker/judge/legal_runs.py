@@ -188,7 +188,8 @@ def judge_defined(
     if not evidence.job.get("float64", True) or not (varies or any(may_be_undefined(f) for f in findings)):
         return evidence, findings
     begin("float64")
-    undefined = find_undefined(source, settings, evidence.eager)
+    exact = bool((evidence.job.get("tolerance") or {}).get("exact"))  # who says so means each side of a kink
+    undefined = find_undefined(source, settings, evidence.eager, gradients=not exact)
     begin("judge")
     if undefined is None:
         return evidence, findings

@@ -134,7 +134,7 @@ class Reference:
         pairs = self._pairs(exact, call, path, None) if exact is not None else []
         if exact is None or not pairs:
             return None
-        return sensitivity.domain([exact, *(side for pair in pairs for side in pair)])
+        return sensitivity.domain(exact, [side for pair in pairs for side in pair])
 
     def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
         """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.

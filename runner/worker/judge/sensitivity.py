@@ -133,14 +133,16 @@ def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor,
     return torch.where(smooth, (squares / len(pairs)).sqrt(), 0.0)
 
 
-def domain(runs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which elements are finite in some runs and not in others, and the largest absolute value of a finite one, as float64.
+def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which elements a rounding makes finite or not, and the largest absolute value of a finite one, as float64.
 
-    A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN.
+    A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN. An element that is finite
+    in no perturbed run is none: the perturbation itself has taken it from its domain, as the gradient of a norm that divides by the
+    number of elements that equal it.
     """
     finite = torch.stack([run.isfinite() for run in runs])
-    sizes = torch.stack([torch.where(run.isfinite(), run, 0).abs().to(torch.float64) for run in runs])
-    return finite.any(0) & ~finite.all(0), sizes.amax(0)
+    sizes = torch.stack([torch.where(run.isfinite(), run, 0).abs().to(torch.float64) for run in (exact, *runs)])
+    return finite.any(0) & ~(finite.all(0) & exact.isfinite()), sizes.amax(0)
 
 
 def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> bool:

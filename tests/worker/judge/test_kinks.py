@@ -61,6 +61,13 @@ def test_the_gradient_at_an_exact_zero_is_defined(body: str) -> None:
     assert oracles(record) == ["grad"]
 
 
+def test_who_asks_for_exact_results_means_each_side_of_a_kink() -> None:
+    text = source(f"return {F}.relu(1 - x / 3).round()", INPUTS)
+    fields = {"grad": {"mode": "backward"}, "tolerance": {"exact": True}}
+    assert "grad" in oracles(run(source(f"return {AT_KINKS[0]}", INPUTS), "planted:each_rounded", **fields))
+    assert oracles(run(text, **fields)) == []
+
+
 def test_each_operator_is_one_of_torch_and_has_its_argument() -> None:
     assert len(KINKS) > 20
     for overload, name in KINKS.items():

@@ -187,3 +187,19 @@ def test_both_must_lie_within_it():
     assert not is_small(near, torch.tensor([torch.nan]), *single)
     assert is_small(near, torch.tensor([10.15]), exact, torch.bfloat16)
     assert not is_small(near, torch.tensor([10.2]), exact, torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "torch.index_reduce(w, 0, torch.tensor([0]), x[:1], 'amax', include_self=False)",
+        "w.scatter_reduce(0, torch.tensor([0]), x[:1], 'amin', include_self=False)",
+        "torch.linalg.vector_norm(x, float('inf')) + w",
+        "torch.aminmax(x)[1] + w",
+    ],
+)
+def test_a_gradient_that_divides_by_the_number_of_equals_is_finite(body: str) -> None:
+    """Where both sides of the comparison are perturbed, none is equal, and a gradient of infinity would seem to be a rounding."""
+    text = source(f"return {body}", "torch.tensor([3.3, 5.1], requires_grad=True), torch.tensor([2.7])", "x, w")
+    record = run(text, "planted:infinite_gradient", grad={"mode": "backward"})
+    assert set(oracles(record)) == {"grad"}
