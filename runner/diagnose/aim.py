@@ -74,6 +74,7 @@ class Aim:
     own_error: bool = False  # the compiler's own exception, which never counts as the model's
     flags: tuple[str, ...] = ()
     defaults: bool = False  # it shows under torch's own settings
+    keeps: bool = False  # the outputs of all calls, as ``outputs``
 
 
 def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
@@ -85,9 +86,10 @@ def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
     seen_by_user = result.stages.get(AS_USER, "").split()
     aim = replace(
         _at_finding(finding, place, variant, job, text),
-        calls=None if place.call is None else place.call + 1,
         defaults=finding.oracle in seen_by_user,
     )
+    if not aim.keeps and place.call is not None:
+        aim = replace(aim, calls=place.call + 1)
     if job.expect["raises"] and aim.kind in ("died", "hung"):  # where eager raises
         aim = replace(aim, kind="raises")
     return replace(aim, title=_title(finding, result.torch))
@@ -183,6 +185,9 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
         return replace(base, kind="values", returned="torch.get_rng_state()")
     if oracle == "alias":
         return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
+    if oracle == "mutation" and place.text.startswith("output"):  # after the backward, or after a later call
+        returned = place.text if place.call is None else f"outputs[{place.call}]{place.text.removeprefix('output')}"
+        return replace(base, kind="values", returned=returned, keeps=place.call is not None)
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
     if kind in _FACTS:

@@ -143,6 +143,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "number": number,
         "contexts": ", ".join(contexts),
         "backward": aim.backward,
+        "keeps": aim.keeps,
         "cotangents": aim.backward and (cotangent == "seeded" or second),
         "cotangent": _COTANGENTS[cotangent].format(
             f"{number} + " * (number != "0") if cotangent == "seeded" else "number" if several else "0"
@@ -197,7 +198,13 @@ def _may_draw(variant: Variant, request: Job, text: str) -> bool:
     """Whether Inductor may have to draw the numbers of eager. A run asks eager; here a word is enough."""
     inductor = stage_of(variant.backend.backend) not in ("dynamo", "aot") and variant.backend.backend != LAUNCH
     own = variant.case.module is not None
-    return inductor and RANDOM not in request.config and bool(own or DRAWS.search(text.partition("def make_inputs")[0]))
+    model = text.partition("def make_inputs")[0]
+    model = model if variant.train else _RESTS.sub("", model)
+    return inductor and RANDOM not in request.config and bool(own or DRAWS.search(model))
+
+
+_RESTS = re.compile(r"(?i)\b(?:nn|self)\.\w*(?:dropout|rrelu)\w*|\bF\.rrelu\((?![^\n]*training=True)")
+"""What draws in training alone."""
 
 
 def _expected(request: Job) -> str:

@@ -494,10 +494,10 @@ def test_docs_stay_docs(built: Built, doc: str) -> None:
 
 
 def test_no_file_takes_long(built: Built) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     steps = "\n".join("- torch.add: [$_, 1]" for _ in range(3000))
     assert len(built.part(f"chain:\n{steps}")) == 3000
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_chains_are_nested_no_deeper_than_the_limit(built: Built) -> None:

@@ -144,10 +144,10 @@ def test_launch_functions_take_integers(text: str, words: str) -> None:
     ["n" * (MAX_LENGTH + 1), "(" * 400, "-" * 450 + "1", "+".join("1" * 240), "min(" * 90 + "1" + ")" * 90, "9**" * 100 + "9", "9" * 499, "x" + "[0]" * 160],
 )  # fmt: skip
 def test_no_expression_takes_long_or_exhausts_the_stack(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with contextlib.suppress(ExpressionError):
         render(parse(text), PARAMS, str)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_a_product_of_huge_params_is_refused() -> None:

@@ -102,6 +102,6 @@ def test_fields_that_match_nothing() -> None:
 
 
 def test_many_words_are_no_problem() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert parse_selection(" or ".join(["n=3"] * 20_000 + ["n=2"]))(VARIANT)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

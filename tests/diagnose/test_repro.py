@@ -205,6 +205,12 @@ PLANTED = {
         "planted:off_by_one",
         {"mutation", "value"},
     ),
+    "mutation, of a result by its backward": (
+        GRADIENT + "grad: backward", "planted:result_cleared_in_backward", {"mutation"}
+    ),
+    "mutation, of a result by a later call": (
+        X + "chain: [torch.sin]\ncalls: [{}]", "planted:results_reused", {"mutation"}
+    ),
     "grad": (GRADIENT + "grad: backward", "scaled_gradient", {"grad"}),
     "grad, of a given cotangent": (
         "inputs: {x: {shape: [4], requires_grad: true}, g: {values: [0.0, 5.0, 0.0, 1.0], hidden: true}}\n"
@@ -555,6 +561,19 @@ def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_pa
         text = script(chosen, result)
         assert outcome(text, tmp_path)[0] == code, keys
         assert ("fallback_random" in text) is (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("chain", "train", "draws"),
+    [("F.rrelu", False, False), ("{F.rrelu: {'*': [$x], training: true}}", False, True), ("{nn.Dropout: 0.5}", False, False),
+     ("{nn.Dropout: 0.5}", True, True), ("{F.dropout: [$_, 0.5, true]}", False, True)],
+)  # fmt: skip
+def test_what_draws_in_training_alone_needs_no_numbers_of_eager(
+    tmp_path: Path, chain: str, train: bool, draws: bool
+) -> None:
+    """The flag changes what is compiled, and may hide the failure."""
+    text = script(variant(tmp_path, f"{X}train: {str(train).lower()}\nchain: [{chain}]", CLEAN))
+    assert ("fallback_random = True" in text) is draws
 
 
 def test_a_script_sets_the_flag_as_the_case_does(tmp_path: Path) -> None:
