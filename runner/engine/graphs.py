@@ -16,10 +16,8 @@ from runner.engine.cached import evict, make_cache_key, refusal
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.interpreters import cache_folder
 from runner.engine.messages import Job
-from runner.worker.settings import CACHE_FOLDER
+from runner.worker.settings import CACHE_FOLDER, PASSED
 
-PASSED = "runner-passed"
-"""Where the worker keeps the tags of graphs whose job passed (``runner/worker/case/graph_cache.py``): a hundred bytes each."""
 FOLDERS = ("fxgraph", "aotautograd")
 """Where torch keeps them, below its cache folder: Inductor's, and those of AOTAutograd that refer to them."""
 
@@ -36,8 +34,8 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result ``--cached``
     would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is reached.
 
-    The key is that of a result, but for the seed. The program and its settings are part of it, since torch's own key of a backward lacks what AOTAutograd tells Inductor
-    beside the graph: which of its inputs it may overwrite (``donated_buffer``). In 2.13 a program can load what another compiled.
+    The key is that of a result, but for the seed. The program and its settings are part of it: torch's own key of a backward lacks
+    which of its inputs Inductor may overwrite (``donated_buffer``), so that in 2.13 a program could load what another compiled.
     """
     if fingerprint is None or refusal(job, fingerprint):
         return ""

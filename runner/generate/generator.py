@@ -30,6 +30,7 @@ from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.session.scheduler import Engine, drive, with_reference
 from runner.text import one_line
+from runner.worker.settings import HASH_SEED
 
 T = TypeVar("T")
 Items = Mapping[int, T]
@@ -44,7 +45,7 @@ LOADING = 120.0
 MEMORY = 4 << 30
 """Bytes that a process may hold on top of what torch itself takes."""
 
-HASHES = {"PYTHONHASHSEED": "0"}
+HASHES = {HASH_SEED: "0"}
 """Of the processes that draw. Torch's samples of ``meshgrid`` come in the order of a set, which is another in each process otherwise."""
 
 OF_A_RUN = ("name", "source", "backend", "dtype", "device", "grad", "autocast", "threads", "config", "expect")

@@ -24,6 +24,8 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 HASH_SEED = "PYTHONHASHSEED"
+PASSED = "runner-passed"
+"""Folder below torch's cache folder: for each job that passed, the tag of its graphs, a hundred bytes."""
 
 AS_USER = "RUNNER_AS_USER"
 """Set in a worker whose jobs run as a user runs them: only what is ``needed`` is set."""

@@ -21,11 +21,10 @@ from typing import Any
 from torch._dynamo.utils import counters
 
 from runner.worker.case.load import configured
+from runner.worker.settings import PASSED
 
 TAG = "torch.compiler.config.cache_key_tag"
 CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")
-PASSED = "runner-passed"
-"""Folder below torch's cache folder: for each job that passed, the tag of its graphs."""
 _KEYS = ("graphs", "threads", "config", "backend")
 FORCED = "env_value_force"
 """Attribute of a flag's entry in ``torch.utils._config_module``. A worker's environment turns both caches off, and no other

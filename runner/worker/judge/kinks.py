@@ -72,7 +72,7 @@ PRODUCTS = frozenset({"bmm", "div", "div_", "mm", "mul", "mul_", "neg", "neg_"})
 
 @dataclass(frozen=True)
 class Spread:
-    """The lowest and the highest of each element of a leaf in several runs, as planes; NaN where one was NaN."""
+    """The lowest and the highest of each element of a leaf in several runs, as planes; NaN where eager's is."""
 
     shape: torch.Size
     low: torch.Tensor
@@ -125,7 +125,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """Keep the draw, which says where arguments are moved to."""
         super().__init__()
         self.has_kinks = False
-        """Whether a backward asked for the side of a kink, of a computed argument."""
+        """Whether a gradient depends on the side of a kink on which a computed argument lies."""
         self.kink_names: set[str] = set()
         """Operators whose result was another one for the moved argument."""
         self._draw = draw
@@ -173,7 +173,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.has_kinks = True
         amount = _uncertainty(x, size)
         moved = (
-            self._equal(call, amount)
+            self._equal(call, own.shape, amount)
             if call.func in _EQUALITIES
             else call.run(**{name: self._draw.move(x, other, amount)})
         )
@@ -183,7 +183,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return moved
 
     def _is_result(self, x: torch.Tensor) -> bool:
-        """Return whether a tensor is a result that its backward asks for, of memory that is still there."""
+        """Return whether a tensor is a result that its backward asks for."""
         return x.untyped_storage()._cdata in self._results
 
     def _relu(self, func: Any, x: torch.Tensor) -> torch.Tensor:
@@ -196,11 +196,10 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.kink_names.add("relu")
         return result.copy_(torch.where(near, moved, result))
 
-    def _equal(self, call: Call, amount: torch.Tensor) -> torch.Tensor:
+    def _equal(self, call: Call, shape: torch.Size, amount: torch.Tensor) -> torch.Tensor:
         """Return which elements may equal what they are compared with: all, none, or some at random. No moved one would."""
-        own = call.run()
         near = (call.arguments["self"] - call.arguments["other"]).abs() <= amount
-        noise = self._draw.move(torch.zeros(own.shape), 0, torch.ones(own.shape)).to(own.device)
+        noise = self._draw.move(torch.zeros(shape), 0, torch.ones(shape)).to(near.device)
         equal = near if self._draw.number == 5 else near & (noise > 0)
         return equal if call.func.overloadpacket is aten.eq else ~equal
 

@@ -228,6 +228,7 @@ def find_undefined(source: Source, settings: Settings, eager: Observation, gradi
 
 
 def _find_choices(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
+    """Return what other choices of the forward's operators change; None where none has one."""
     uses: list[Use] = []
     outputs: list[list[tuple[str, torch.Tensor]]] = []
     operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
