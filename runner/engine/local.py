@@ -37,6 +37,8 @@ KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
 GROWTH_PART = 4
 """A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
+FREQUENT = 5
+"""How many living processes end early for one reason before a notice says so; a case or two may well ask for it."""
 COLD = {"none": "none", "import": "compilers", "inductor": "compilers"}
 """How far a server of fresh processes goes, by the level of the environment's warm server; ``capture`` beside all other levels.
 
@@ -184,7 +186,10 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             self._home.close()
 
     def notices(self) -> list[str]:
-        """Return what a person should know: which servers could not warm up, and which compile without vectors."""
+        """Return what a person should know of each server.
+
+        It could not warm up, or compiles without vectors, or its living workers end early, many for the same reason.
+        """
         texts = []
         for server in self._servers.values():
             error, vectors = server.hello.get("warm_error"), server.hello.get("missing_vectors")
@@ -192,6 +197,11 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 texts.append(f"{server.python}: every job is slow, since no warm-up was possible: {error}")
             if vectors:
                 texts.append(f"{server.python}: {vectors}")
+            texts += [
+                f"{server.python}: {count} living processes ended early, and others had to start: {reason}"
+                for reason, count in server.departures.items()
+                if count >= FREQUENT
+            ]
         return list(dict.fromkeys(texts))
 
     def _server(

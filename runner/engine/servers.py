@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +66,7 @@ class Server:
     warm_death: str = ""
     queues: dict[Kind, deque[Task]] = field(default_factory=dict)
     workers: dict[int, Worker] = field(default_factory=dict)  # by their tickets
+    departures: Counter[str] = field(default_factory=Counter)  # why how many living workers ended early
     _popen: ServerProcess | None = None
     _zygote_log: Path | None = None
     _started: float = 0.0
@@ -184,6 +185,8 @@ class Server:
     def _finish(self, worker: Worker, status: int | None) -> Outcome:
         self.workers.pop(worker.ticket, None)
         self._starts = 1
+        if worker.departure:
+            self.departures[worker.departure] += 1
         return worker.conclude(status)
 
     # Limits.

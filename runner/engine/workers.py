@@ -36,6 +36,7 @@ class Worker:
     earlier_jobs: list[str] = field(default_factory=list)
     resting_since: float = 0.0
     clean: bool = False  # whether its last job left no process behind
+    departure: str = ""  # why it takes no other job although the last one went well
     _channel: Channel | None = None
     _resting_memory: int | None = None  # bytes when it last rested
     _dismissed: float = 0.0
@@ -103,6 +104,8 @@ class Worker:
         elif "rest" in message:
             self._resting_memory, self.resting_since = message["rest"], time.monotonic()
             return [self._end_job(None)] if current_job.fine else []  # else it must go, and will
+        elif "leaves" in message:
+            self.departure = str(message["leaves"])
         else:
             self.clean = message.get("kin") is False
             current_job.take(message)

@@ -81,6 +81,16 @@ def test_a_process_that_has_grown_is_replaced(make: Make, monkeypatch: pytest.Mo
     assert [outcome.earlier_jobs for outcome in outcomes] == [(), ("id-a",), ()]
 
 
+@pytest.mark.parametrize("early", [local.FREQUENT - 1, local.FREQUENT])
+def test_a_reason_that_ends_many_processes_early_is_said(make: Make, early: int) -> None:
+    leave = "import threading, time; threading.Thread(target=time.sleep, args=[99], name='left').start()"
+    engine = make(1)
+    outcomes = in_turn(engine, living("", "first"), *(living(leave, str(number)) for number in range(early)))
+    assert all(outcome.ended == "result" for outcome in outcomes)
+    start = f"{early} living processes ended early, and others had to start: threads are left: left"
+    assert [notice.partition(": ")[2] for notice in engine.notices()] == [start] * (early == local.FREQUENT)
+
+
 def test_a_death_harms_no_other(make: Make) -> None:
     engine = make(2)
     beside = "import time; time.sleep(1)"

@@ -7,7 +7,8 @@ waits until control has ended them and hangs up.
 
 An order with ``keep`` (bytes that the process may grow by) makes a persistent worker. After a job that went well it
 restores its state (``persistent.py``) and sends ``{"rest": bytes held}``. Then it reads its next order from the same
-connection. It exits after any failure, or when control hangs up.
+connection. It exits after any failure, or when control hangs up. Where its state cannot be restored it sends
+``{"leaves": reason}`` and exits.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class _Process:
                 return status
             if reason := self._base.restore(order["keep"]):
                 os.write(2, f"this process takes no other job: {reason}\n".encode())
+                with contextlib.suppress(OSError):  # control is gone
+                    self._send({"leaves": reason, "ticket": order["ticket"]})
                 return 0
             try:
                 self._send({"rest": resident(), "ticket": order["ticket"]})
