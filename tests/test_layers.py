@@ -37,6 +37,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 SHARED = {
     "runner.worker.generate.profiles",
+    "runner.worker.global_state",
     "runner.worker.lines",
     "runner.worker.oracles",
     "runner.worker.pattern",

@@ -22,6 +22,7 @@ from runner.record.events import Finding, VariantFinished
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
 from runner.verdict.policy import ranked
 from runner.verdict.user_run import AS_USER
+from runner.worker.global_state import SETTINGS, Setting
 from runner.worker.oracles import is_excuse, row_of
 
 NOISE = 3.0
@@ -42,12 +43,16 @@ _FACTS = {
 }
 """The expressions of what the oracles of metadata compare."""
 
+_GRAD_MODE = SETTINGS["torch.is_grad_enabled()"]
+"""What a script reads where a finding of ``global-state`` names no setting, as in a log that somebody forged."""
+
 _STEP = r"""\[(?:-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.[A-Za-z_]\w*"""
 _PATH = re.compile(
     rf"(?:call (?P<call>\d+)(?:, |$))?(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute) "
     rf"(?P<name>[\w.]+)|(?P<source>\w+))?(?P<steps>(?:{_STEP})*)(?:, order (?P<order>\d+))?",
     re.ASCII,
 )
+_CALL = re.compile(r"call (\d{1,9}), ", re.ASCII)
 
 
 Result = VariantFinished | Diagnosis
@@ -75,6 +80,7 @@ class Aim:
     flags: tuple[str, ...] = ()
     defaults: bool = False  # it shows under torch's own settings
     keeps: bool = False  # the outputs of all calls, as ``outputs``
+    setting: Setting | None = None  # what is read after each call, as ``setting``
 
 
 def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
@@ -117,7 +123,8 @@ class _Place:
     def of(path: str, variant: Variant, job: Job) -> _Place:
         match = _PATH.fullmatch(path)
         if match is None:
-            return _Place("")
+            several = _CALL.match(path)
+            return _Place("", int(several[1]) if several else None)
         call = int(match["call"]) if match["call"] else None
         try:
             text = _expression(match, variant) + "".join(map(_step, re.findall(_STEP, match["steps"])))
@@ -181,6 +188,9 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
         return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect[row.budget] or 0))
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
+    if oracle == "global-state":
+        setting = SETTINGS.get(finding.path.rpartition(", ")[2], _GRAD_MODE)
+        return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
     if oracle == "rng":
         return replace(base, kind="values", returned="torch.get_rng_state()")
     if oracle == "alias":

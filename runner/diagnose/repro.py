@@ -167,6 +167,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "exits": aim.kind == "exited",
         "ignored": not aim.oracle and bool(EXCEPTIONS & set(request.ignore)),
         "raises": aim.kind == "raises",
+        "refused": bool(request.expect["raises"]),
         "own_error": aim.own_error,
         "alike": _alike(request, aim),
         **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},

@@ -243,6 +243,13 @@ ORACLES: tuple[Oracle, ...] = (
         drawn=3,
     ),
     Oracle(
+        "global-state",
+        "global-state",
+        WRONG,
+        "A call leaves a setting of torch, such as the grad mode, otherwise than eager.",
+        "leaves a setting of torch changed otherwise",
+    ),
+    Oracle(
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
     ),
 )

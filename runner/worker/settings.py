@@ -127,6 +127,12 @@ SETTINGS: tuple[Setting, ...] = (
         needed=True,
         calls=("set_grad_enabled",),
     ),
+    Setting(
+        "settings of the process, such as the default dtype",
+        "put back after each run of a model",
+        "each run must begin alike, and what a call leaves is compared",
+        needed=True,
+    ),
     Setting("torch._dynamo.reset, counters", "before the compiled run", "counts begin at zero", needed=True),
     Setting(
         "memory limit, core files, standard streams, faulthandler, garbage of the parent",

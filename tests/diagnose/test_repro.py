@@ -77,8 +77,20 @@ def _keyed(graph: Any, inputs: Any) -> Any:
     return run
 
 
+def _off_in_later_calls(graph: Any, inputs: Any) -> Any:
+    calls: list[int] = []
+
+    def run(*args: Any) -> Any:
+        calls.append(1)
+        outs = graph(*args)
+        torch.set_warn_always(len(calls) > 1)
+        return outs
+
+    return run
+
+
 HERE = ModuleType("planted_for_scripts")
-HERE.cut, HERE.keyed = _cut, _keyed  # type: ignore[attr-defined]
+HERE.cut, HERE.keyed, HERE.off_in_later_calls = _cut, _keyed, _off_in_later_calls  # type: ignore[attr-defined]
 HERE.nan_for_large = after(lambda out: torch.where(out > 1e30, torch.nan, out))  # type: ignore[attr-defined]
 HERE.imaginary = after(lambda out: out + 1j)  # type: ignore[attr-defined]
 HERE.conjugate_zero = after(lambda out: out.conj().resolve_conj())  # type: ignore[attr-defined]
@@ -239,6 +251,22 @@ PLANTED = {
         {"grad"},
     ),
     "rng": ("inputs: {x: [50]}\ntrain: true\ngrad: off\nchain: [{nn.Dropout: 0.5}]", "planted:draws_again", {"rng"}),
+    "global-state": (X + "chain: [torch.sin]", "planted:changes_the_default_dtype", {"global-state"}),
+    "global-state, in autocast and training": (
+        "inputs: {x: {shape: [4], requires_grad: true}}\nautocast: bfloat16\ngrad: backward\nchain: [torch.sin]",
+        "planted:leaves_gradients_off",
+        {"global-state"},
+    ),
+    "global-state, in a later call": (
+        X + "chain: [torch.sin]\ncalls: [{}, {}]",
+        "planted_for_scripts:off_in_later_calls",
+        {"global-state"},
+    ),
+    "global-state, where eager raises": (
+        "inputs: {x: [4]}\nchain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}",
+        "planted:changes_the_default_dtype",
+        {"global-state"},
+    ),
     "missing-error": (
         "inputs: {x: [4]}\nchain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}",
         "planted:swallowed",

@@ -218,6 +218,36 @@ def draws_again(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def leaves_gradients_off(graph: Graph, inputs: list[Any]) -> Function:
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        torch.set_grad_enabled(False)
+        return outs
+
+    return run
+
+
+def changes_the_default_dtype(graph: Graph, inputs: list[Any]) -> Function:
+    """Also where the graph raises."""
+
+    def run(*args: Any) -> Any:
+        torch.set_default_dtype(torch.float64)
+        return graph(*args)
+
+    return run
+
+
+def keeps_the_default_dtype(graph: Graph, inputs: list[Any]) -> Function:
+    """Undoes what the graph's own function did to it."""
+
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        torch.set_default_dtype(torch.float32)
+        return outs
+
+    return run
+
+
 def raises_at_compile(graph: Graph, inputs: list[Any]) -> Function:
     raise AssertionError("planted: cannot lower")
 

@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 from torch.nn.parameter import is_lazy
 
+from runner.worker import global_state
 from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.kept import KeptResults
@@ -68,6 +69,7 @@ class CallRecord:
     written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
     unfit: str = ""  # which given cotangent does not fit its output
     overwritten: frozenset[str] = frozenset()  # outputs that hold other values after the backward and later calls
+    settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
 
     @property
     def mutated(self) -> bool:
@@ -112,13 +114,26 @@ def observe(
 ) -> Observation:
     """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
 
-    Inputs are made anew for each call; state carries on. ``change_inputs`` may replace them (float64, probes).
+    Inputs are made anew for each call; state carries on, and so do torch's settings until the run has ended.
+    ``change_inputs`` may replace the inputs (float64, probes).
     By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a context
     that ``around_backward`` gives.
 
     Raises:
         InvalidCase: making the inputs raised.
     """
+    with global_state.restored():  # else the next run would begin with what this one has set
+        return _observe(loaded, target, settings, change_inputs, packages, around_backward)
+
+
+def _observe(
+    loaded: LoadedCase,
+    target: Callable[..., Any],
+    settings: Settings,
+    change_inputs: Callable[[list[Any]], list[Any]] | None,
+    packages: Collection[str],
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Observation:
     observation = Observation()
     kept: list[tuple[CallRecord, KeptResults]] = []
     for call in range(len(loaded.makers)):
@@ -215,7 +230,11 @@ def _run_call(
     versions = [_version(tensor) for _, tensor in tensors]
 
     with modes(settings):
-        result = target(*args)
+        before = global_state.read()
+        try:
+            result = target(*args)
+        finally:
+            record.settings = global_state.changes(before)
     synchronize(settings.device)
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]

@@ -211,6 +211,21 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
         yield Finding("rng", message, evidence.where(call))
 
 
+@check("global-state")
+def settings(evidence: Evidence) -> Iterator[Finding]:
+    """Compare which settings of torch a call changes, and to what. Where one side alone raises, that is the finding."""
+    for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
+        if (eager.error is None) != (compiled.error is None):
+            continue
+        evidence.comparisons += len(eager.settings)
+        for name in {**eager.settings, **compiled.settings}:
+            before = (eager.settings.get(name) or compiled.settings[name])[0]
+            ours, theirs = (record.settings.get(name, (before, before))[1] for record in (eager, compiled))
+            if ours != theirs:
+                message = f"{before} before the call; eager leaves {ours}, compiled {theirs}"
+                yield Finding("global-state", message, evidence.where(call, name))
+
+
 # --- gates 4 and 5: values and gradients -----------------------------------------------------
 
 

@@ -11,43 +11,20 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import pkgutil
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from runner.worker import global_state
 from runner.worker.server.definitions import Definitions
 from runner.worker.server.warm_up import forget
 
 _NO_PACKAGE = ("threading", "runner", "")
 """First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-_SETTINGS: tuple[tuple[str, str], ...] = (
-    ("get_default_dtype", "set_default_dtype"),
-    ("is_grad_enabled", "set_grad_enabled"),
-    ("get_num_threads", "set_num_threads"),
-    ("get_float32_matmul_precision", "set_float32_matmul_precision"),
-    ("get_deterministic_debug_mode", "set_deterministic_debug_mode"),
-    ("is_anomaly_enabled", "set_anomaly_enabled"),
-    ("is_warn_always_enabled", "set_warn_always"),
-    ("is_autocast_cache_enabled", "set_autocast_cache_enabled"),
-)
-"""Functions of torch that read a setting and write it back."""
-
-_SWITCHES = {
-    "torch.backends.cudnn": ("enabled", "benchmark", "deterministic", "allow_tf32"),
-    "torch.backends.cuda.matmul": (
-        "allow_tf32",
-        "allow_fp16_reduced_precision_reduction",
-        "allow_bf16_reduced_precision_reduction",
-    ),
-    "torch.backends.mkldnn": ("enabled",),
-    "torch.utils.deterministic": ("fill_uninitialized_memory",),
-}
 
 
 def resident() -> int:
@@ -149,28 +126,20 @@ class _Torch:
         self._torch, self._share = torch, share
         _settle(torch, job)
         self._definitions = Definitions()
-        self._settings = [(getattr(torch, write), getattr(torch, read)()) for read, write in self._pairs()]
-        self._switches = [(holder, name, getattr(holder, name)) for holder, name in self._names()]
+        self._settings = global_state.read()
         self._configs = [(module, module.get_config_copy()) for module in _config_modules()]
         self._random = torch.get_rng_state()
         self._modes = self._depths()
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        return [(r, w) for r, w in _SETTINGS if hasattr(self._torch, r) and hasattr(self._torch, w)]
-
-    def _names(self) -> list[tuple[Any, str]]:
-        holders = [(pkgutil.resolve_name(path), names) for path, names in _SWITCHES.items()]
-        return [(holder, name) for holder, names in holders for name in names if hasattr(holder, name)]
-
     def _depths(self) -> tuple[Any, ...]:
         """Return what can be read but not set: modes that somebody entered and has not left."""
         torch = self._torch
-        autocast: Callable[..., bool] = torch.is_autocast_enabled
+        torch.autocast_increment_nesting()  # torch has no function that reads this depth alone
         return (
             torch._C._len_torch_function_stack(),
             torch._C._len_torch_dispatch_stack(),
             torch.is_inference_mode_enabled(),
-            *(autocast(device) for device in ("cpu", "cuda")),
+            torch.autocast_decrement_nesting(),
         )
 
     def restore(self) -> str:
@@ -178,11 +147,7 @@ class _Torch:
         torch = self._torch
         forget(torch)
         torch.set_default_device(None)
-        for write, value in self._settings:
-            write(value)
-        for holder, name, value in self._switches:
-            if getattr(holder, name) != value:
-                setattr(holder, name, value)
+        global_state.restore(self._settings)
         for module, values in self._configs:
             now = module.get_config_copy()
             if not _same(now, values):

@@ -194,3 +194,22 @@ def test_a_container_may_hold_itself():
     loop = [1]
     loop.append(loop)
     assert flatten(loop, "output") == ("list([0]: *, [1]: ^)", [("output[0]", 1)])
+
+
+def test_a_run_begins_with_the_settings_of_the_one_before_it(tmp_path):
+    """What a call sets holds in the next call, and is put back when the run has ended."""
+    body = "before = torch.get_default_dtype()\ntorch.set_default_dtype(torch.float64)\nreturn str(before)"
+    loaded = Source(source(body, more="CALLS = [make_inputs] * 2"), "case", str(tmp_path)).load(0)
+    for _ in range(2):
+        first, second = observe(loaded, loaded.model, Settings.of({})).calls
+        assert first.settings == {"torch.get_default_dtype()": (torch.float32, torch.float64)} and not second.settings
+        assert [call.outputs.leaves[0].value for call in (first, second)] == ["torch.float32", "torch.float64"]
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_settings_are_read_where_a_call_raises(tmp_path):
+    body = "torch.set_warn_always(True)\nraise ValueError"
+    loaded = Source(source(body), "case", str(tmp_path)).load(0)
+    (call,) = observe(loaded, loaded.model, Settings.of({})).calls
+    assert call.error is not None and call.settings == {"torch.is_warn_always_enabled()": (False, True)}
+    assert not torch.is_warn_always_enabled()

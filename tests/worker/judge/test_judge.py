@@ -78,6 +78,15 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         ["value"],
     ),
     "rng": (RANDOM, "draws_again", {}, ["rng"]),
+    "global-state": (PLUS, "leaves_gradients_off", {}, ["global-state"]),
+    "global-state, in training": (BACKWARD, "leaves_gradients_off", FULL, ["global-state"]),
+    "global-state, where eager raises": (INDEX, "changes_the_default_dtype", RAISES, ["global-state"]),
+    "a setting of the case's own": (
+        source("torch._dynamo.graph_break()\ntorch.set_default_dtype(torch.float64)\nreturn x * 2"),
+        "keeps_the_default_dtype",
+        {},
+        ["global-state"],
+    ),
     "grad": (BACKWARD, "scaled_gradient", FULL, ["grad"]),
     "no grad": (
         source("return x.sin() + y.cos()", ", ".join(["torch.randn(3, requires_grad=True)"] * 2), "x, y"),
