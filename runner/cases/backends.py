@@ -24,7 +24,7 @@ WRITING = frozenset({"dynamo_minifier_backend", "dynamo_accuracy_minifier_backen
 
 PLANTED = tuple(
     f"runner.worker.planted:{name}"
-    for name in ("aborts", "alias_lost", "clean", "draws_twice", "dropped_mutation", "error_swallowed", "exits_silently", "hangs",
+    for name in ("aborts", "alias_lost", "clean", "default_dtype_changed", "draws_twice", "dropped_mutation", "error_swallowed", "exits_silently", "hangs",
                  "nan_to_zero", "no_gradient", "recompiles_always", "scaled_gradient", "segfaults", "stride_off_by_one", "swapped",
                  "to_double", "toy_compiler", "unsigned_zero", "wrong_element")
 )  # fmt: skip

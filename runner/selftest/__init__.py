@@ -64,6 +64,7 @@ BUGS: tuple[Planted, ...] = (
     _own("error_swallowed", "refused", "missing-error"),
     _own("recompiles_always", "repeated", "graphs", "recompile"),
     _own("draws_twice", "random", "rng"),
+    _own("default_dtype_changed", "two_outputs", "global-state"),
     _own("nan_to_zero", "not_a_number", "nonfinite"),
     _own("unsigned_zero", "negative_zero", "sign-of-zero"),
     _own("hangs", "two_outputs", "timeout"),

@@ -101,6 +101,7 @@ scaled_gradient = after(lambda out: _Scaled.apply(out))  # type: ignore[no-untyp
 no_gradient = after(lambda out: out.detach())
 to_double = after(lambda out: out.double())
 draws_twice = instead(lambda: torch.rand(1))
+default_dtype_changed = instead(lambda: torch.set_default_dtype(torch.float64))
 recompiles_always = instead(lambda: torch._dynamo.reset())
 hangs = instead(lambda: time.sleep(3600))
 aborts = instead(os.abort)
