@@ -48,7 +48,7 @@ _GRAD_MODE = SETTINGS["torch.is_grad_enabled()"]
 
 _STEP = r"""\[(?:-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.[A-Za-z_]\w*"""
 _PATH = re.compile(
-    rf"(?:call (?P<call>\d+)(?:, |$))?(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute) "
+    rf"(?:call (?P<call>\d+)(?:, |$))?(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute|global) "
     rf"(?P<name>[\w.]+)|(?P<source>\w+))?(?P<steps>(?:{_STEP})*)(?:, order (?P<order>\d+))?",
     re.ASCII,
 )
@@ -154,6 +154,8 @@ def _expression(match: re.Match[str], variant: Variant) -> str:
     if kind == "attribute":
         owner, _, last = str(name).rpartition(".")
         return f"model.get_submodule({literal(owner)}).{identifier(last)}" if owner else f"model.{identifier(last)}"
+    if kind == "global" and variant.case.module is not None:
+        return ".".join(["case", *map(identifier, str(name).split("."))])
     raise ValueError("no place")
 
 
@@ -217,7 +219,7 @@ def _of_presence(base: Aim, finding: Finding, place: _Place, job: Job) -> Aim:
     if finding.oracle == "grad":
         leaves = f"[t is None for t in {_whole('grad', job)}]"
         return replace(base, kind="facts", returned=f"{place.text} is None" if place.text else leaves)
-    if not place.text or place.text == "output":
+    if not place.text or place.text == "output" or finding.message.startswith("after the call"):
         return replace(base, kind="facts", returned=f"tree_flatten(tree_map(type, {place.text or '(output, inputs)'}))")
     return replace(base, kind="facts", returned=f"type({place.text}).__name__")
 

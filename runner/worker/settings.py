@@ -115,7 +115,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "seeds of torch, random and numpy",
-        "before the model, the inputs and each call",
+        "before the case's file, the model, the inputs and each call",
         "both runs need the same numbers",
         needed=True,
         calls=("manual_seed", "seed"),

@@ -479,6 +479,42 @@ def test_a_file_of_ones_own_keeps_its_names_and_starts_anew_for_each_run(tmp_pat
     assert "a script of its own" not in text
 
 
+VARIABLES = """
+    import torch
+
+    SEEN: list = []
+    TOTAL = torch.randn(1)
+
+
+    class Model(torch.nn.Module):
+        count = 0
+
+        def forward(self, x):
+            TOTAL.add_(x.sum().detach())
+            return x * 2
+    """
+
+
+@pytest.mark.parametrize(
+    ("bug", "path"),
+    [
+        ("appends_to_a_variable", "global SEEN"),
+        ("adds_to_a_total", "global TOTAL"),
+        ("counts_twice", "global Model.count"),
+    ],
+)
+def test_a_variable_of_ones_own_file(bug: str, path: str, tmp_path: Path) -> None:
+    keys = X + "module: {file: own.py, name: Model}"
+    chosen = variant(tmp_path, keys, f"planted:{bug}", own=VARIABLES)
+    result = judged(chosen)
+    assert [(finding.oracle, finding.path) for finding in result.findings] == [("mutation", path)]
+    code, output = outcome(script(chosen, result), tmp_path)
+    assert script_shows(result.findings[0], code, output), output
+    clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
+    assert judged(clean).findings == ()
+    assert outcome(script(clean, result), tmp_path)[0] == 0
+
+
 def test_a_bound_between_rounding_and_the_bug(tmp_path: Path) -> None:
     """Where eager itself is off by more than the tolerance, torch's default would call a right backend wrong."""
     keys = "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]"

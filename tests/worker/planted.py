@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from typing import Any
 
 import torch
@@ -89,6 +90,43 @@ def extra_mutation(graph: Graph, inputs: list[Any]) -> Function:
         outs = tuple(out.clone() for out in graph(*args))
         with torch.no_grad():
             args[-1].add_(1)
+        return outs
+
+    return run
+
+
+def _variable(name: str) -> Any:
+    """A variable of the case's file, as the last run has loaded it."""
+    *_, module = (module for key, module in sys.modules.items() if key == "case" or key.startswith("runner_case_"))
+    return vars(module)[name]
+
+
+def appends_to_a_variable(graph: Graph, inputs: list[Any]) -> Function:
+    """To the list ``SEEN`` of the case's file."""
+
+    def run(*args: Any) -> Any:
+        _variable("SEEN").append(0)
+        return graph(*args)
+
+    return run
+
+
+def counts_twice(graph: Graph, inputs: list[Any]) -> Function:
+    """Adds one to ``count`` of the class ``Model`` of the case's file."""
+
+    def run(*args: Any) -> Any:
+        _variable("Model").count += 1
+        return graph(*args)
+
+    return run
+
+
+def adds_to_a_total(graph: Graph, inputs: list[Any]) -> Function:
+    """To the tensor ``TOTAL`` of the case's file."""
+
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        _variable("TOTAL").add_(1)
         return outs
 
     return run

@@ -21,6 +21,7 @@ import torch
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
+from runner.worker.case.state import Variable, file_variables
 from runner.worker.case.vectors import VECTORS_OK, forget_answers
 from runner.worker.settings import DEFAULT_THREADS
 
@@ -40,6 +41,7 @@ class LoadedCase:
     model: torch.nn.Module
     makers: tuple[Callable[[], list[Any]], ...]
     cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
+    variables: tuple[Variable, ...] = ()  # of its file, as it was loaded
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
         """Return fresh positional arguments of one call, with the generators seeded before.
@@ -84,12 +86,13 @@ class Source:
     def load(self, seed: int, launching: bool = False) -> LoadedCase:
         """Import the file under a new name and make its model.
 
-        The generators are seeded before ``make_model``, which also puts the model into its mode. ``launching`` asks for
-        the model that launches the case's kernels, where there are any.
+        The generators are seeded before the import and before ``make_model``, which also puts the model into its mode.
+        ``launching`` asks for the model that launches the case's kernels, where there are any.
 
         Raises:
             InvalidCase: importing or making raised, or a part is missing.
         """
+        seed_all(seed)
         module = self._import()
         make_model = getattr(module, "make_model", None)
         if launching:
@@ -99,6 +102,7 @@ class Source:
         makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]
         if not all(callable(maker) for maker in makers):
             raise InvalidCase("the source defines no make_inputs(), or CALLS holds something that is no function")
+        variables = file_variables(module)
         seed_all(seed)
         try:
             model = make_model()
@@ -107,7 +111,7 @@ class Source:
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
-        return LoadedCase(module, self.path, model, tuple(makers), tuple(getattr(module, "COTANGENTS", ())))
+        return LoadedCase(module, self.path, model, tuple(makers), tuple(getattr(module, "COTANGENTS", ())), variables)
 
     def close(self) -> None:
         """Forget the modules that were loaded."""

@@ -61,7 +61,9 @@ class CallRecord:
     error: ErrorRecord | None = None
     outputs: Tree = field(default_factory=lambda: Tree("", ()))
     inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
-    state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes after the call
+    state: Tree = field(
+        default_factory=lambda: Tree("", ())
+    )  # parameters, buffers, attributes, variables after the call
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
@@ -215,13 +217,14 @@ def _run_call(
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
-    tensors = inputs + _tensors(state_leaves(loaded.model, module)[1])
+    tensors = inputs + _tensors(state_leaves(loaded.model, module, loaded.variables)[1])
     asked = tensors if settings.grad == "backward" else []
     first_names = {id(tensor): (path, tensor) for path, tensor in reversed(asked)}  # a module may hold a tensor twice
     sources = [
         (path, tensor)
         for path, tensor in reversed(first_names.values())
-        if tensor.requires_grad and ("attribute " not in path or tensor.is_leaf)  # others are results of earlier calls
+        # What attributes and variables hold beside leaves are results of earlier calls.
+        if tensor.requires_grad and (tensor.is_leaf or path.startswith(("input ", "parameter ", "buffer ")))
     ]
     for _, tensor in sources:
         tensor.grad = None
@@ -256,7 +259,7 @@ def _run_call(
     copy = len(loaded.makers) > 1
     record.aliases = _with_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
-    structure, state = state_leaves(loaded.model, module)
+    structure, state = state_leaves(loaded.model, module, loaded.variables)
     record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
     return _tensors(outputs)
 

@@ -15,7 +15,8 @@ def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], L
         InvalidCase: making the inputs raised.
     """
     module = loaded.module.__name__
-    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in state_leaves(loaded.model, module)[1]}
+    _, state = state_leaves(loaded.model, module, loaded.variables)
+    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in state}
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         for name, arg in zip(argument_names(loaded.model, len(args)), args, strict=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -10,6 +12,32 @@ from runner.worker.case.snapshot import PYTHON, flatten
 
 _INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_call_impl"})
 """Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+
+_LONGEST = 1000
+"""Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
+_MISSING = object()
+
+
+class Variable(NamedTuple):
+    """A variable of a case's file: of the module, or of a class that it defines."""
+
+    path: str
+    holder: Any
+    name: str
+
+
+def file_variables(module: ModuleType) -> tuple[Variable, ...]:
+    """Return the variables that a case's file has once it is loaded. Dynamo adds others, whose names begin with two underscores."""
+    holders: list[tuple[str, Any]] = [("global ", module)]
+    for name, value in vars(module).items():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            holders.append((f"global {name}.", value))
+    return tuple(
+        Variable(prefix + name, holder, name)
+        for prefix, holder in holders
+        for name, value in vars(holder).items()
+        if not name.startswith("__") and not (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST)
+    )
 
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -19,11 +47,13 @@ def argument_names(model: torch.nn.Module, count: int) -> list[str]:
     return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
 
 
-def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[str, Any]]]:
-    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule.
+def state_leaves(
+    model: torch.nn.Module, module: str, variables: Sequence[Variable] = ()
+) -> tuple[str, list[tuple[str, Any]]]:
+    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in ``variables``.
 
-    Attributes count that are such values, or containers of them: also objects of the case's own classes, optimizers, and modules
-    that are not registered. The first part is their structure as a text, the second their leaves with paths.
+    Attributes and variables count that are such values, or containers of them: also objects of the case's own classes, optimizers,
+    and modules that are not registered. The first part is their structure as a text, the second their leaves with paths.
     """
     state: dict[str, Any] = {}
     state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
@@ -32,6 +62,10 @@ def state_leaves(model: torch.nn.Module, module: str) -> tuple[str, list[tuple[s
         for name, value in vars(part).items():
             if name not in _INSIDES:
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
+    for path, holder, name in variables:
+        value = vars(holder).get(name, _MISSING)
+        if value is not _MISSING:
+            state[path] = value
     parts, leaves = [], []
     for name, value in state.items():
         structure, value_leaves = flatten(value, name, module, (model,))

@@ -6,6 +6,7 @@ To add an oracle, write a function with ``@check`` here, at its gate, and a row 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
@@ -189,8 +190,9 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
             ("state", eager.state, compiled.state),
         ):
             if eager_tree.structure != compiled_tree.structure:
-                message = f"{part} after the call: eager {eager_tree.structure}, compiled {compiled_tree.structure}"
-                yield Finding("mutation", message, evidence.where(call, part))
+                name, ours, theirs = _first_difference(eager_tree.structure, compiled_tree.structure)
+                message = f"after the call: eager {ours}, compiled {theirs}"
+                yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
                 continue
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
                 differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
@@ -209,6 +211,16 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
         eager_text, compiled_text = ("drew" if record.drew_random else "drew none" for record in (eager, compiled))
         message = f"the generator's state after the call differs (eager {eager_text}, compiled {compiled_text})"
         yield Finding("rng", message, evidence.where(call))
+
+
+def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:
+    """Return the first part in which two structures differ: its name, and what each side has there."""
+    for ours, theirs in itertools.zip_longest(eager.split("; "), compiled.split("; "), fillvalue=""):
+        if ours != theirs:
+            name = (ours or theirs).partition(": ")[0]
+            eager, compiled = (side.removeprefix(f"{name}: ") or "nothing" for side in (ours, theirs))
+            return name, eager, compiled
+    return "", eager, compiled
 
 
 @check("global-state")

@@ -13,14 +13,14 @@ from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source, configured, environment
 from runner.worker.case.observe import Settings, observe
 
-TEXT = source("return x + self.w", init="self.w = torch.nn.Parameter(torch.randn(5))")
+TEXT = source("return x + self.w", init="self.w = torch.nn.Parameter(torch.randn(5))", more="VARIABLE = torch.randn(5)")
 
 
 def test_every_load_is_fresh_and_seeded(tmp_path):
     source_file = Source(TEXT, "pad view/1", str(tmp_path))
     first, second = source_file.load(3), source_file.load(3)
     assert first.module is not second.module and type(first.model) is not type(second.model)
-    assert torch.equal(first.model.w, second.model.w)
+    assert torch.equal(first.model.w, second.model.w) and torch.equal(first.module.VARIABLE, second.module.VARIABLE)
     assert torch.equal(first.make_inputs(0, 3)[0], second.make_inputs(0, 3)[0])
     assert not torch.equal(first.make_inputs(0, 4)[0], second.make_inputs(0, 3)[0])
     assert first.module.__name__ in sys.modules and first.path.endswith("pad_view_1.py")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import torch
 
+from runner.worker.case.load import Source
 from runner.worker.case.state import argument_names, state_leaves
 
 
@@ -39,6 +40,39 @@ def test_objects_lists_of_modules_and_namespaces_hold_state():
     assert "attribute parts[0].running_mean" in paths and "attribute parts[0].weight" in paths
     assert "attribute count" in paths
     assert not [path for path in paths if "act" in path or "lock" in path or "owner" in path]
+
+
+FILE = """
+import enum, torch
+
+TABLE = list(range(2000))
+COUNT, CACHE, WEIGHT, name, __own = 1, {}, torch.ones(2), torch.nn.functional, 5
+
+class Colour(enum.Enum):
+    RED = 1
+
+class Model(torch.nn.Module):
+    seen: list = []
+    limit = None
+    def forward(self, x): return x
+
+from collections import OrderedDict
+def make_model(): return Model()
+def make_inputs(): return [torch.ones(1)]
+"""
+
+
+def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
+    loaded = Source(FILE, "case", str(tmp_path)).load(0)
+    loaded.module.CACHE["k"] = 7
+    loaded.module.added = 1  # as Dynamo adds names
+    del loaded.module.COUNT
+    structure, leaves = state_leaves(loaded.model, loaded.module.__name__, loaded.variables)
+    assert structure.startswith("global CACHE: dict(['k']: *); global WEIGHT: *; ")
+    names = {path.split("[")[0] for path, _ in leaves}
+    assert {"global CACHE", "global WEIGHT", "global Model.limit"} <= names
+    assert not {"global TABLE", "global name", "global added", "global COUNT", "global OrderedDict"} & names
+    assert "global Model.seen: list()" in structure
 
 
 def test_an_optimizer_has_moments():
