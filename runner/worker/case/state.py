@@ -53,7 +53,8 @@ def state_leaves(
     """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in ``variables``.
 
     Attributes and variables count that are such values, or containers of them: also objects of the case's own classes, optimizers,
-    and modules that are not registered. The first part is their structure as a text, the second their leaves with paths.
+    and modules that are not registered. The first part is their structure as a text, with the names of the modules in training mode,
+    the second their leaves with paths.
     """
     state: dict[str, Any] = {}
     state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
@@ -66,7 +67,8 @@ def state_leaves(
         value = vars(holder).get(name, _MISSING)
         if value is not _MISSING:
             state[path] = value
-    parts, leaves = [], []
+    parts = [f"modules in training mode: {[name or 'all' for name, part in model.named_modules() if part.training]}"]
+    leaves = []
     for name, value in state.items():
         structure, value_leaves = flatten(value, name, module, (model,))
         plain = [(path, leaf) for path, leaf in value_leaves if isinstance(leaf, (torch.Tensor, *PYTHON))]

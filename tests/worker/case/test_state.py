@@ -68,11 +68,22 @@ def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
     loaded.module.added = 1  # as Dynamo adds names
     del loaded.module.COUNT
     structure, leaves = state_leaves(loaded.model, loaded.module.__name__, loaded.variables)
-    assert structure.startswith("global CACHE: dict(['k']: *); global WEIGHT: *; ")
+    assert structure.startswith("modules in training mode: ['all']; global CACHE: dict(['k']: *); global WEIGHT: *; ")
     names = {path.split("[")[0] for path, _ in leaves}
     assert {"global CACHE", "global WEIGHT", "global Model.limit"} <= names
     assert not {"global TABLE", "global name", "global added", "global COUNT", "global OrderedDict"} & names
     assert "global Model.seen: list()" in structure
+
+
+def test_the_mode_of_each_module_is_a_part_of_the_structure():
+    model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Dropout())
+    texts = [state_leaves(model, "")[0]]
+    model[1].eval()
+    texts.append(state_leaves(model, "")[0])
+    texts.append(state_leaves(model.eval(), "")[0])
+    assert [text.partition("; ")[0] for text in texts] == [
+        f"modules in training mode: {names}" for names in (["all", "0", "1"], ["all", "0"], [])
+    ]
 
 
 def test_an_optimizer_has_moments():
