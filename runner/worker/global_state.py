@@ -10,7 +10,13 @@ import contextlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+
+@cache
+def _module(path: str) -> Any:
+    return pkgutil.resolve_name(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +48,14 @@ class Setting:
             AttributeError: this torch has no such setting.
             RuntimeError: torch refuses to answer, for instance where old and new functions for TF32 were mixed.
         """
-        value = getattr(pkgutil.resolve_name(self.holder), self.reader)
+        value = getattr(_module(self.holder), self.reader)
         if self.writer == "=":
             return value
         return value(self.argument) if self.argument else value()
 
     def write(self, value: Any) -> None:
         """Set it. Does nothing where nothing sets it."""
-        holder = pkgutil.resolve_name(self.holder)
+        holder = _module(self.holder)
         if self.writer == "=":
             setattr(holder, self.reader, value)
         elif self.writer:
