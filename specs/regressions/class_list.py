@@ -9,6 +9,6 @@ class Journal(torch.nn.Module):
     seen: list[torch.Tensor] = []
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-        """The length is returned because nothing else shows a class attribute."""
+        """The length is returned too: a caller sees no class attribute otherwise."""
         Journal.seen.append(x)
         return x + 1, len(Journal.seen)

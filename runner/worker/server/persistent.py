@@ -25,6 +25,8 @@ from runner.worker.server.warm_up import forget
 _NO_PACKAGE = ("threading", "runner", "")
 """First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_MANY_MODULES = 20
+"""So many new modules are worth setting their objects aside. Each time what the caches of torch hold is set aside too, for good."""
 
 
 def resident() -> int:
@@ -44,6 +46,7 @@ class Base:
             share: which part of a GPU's memory this process may use.
         """
         self._resident: int | None = None  # after the first job: what is loaded once is no leak
+        self._modules = 0  # that were loaded when objects were last set aside for the collector
         self._environ = dict(os.environ)
         self._folder = _folder()
         self._path = list(sys.path)
@@ -78,7 +81,7 @@ class Base:
             self._warnings = warnings.catch_warnings()
             self._warnings.__enter__()
             reason = self._torch.restore() if self._torch else ""
-            gc.collect()  # once: it takes 40 ms. What is compiled lies in cycles and holds some of the device's memory
+            self._collect()
             if self._torch:
                 reason = reason or self._torch.clear_device()
         except Exception as error:  # noqa: BLE001 (whatever it is, a new process has not got it)
@@ -87,6 +90,16 @@ class Base:
             self._resident = resident()
         grown = resident() - self._resident
         return reason or (f"{grown >> 20} MiB more than at first" if grown > growth else "")
+
+    def _collect(self) -> None:
+        """Collect what the job left: what is compiled lies in cycles and holds some of the device's memory.
+
+        What its imports made stays for good. It is set aside, because the collector takes 0.3 s to look at all of Inductor.
+        """
+        gc.collect()
+        if len(sys.modules) > self._modules + _MANY_MODULES:
+            self._modules = len(sys.modules)
+            gc.freeze()
 
 
 def _folder() -> str:

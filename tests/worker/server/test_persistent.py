@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,6 +90,30 @@ def test_a_mode_that_was_not_left_ends_the_process() -> None:
     with torch.autocast("cpu"):
         assert "mode" in base.restore(MUCH)
     assert base.restore(MUCH) == ""
+
+
+class Loop:
+    """Refers to itself, so that only the collector can end it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_a_job_left_is_collected_and_what_its_imports_made_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Base({})
+    gc.unfreeze()
+    frozen = []
+    try:
+        for added in (persistent._MANY_MODULES + 1, 0, persistent._MANY_MODULES):
+            left = weakref.ref(Loop())
+            names = [f"imported_by_a_job_{len(frozen)}_{number}" for number in range(added)]
+            monkeypatch.setattr(sys, "modules", {**sys.modules, **dict.fromkeys(names)})
+            assert base.restore(MUCH) == "" and left() is None
+            frozen.append(gc.get_freeze_count())
+            gc.unfreeze()
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 1000 and frozen[1:] == [0, 0]
 
 
 PROCESSES = f"""
