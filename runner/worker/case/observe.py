@@ -6,7 +6,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
-from runner.worker.case.state import argument_names, state_leaves
+from runner.worker.case.state import argument_names, state_leaves, unchanged_paths
 from runner.worker.case.uncompiled import why_uncompiled
 from runner.worker.case.writes import paths_written
 from runner.worker.kernels.launches import Launches
@@ -61,9 +61,7 @@ class CallRecord:
     error: ErrorRecord | None = None
     outputs: Tree = field(default_factory=lambda: Tree("", ()))
     inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
-    state: Tree = field(
-        default_factory=lambda: Tree("", ())
-    )  # parameters, buffers, attributes, variables after the call
+    state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes and variables after it
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
@@ -260,7 +258,9 @@ def _run_call(
     record.aliases = _with_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     structure, state = state_leaves(loaded.model, module, loaded.variables)
-    record.state = Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in state))
+    snapshots = (snapshot_leaf(leaf, path, module, copy) for path, leaf in state)
+    as_loaded = unchanged_paths(loaded.variables, state)
+    record.state = Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
     return _tensors(outputs)
 
 

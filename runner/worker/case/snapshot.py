@@ -36,7 +36,8 @@ class TensorMetadata:
 @dataclass(frozen=True)
 class Leaf:
     """One leaf. ``kind`` is ``tensor``, ``python`` (``value`` is the object) or ``opaque`` (its elements cannot be
-    had, ``problem`` says why). A tensor's ``value`` is a dense copy on the CPU, or None with a ``problem``."""
+    had, ``problem`` says why). A tensor's ``value`` is a dense copy on the CPU, or None with a ``problem``.
+    ``as_loaded`` says of a Python value in a variable of the case's file that no call has changed it."""
 
     path: str
     kind: str
@@ -44,6 +45,7 @@ class Leaf:
     value: Any
     metadata: TensorMetadata | None = None
     problem: str | None = None
+    as_loaded: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -24,20 +25,33 @@ class Variable(NamedTuple):
     path: str
     holder: Any
     name: str
+    loaded: Mapping[str, Any]  # its Python values by their paths
+
+
+def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
+    """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or its name."""
+    loaded = {path: value for variable in variables for path, value in variable.loaded.items()}
+    pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
+    return frozenset(
+        path for path, leaf, before in pairs if leaf is before or (type(leaf) is type(before) and leaf == before)
+    )
 
 
 def file_variables(module: ModuleType) -> tuple[Variable, ...]:
     """Return the variables that a case's file has once it is loaded. Dynamo adds others, whose names begin with two underscores."""
     holders: list[tuple[str, Any]] = [("global ", module)]
     for name, value in vars(module).items():
-        if isinstance(value, type) and value.__module__ == module.__name__:
+        if isinstance(value, type) and value.__module__ == module.__name__ and not issubclass(value, Enum):
             holders.append((f"global {name}.", value))
-    return tuple(
-        Variable(prefix + name, holder, name)
-        for prefix, holder in holders
-        for name, value in vars(holder).items()
-        if not name.startswith("__") and not (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST)
-    )
+    variables = []
+    for prefix, holder in holders:
+        for name, value in vars(holder).items():
+            if name.startswith("__") or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
+                continue
+            leaves = flatten(value, prefix + name, module.__name__)[1]
+            loaded = {path: leaf for path, leaf in leaves if isinstance(leaf, PYTHON)}
+            variables.append(Variable(prefix + name, holder, name, loaded))
+    return tuple(variables)
 
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -63,7 +77,7 @@ def state_leaves(
         for name, value in vars(part).items():
             if name not in _INSIDES:
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
-    for path, holder, name in variables:
+    for path, holder, name, _ in variables:
         value = vars(holder).get(name, _MISSING)
         if value is not _MISSING:
             state[path] = value

@@ -195,6 +195,8 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
                 continue
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
+                if eager_leaf.as_loaded and compiled_leaf.as_loaded:
+                    continue
                 differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
                 yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
 
@@ -218,7 +220,7 @@ def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:
     for ours, theirs in itertools.zip_longest(eager.split("; "), compiled.split("; "), fillvalue=""):
         if ours != theirs:
             name = (ours or theirs).partition(": ")[0]
-            eager, compiled = (side.removeprefix(f"{name}: ") or "nothing" for side in (ours, theirs))
+            eager, compiled = (side.removeprefix(f"{name}: ") or "none" for side in (ours, theirs))
             return name, eager, compiled
     return "", eager, compiled
 

@@ -7,9 +7,10 @@ import threading
 from types import SimpleNamespace
 
 import torch
+from worker_jobs import passes, run, source
 
 from runner.worker.case.load import Source
-from runner.worker.case.state import argument_names, state_leaves
+from runner.worker.case.state import argument_names, state_leaves, unchanged_paths
 
 
 @dataclasses.dataclass
@@ -45,7 +46,10 @@ def test_objects_lists_of_modules_and_namespaces_hold_state():
 FILE = """
 import enum, torch
 
+import time
+
 TABLE = list(range(2000))
+START, NAME = time.time(), __name__
 COUNT, CACHE, WEIGHT, name, __own = 1, {}, torch.ones(2), torch.nn.functional, 5
 
 class Colour(enum.Enum):
@@ -64,15 +68,27 @@ def make_inputs(): return [torch.ones(1)]
 
 def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
     loaded = Source(FILE, "case", str(tmp_path)).load(0)
-    loaded.module.CACHE["k"] = 7
+    loaded.module.CACHE["k"], loaded.module.Model.limit = 7, 2
     loaded.module.added = 1  # as Dynamo adds names
     del loaded.module.COUNT
     structure, leaves = state_leaves(loaded.model, loaded.module.__name__, loaded.variables)
-    assert structure.startswith("modules in training mode: ['all']; global CACHE: dict(['k']: *); global WEIGHT: *; ")
+    assert structure.startswith(
+        "modules in training mode: ['all']; global START: *; global NAME: *; global CACHE: dict(['k']: *); global WEIGHT: *; "
+    )
     names = {path.split("[")[0] for path, _ in leaves}
     assert {"global CACHE", "global WEIGHT", "global Model.limit"} <= names
     assert not {"global TABLE", "global name", "global added", "global COUNT", "global OrderedDict"} & names
     assert "global Model.seen: list()" in structure
+    as_loaded = unchanged_paths(loaded.variables, leaves)
+    assert as_loaded == {"global START", "global NAME"}
+
+
+def test_what_an_import_makes_anew_is_no_difference_unless_a_call_changes_it():
+    """Each run imports the file anew, at another time and under another name."""
+    more = "import time\nSTART, NAME, TIMES = time.time_ns(), __name__, {'loaded': time.time_ns()}"
+    assert passes(run(source("return x * 2", more=more)))
+    changed = run(source("TIMES['called'] = TIMES['loaded'] + 1\nreturn x * 2", more=more))
+    assert changed["trust"]["verdict"] == "FLAKY" and "global TIMES['called']" in changed["trust"]["reason"]
 
 
 def test_the_mode_of_each_module_is_a_part_of_the_structure():
