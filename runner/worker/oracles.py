@@ -247,7 +247,7 @@ ORACLES: tuple[Oracle, ...] = (
         "global-state",
         WRONG,
         "A call leaves a setting of torch, such as the grad mode, otherwise than eager.",
-        "leaves a setting of torch changed otherwise",
+        "leaves a setting of torch otherwise than eager",
     ),
     Oracle(
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
