@@ -14,6 +14,7 @@ from torch._dynamo.utils import clear_compilation_metrics, counters, get_compila
 from torch.nn.parameter import is_lazy
 
 from runner.worker import global_state
+from runner.worker.case.aliases import add_writes, find_relations
 from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.kept import KeptResults
@@ -21,7 +22,6 @@ from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.case.state import argument_names, state_leaves, unchanged_paths
 from runner.worker.case.uncompiled import why_uncompiled
-from runner.worker.case.writes import paths_written
 from runner.worker.kernels.launches import Launches
 
 REASON_LENGTH = 300  # characters of one graph break's reason
@@ -239,7 +239,7 @@ def _run_call(
     synchronize(settings.device)
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]
-    record.aliases = _aliases(outputs, tensors)
+    record.aliases = find_relations(outputs, tensors)
     if settings.grad == "backward":
         during[0] = "backward"
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
@@ -255,7 +255,7 @@ def _run_call(
     )
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
-    record.aliases = _with_writes(record.aliases, _tensors(outputs), tensors)
+    record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     structure, state = state_leaves(loaded.model, module, loaded.variables)
     snapshots = (snapshot_leaf(leaf, path, module, copy) for path, leaf in state)
@@ -283,43 +283,6 @@ def _join(parts: Iterable[Tree]) -> Tree:
 
 def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
     return (tensor._version if not tensor.is_inference() else 0, storage_key(tensor))
-
-
-def _aliases(outputs: list[tuple[str, Any]], tensors: list[tuple[str, torch.Tensor]]) -> dict[str, frozenset[str]]:
-    """Return for every tensor output what it *is* and what it shares storage with: inputs, state, earlier outputs."""
-    known = [(path, tensor, storage_key(tensor)) for path, tensor in tensors]
-    relations: dict[str, frozenset[str]] = {}
-    for path, output in outputs:
-        if not isinstance(output, torch.Tensor):
-            continue
-        key = storage_key(output)
-        shared = set()
-        for known_path, tensor, known_key in known:
-            if tensor is output and output.numel():
-                shared.add(f"is {known_path}")
-            elif key is not None and key == known_key:
-                shared.add(f"shares memory with {known_path}")
-        relations[path] = frozenset(shared)
-        known.append((path, output, key))
-    return relations
-
-
-def memory_of(relations: frozenset[str]) -> frozenset[str]:
-    """Return the tensors whose memory an output shares, whether it *is* one of them or not."""
-    return frozenset(relation.removeprefix("is ").removeprefix("shares memory with ") for relation in relations)
-
-
-def _with_writes(
-    relations: dict[str, frozenset[str]],
-    outputs: list[tuple[str, torch.Tensor]],
-    tensors: list[tuple[str, torch.Tensor]],
-) -> dict[str, frozenset[str]]:
-    """Return the relations and those that only a write shows. A user cannot tell shared storage from shared memory."""
-    extended = dict(relations)
-    for (path, _), paths in zip(outputs, paths_written([tensor for _, tensor in outputs], tensors)):  # noqa: B905
-        by_write = {f"shares memory with {target}" for target in paths if f"is {target}" not in relations[path]}
-        extended[path] = relations[path] | by_write
-    return extended
 
 
 def _kept_gradients(tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Leaf | None]:

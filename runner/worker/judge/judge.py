@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
+from runner.worker.case.aliases import memory_of
 from runner.worker.case.errors import ErrorRecord, counts_as
-from runner.worker.case.observe import memory_of
 from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.leaves import (
