@@ -48,11 +48,12 @@ _GRAD_MODE = SETTINGS["torch.is_grad_enabled()"]
 
 _STEP = r"""\[(?:-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.[A-Za-z_]\w*"""
 _PATH = re.compile(
-    rf"(?:call (?P<call>\d+)(?:, |$))?(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute|global) "
-    rf"(?P<name>[\w.]+)|(?P<source>\w+))?(?P<steps>(?:{_STEP})*)(?:, order (?P<order>\d+))?",
+    rf"(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute|global) (?P<name>[\w.]+)|(?P<source>\w+))?"
+    rf"(?P<steps>(?:{_STEP})*)(?:, order (?P<order>\d+))?",
     re.ASCII,
 )
-_CALL = re.compile(r"call (\d{1,9}), ", re.ASCII)
+_CALL = re.compile(r"\Acall (\d{1,9})(?:, |$)", re.ASCII)
+"""How a path of one call among several begins."""
 
 
 Result = VariantFinished | Diagnosis
@@ -121,11 +122,11 @@ class _Place:
 
     @staticmethod
     def of(path: str, variant: Variant, job: Job) -> _Place:
-        match = _PATH.fullmatch(path)
+        several = _CALL.match(path)
+        call = int(several[1]) if several else None
+        match = _PATH.fullmatch(_CALL.sub("", path))
         if match is None:
-            several = _CALL.match(path)
-            return _Place("", int(several[1]) if several else None)
-        call = int(match["call"]) if match["call"] else None
+            return _Place("", call)
         try:
             text = _expression(match, variant) + "".join(map(_step, re.findall(_STEP, match["steps"])))
         except (QuoteError, ValueError):
@@ -191,7 +192,7 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
     if oracle == "global-state":
-        setting = SETTINGS.get(finding.path.rpartition(", ")[2], _GRAD_MODE)
+        setting = SETTINGS.get(_CALL.sub("", finding.path), _GRAD_MODE)
         return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
     if oracle == "rng":
         return replace(base, kind="values", returned="torch.get_rng_state()")

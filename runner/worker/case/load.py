@@ -21,7 +21,7 @@ import torch
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
-from runner.worker.case.state import Variable, file_variables
+from runner.worker.case.state import Variable, file_variables, state_leaves
 from runner.worker.case.vectors import VECTORS_OK, forget_answers
 from runner.worker.settings import DEFAULT_THREADS
 
@@ -42,6 +42,10 @@ class LoadedCase:
     makers: tuple[Callable[[], list[Any]], ...]
     cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
     variables: tuple[Variable, ...] = ()  # of its file, as it was loaded
+
+    def state_leaves(self) -> tuple[str, list[tuple[str, Any]]]:
+        """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
+        return state_leaves(self.model, self.module.__name__, self.variables)
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
         """Return fresh positional arguments of one call, with the generators seeded before.

@@ -20,7 +20,7 @@ from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
-from runner.worker.case.state import argument_names, state_leaves, unchanged_paths
+from runner.worker.case.state import argument_names, unchanged_paths
 from runner.worker.case.uncompiled import why_uncompiled
 from runner.worker.kernels.launches import Launches
 
@@ -104,6 +104,7 @@ class Observation:
         return self.calls[-1].error if self.calls else None
 
 
+@global_state.restored()  # else the next run would begin with what this one has set
 def observe(
     loaded: LoadedCase,
     target: Callable[..., Any],
@@ -122,18 +123,6 @@ def observe(
     Raises:
         InvalidCase: making the inputs raised.
     """
-    with global_state.restored():  # else the next run would begin with what this one has set
-        return _observe(loaded, target, settings, change_inputs, packages, around_backward)
-
-
-def _observe(
-    loaded: LoadedCase,
-    target: Callable[..., Any],
-    settings: Settings,
-    change_inputs: Callable[[list[Any]], list[Any]] | None,
-    packages: Collection[str],
-    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
-) -> Observation:
     observation = Observation()
     kept: list[tuple[CallRecord, KeptResults]] = []
     for call in range(len(loaded.makers)):
@@ -215,7 +204,7 @@ def _run_call(
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
-    tensors = inputs + _tensors(state_leaves(loaded.model, module, loaded.variables)[1])
+    tensors = inputs + _tensors(loaded.state_leaves()[1])
     asked = tensors if settings.grad == "backward" else []
     first_names = {id(tensor): (path, tensor) for path, tensor in reversed(asked)}  # a module may hold a tensor twice
     sources = [
@@ -257,7 +246,7 @@ def _run_call(
     copy = len(loaded.makers) > 1
     record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
-    structure, state = state_leaves(loaded.model, module, loaded.variables)
+    structure, state = loaded.state_leaves()
     snapshots = (snapshot_leaf(leaf, path, module, copy) for path, leaf in state)
     as_loaded = unchanged_paths(loaded.variables, state)
     record.state = Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))

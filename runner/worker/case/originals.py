@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner.worker.case.load import LoadedCase
 from runner.worker.case.observe import Settings
 from runner.worker.case.snapshot import Leaf, snapshot, snapshot_leaf
-from runner.worker.case.state import argument_names, state_leaves
+from runner.worker.case.state import argument_names
 
 
 def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], Leaf]:
@@ -15,8 +15,7 @@ def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], L
         InvalidCase: making the inputs raised.
     """
     module = loaded.module.__name__
-    _, state = state_leaves(loaded.model, module, loaded.variables)
-    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in state}
+    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in loaded.state_leaves()[1]}
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         for name, arg in zip(argument_names(loaded.model, len(args)), args, strict=True):

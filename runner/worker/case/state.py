@@ -16,7 +16,6 @@ _INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_
 
 _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
-_MISSING = object()
 
 
 class Variable(NamedTuple):
@@ -73,15 +72,17 @@ def state_leaves(
     state: dict[str, Any] = {}
     state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
     state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
+    training = []
     for prefix, part in model.named_modules():
+        if part.training:
+            training.append(prefix or "all")
         for name, value in vars(part).items():
             if name not in _INSIDES:
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
     for path, holder, name, _ in variables:
-        value = vars(holder).get(name, _MISSING)
-        if value is not _MISSING:
-            state[path] = value
-    parts = [f"modules in training mode: {[name or 'all' for name, part in model.named_modules() if part.training]}"]
+        if name in vars(holder):
+            state[path] = vars(holder)[name]
+    parts = [f"modules in training mode: {training}"]
     leaves = []
     for name, value in state.items():
         structure, value_leaves = flatten(value, name, module, (model,))

@@ -190,8 +190,8 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
             ("state", eager.state, compiled.state),
         ):
             if eager_tree.structure != compiled_tree.structure:
-                name, ours, theirs = _first_difference(eager_tree.structure, compiled_tree.structure)
-                message = f"after the call: eager {ours}, compiled {theirs}"
+                name, eager_part, compiled_part = _first_difference(eager_tree.structure, compiled_tree.structure)
+                message = f"after the call: eager {eager_part}, compiled {compiled_part}"
                 yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
                 continue
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
@@ -199,6 +199,16 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                     continue
                 differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
                 yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
+
+
+def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:
+    """Return the first part in which two structures differ: its name, and what each side has there."""
+    for eager_part, compiled_part in itertools.zip_longest(eager.split("; "), compiled.split("; "), fillvalue=""):
+        if eager_part != compiled_part:
+            name = (eager_part or compiled_part).partition(": ")[0]
+            eager, compiled = (part.removeprefix(f"{name}: ") or "none" for part in (eager_part, compiled_part))
+            return name, eager, compiled
+    return "", eager, compiled
 
 
 @check("rng")
@@ -215,16 +225,6 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
         yield Finding("rng", message, evidence.where(call))
 
 
-def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:
-    """Return the first part in which two structures differ: its name, and what each side has there."""
-    for ours, theirs in itertools.zip_longest(eager.split("; "), compiled.split("; "), fillvalue=""):
-        if ours != theirs:
-            name = (ours or theirs).partition(": ")[0]
-            eager, compiled = (side.removeprefix(f"{name}: ") or "none" for side in (ours, theirs))
-            return name, eager, compiled
-    return "", eager, compiled
-
-
 @check("global-state")
 def settings(evidence: Evidence) -> Iterator[Finding]:
     """Compare which settings of torch a call changes, and to what. Where one side alone raises, that is the finding."""
@@ -233,10 +233,10 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
             continue
         evidence.comparisons += len(eager.settings)
         for name in {**eager.settings, **compiled.settings}:
-            before = (eager.settings.get(name) or compiled.settings[name])[0]
-            ours, theirs = (record.settings.get(name, (before, before))[1] for record in (eager, compiled))
-            if ours != theirs:
-                message = f"{before} before the call; eager leaves {ours}, compiled {theirs}"
+            original = (eager.settings.get(name) or compiled.settings[name])[0]
+            expected, actual = (record.settings.get(name, (original, original))[1] for record in (eager, compiled))
+            if expected != actual:
+                message = f"{original} before the call; eager leaves {expected}, compiled {actual}"
                 yield Finding("global-state", message, evidence.where(call, name))
 
 
