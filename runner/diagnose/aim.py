@@ -251,13 +251,15 @@ def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, 
         return replace(base, tolerance="rtol=0, atol=0, ")
     if kind == "nonfinite":
         return replace(base, tolerance=_widest(job, text))
-    ours, largest = _number(numbers, "eager_error_max"), _number(numbers, "abs_error_max")
+    eager_error, largest = _number(numbers, "eager_error_max"), _number(numbers, "abs_error_max")
     rtol, atol = _number(numbers, "rtol"), _number(numbers, "atol")
-    if ours is not None and largest is not None and ours * NOISE > (atol or 0.0) and not _is_named(job):
-        if largest > ours * NOISE**2:  # a bound between rounding and the bug
-            return replace(base, tolerance=f"rtol=0, atol={_short(math.sqrt(largest * ours))}, ")
-        theirs = _number(numbers, "compiled_error_max") or math.inf
-        return replace(base, kind="float64", bound=float(f"{min(2.0, math.sqrt(max(theirs / ours, 1.1))):.2g}"))
+    if eager_error is not None and largest is not None and eager_error * NOISE > (atol or 0.0) and not _is_named(job):
+        if largest > eager_error * NOISE**2:  # a bound between rounding and the bug
+            return replace(base, tolerance=f"rtol=0, atol={_short(math.sqrt(largest * eager_error))}, ")
+        compiled_error = _number(numbers, "compiled_error_max") or math.inf
+        return replace(
+            base, kind="float64", bound=float(f"{min(2.0, math.sqrt(max(compiled_error / eager_error, 1.1))):.2g}")
+        )
     if rtol is None or atol is None or not (_is_named(job) or _GIVES_NUMBERS.search(text)):
         return base  # torch's defaults
     return replace(base, tolerance=f"rtol={_short(rtol)}, atol={_short(atol)}, ")

@@ -113,10 +113,10 @@ def read() -> dict[str, Any]:
     return values
 
 
-def changes(before: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return what differs from ``before``, a result of ``read``: by its expression the value then and now."""
+def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return what differs from ``original``, a result of ``read``: by its expression the value then and now."""
     now = read()
-    pairs = {name: (before[name], now[name]) for name in now if name in before and name not in _MIRRORS}
+    pairs = {name: (original[name], now[name]) for name in now if name in original and name not in _MIRRORS}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

@@ -124,7 +124,7 @@ def observe(
         InvalidCase: making the inputs raised.
     """
     observation = Observation()
-    kept: list[tuple[CallRecord, KeptResults]] = []
+    results_of_calls: list[tuple[CallRecord, KeptResults]] = []
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         cotangents = loaded.make_cotangents(call)
@@ -141,14 +141,14 @@ def observe(
             )
             # A CUDA graph may reuse what a call returned.
             if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
-                kept.append((record, KeptResults.of(results, record.outputs.leaves)))
+                results_of_calls.append((record, KeptResults.of(results, record.outputs.leaves)))
             record.drew_random = _have_moved(generators, settings.device)
         except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
             with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
                 record.drew_random = _have_moved(generators, settings.device)
             break
-    for record, results_kept in kept:
+    for record, results_kept in results_of_calls:
         record.overwritten = results_kept.overwritten()
     return observation
 
@@ -205,8 +205,10 @@ def _run_call(
     names = argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
     tensors = inputs + _tensors(loaded.state_leaves()[1])
-    asked = tensors if settings.grad == "backward" else []
-    first_names = {id(tensor): (path, tensor) for path, tensor in reversed(asked)}  # a module may hold a tensor twice
+    candidates = tensors if settings.grad == "backward" else []
+    first_names = {
+        id(tensor): (path, tensor) for path, tensor in reversed(candidates)
+    }  # a module may hold a tensor twice
     sources = [
         (path, tensor)
         for path, tensor in reversed(first_names.values())
@@ -220,11 +222,11 @@ def _run_call(
     versions = [_version(tensor) for _, tensor in tensors]
 
     with modes(settings):
-        before = global_state.read()
+        original = global_state.read()
         try:
             result = target(*args)
         finally:
-            record.settings = global_state.changes(before)
+            record.settings = global_state.changes(original)
     synchronize(settings.device)
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]
@@ -276,8 +278,10 @@ def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
 
 def _kept_gradients(tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Leaf | None]:
     """Return the gradients that the model itself computed, and left at inputs and parameters."""
-    kept = ((f"gradient of {path.removeprefix('input ')}", tensor.grad) for path, tensor in tensors if tensor.is_leaf)
-    return {name: snapshot_leaf(gradient, name) for name, gradient in kept if gradient is not None}
+    gradients = (
+        (f"gradient of {path.removeprefix('input ')}", tensor.grad) for path, tensor in tensors if tensor.is_leaf
+    )
+    return {name: snapshot_leaf(gradient, name) for name, gradient in gradients if gradient is not None}
 
 
 def _backward(

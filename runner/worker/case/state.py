@@ -32,7 +32,7 @@ def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, A
     loaded = {path: value for variable in variables for path, value in variable.loaded.items()}
     pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
     return frozenset(
-        path for path, leaf, before in pairs if leaf is before or (type(leaf) is type(before) and leaf == before)
+        path for path, leaf, first in pairs if leaf is first or (type(leaf) is type(first) and leaf == first)
     )
 
 
