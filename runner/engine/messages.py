@@ -106,6 +106,7 @@ compared      {kind: how many}: outputs, strides, aliases, gradients, elements, 
 graphs, graph_breaks, recompiles   int; break_reasons list of str
 kernels, vectorized, replays       int, under inductor: kernels generated, those of C++ with vector instructions, replays of CUDA graphs
 stored_graphs how many graphs were loaded that had been compiled before
+model_runs    how many times a model was made and run: in eager, for the float64 reference, compiled, ...
 reached       list of str, where the job asks for it: KIND NAME, such as "lowering aten.relu"
 drew_random   whether eager's calls drew random numbers from torch's generators
 eager_error   null, or an error as above (eager raised, as expected)

@@ -90,6 +90,7 @@ def _record_check() -> Check:
             "eager_error": error,
             "seconds": {"type": "object", "additionalProperties": {"type": "number", **_SECONDS}},
             "stored_graphs": _COUNT,
+            "model_runs": _COUNT,
             "drew_random": {"type": "boolean"},
         },
     }

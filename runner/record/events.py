@@ -149,6 +149,7 @@ class VariantFinished(_Variant):
     vectorized: int | None = None  # those of them with vector instructions, of C++
     replays: int | None = None  # of CUDA graphs
     stored_graphs: int | None = None  # that were loaded, because an earlier job had compiled them
+    model_runs: int | None = None  # in all its jobs: eager, references, compiled; None where nothing ran
     reached: tuple[str, ...] = ()  # with --coverage: parts of the compiler, as KIND NAME
     comparisons: int = 0
     compared: Mapping[str, int] = field(default_factory=dict)  # kind to how many: outputs, strides, elements, ...

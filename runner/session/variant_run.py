@@ -87,6 +87,7 @@ class _Attempt:
     harness_errors: list[str] = field(default_factory=list)
     float64: bool = True  # until a process dies of the reference; then no further one computes it
     spent: dict[str, float] = field(default_factory=dict)
+    model_runs: int = 0
 
     def run(self) -> Steps[Verdict]:
         """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that."""
@@ -194,6 +195,7 @@ class _Attempt:
                 self.notes.append(f"float64 reference dropped: {outcomes.describe(outcome)} while it ran")
         if outcome.cached:
             return
+        self.model_runs += outcome.result.get("model_runs", 0)
         phases: Mapping[str, float] = outcome.result.get("seconds") or {}
         parts = {
             "busy": outcome.busy,
@@ -379,6 +381,7 @@ class _Attempt:
             cached=(main.cached or None) if main else None,
             host=(main.host or None) if main else None,
             spent=dict(self.spent),
+            model_runs=self.model_runs or None,
             operator=first_operator(self.planned.variant.case, worst_findings(self.findings)) if self.findings else "",
         )
 

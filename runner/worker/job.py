@@ -105,7 +105,10 @@ def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     phases.begin("load")
     try:
         with open_source(job) as source:
-            _Run(job, source, phases, record).go()
+            try:
+                _Run(job, source, phases, record).go()
+            finally:
+                record["model_runs"] = source.models
     except InvalidCase as error:
         record["trust"] = _trust("INVALID", error.reason, error.error)
     except Unavailable as error:

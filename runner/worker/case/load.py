@@ -85,6 +85,8 @@ class Source:
         self.stem = re.sub(r"\W", "_", name) or "case"
         self.path = str(Path(folder) / f"{self.stem}.py")
         Path(self.path).write_text(text, encoding="utf-8")
+        self.models = 0
+        """How many models were made. Each runs once, in eager or compiled."""
         self._modules: list[str] = []
 
     def load(self, seed: int, launching: bool = False) -> LoadedCase:
@@ -108,6 +110,7 @@ class Source:
             raise InvalidCase("the source defines no make_inputs(), or CALLS holds something that is no function")
         variables = file_variables(module)
         seed_all(seed)
+        self.models += 1
         try:
             model = make_model()
         except BaseException as error:
