@@ -62,7 +62,7 @@ These commands give 0 and 1 another meaning:
 | `hunt` | nothing new was found | there are new groups |
 | `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
-| `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
+| `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | it was not: the failure did not show, or does not allow it |
 
 The last row in detail: `explain`, `debug` and `repro` make their result also of a case that passes. `diagnose`, `reduce` and `issue` end with 1
 if the case does not fail, `issue` also if a rule for reports is not met, and `reduce --minifier` if no script fails alike.
