@@ -66,7 +66,7 @@ These commands give 0 and 1 another meaning:
 
 The last row in detail: `explain`, `debug` and `repro` make their result also of a case that passes. `diagnose`, `reduce` and `issue` end with 1
 if the case does not fail, `issue` also if a rule for reports is not met, and `reduce --minifier` if no script fails alike.
-`debug --record` ends with 1 if Dynamo itself raised nothing that it records, and `debug --replay` if Dynamo raises no error any more.
+`debug --record` ends with 1 if Dynamo itself raised nothing that it records, and `debug --replay` if Dynamo no longer raises.
 """
 
 MORE = {
