@@ -48,7 +48,7 @@ $ runner diagnose case.spec.yaml::relu                 # the stage, pass and ope
 | 2 | the command was interrupted, or `--budget` was used up |
 | 3 | the runner itself failed, or a report could not be written |
 | 4 | an argument is wrong, or a file cannot be used |
-| 5 | nothing was selected |
+| 5 | nothing was selected, timed or judged, or no variant has a verdict on both sides |
 
 These commands give 0 and 1 another meaning:
 
@@ -62,19 +62,11 @@ These commands give 0 and 1 another meaning:
 | `hunt` | nothing new was found | there are new groups |
 | `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
-| `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | there is none: the failure did not show, or does not allow it |
+| `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | it was not: the failure did not show, or does not allow it |
 
-The commands of the last row share one rule:
-
-| command | the result | exit code 1 |
-| --- | --- | --- |
-| `diagnose` | a diagnosis | nothing to diagnose: no `FAIL` and no `ERROR` |
-| `reduce` | a smaller case | the case does not fail |
-| `reduce --minifier` | a script that fails alike | the case does not fail, or no script fails alike |
-| `issue` | a report | the case does not fail, or a rule for reports is not met |
-| `explain`, `debug`, `repro` | what torch did, a folder, a script, also of a case that passes | never |
-| `debug --record` | a recording | Dynamo itself raised nothing that it records |
-| `debug --replay` | the recorded error, once more | Dynamo raises no error any more |
+The last row in detail: `explain`, `debug` and `repro` make their result also of a case that passes. `diagnose`, `reduce` and `issue` end with 1
+if the case does not fail, `issue` also if a rule for reports is not met, and `reduce --minifier` if no script fails alike.
+`debug --record` ends with 1 if Dynamo itself raised nothing that it records, and `debug --replay` if Dynamo no longer raises.
 """
 
 MORE = {
@@ -100,11 +92,11 @@ MORE = {
 }
 """The page about a command, and what its help leaves out."""
 
-SHARED_BY = 3
-"""An option that as many commands have in the same words is described once."""
+SHARED_BY = 2
+"""An argument or an option that as many commands have in the same words is described once, in the words of most."""
 
-Option = tuple[str, str, str]
-"""How it is written, its meaning, its values or default."""
+Row = tuple[str, str]
+"""How an argument or an option is written, and its meaning with its values or default."""
 
 
 def main() -> None:
@@ -133,37 +125,38 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
-    counts = Counter(option for parser in parsers.values() for option in _options(parser))
-    shared = [option for option, count in counts.items() if count >= SHARED_BY]
+    counts = Counter(row for parser in parsers.values() for row in [*_arguments(parser), *_options(parser)])
+    common = {row[0]: row for row, count in reversed(counts.most_common()) if count >= SHARED_BY}
+    shared = [row for row in counts if common.get(row[0]) == row]
+    printed: set[str] = set()
     yield HEAD
     yield "\n## Options of several commands\n\n"
-    yield _table(("option", "meaning", "values"), shared)
+    yield _table("argument or option", shared)
     for group, names in GROUPS.items():
         yield f"\n## {TITLES[group]}\n"
         for name in [typed for typed in parsers if typed.split()[0] in names]:
             yield from _command(name, parsers[name], shared)
+            yield from _epilog(name, parsers[name], printed)
 
 
-def _command(name: str, parser: argparse.ArgumentParser, shared: list[Option]) -> Iterator[str]:
+def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> Iterator[str]:
     yield f"\n### {name}\n\n```console\n$ {_usage(name, parser)}\n```\n\n{_code(parser.description or '')}\n"
     if name in MORE:
         yield f"\nMore: {MORE[name]}\n"
-    positional = [
-        (_written(action), _meaning(action), _values(action))
-        for action in parser._actions
-        if not action.option_strings
-    ]  # fmt: skip
-    if positional:
-        yield "\n" + _table(("argument", "meaning", "values"), positional)
-    options = _options(parser)
-    own = [option for option in options if option not in shared]
+    for head, rows in (("argument", _arguments(parser)), ("option", _options(parser))):
+        if own := [row for row in rows if row not in shared]:
+            yield "\n" + _table(head, own)
+    if common := [f"`{row[0].split()[0].strip('`,')}`" for row in _options(parser) if row in shared]:
+        yield f"\nShared: {', '.join(common)}.\n"
+
+
+def _epilog(name: str, parser: argparse.ArgumentParser, printed: set[str]) -> Iterator[str]:
+    """Yield the paragraphs below a command's options, without exit codes and what stands in ``printed``; add them there."""
+    paragraphs = (parser.epilog or "").strip().split("\n\n") if name != "run" else []
+    own = [text for text in paragraphs if text and text not in printed and not text.startswith("exit codes:")]
+    printed.update(own)
     if own:
-        yield "\n" + _table(("option", "meaning", "values"), own)
-    common = [option[0] for option in options if option in shared]
-    if common:
-        yield f"\nShared options: {', '.join(common)}.\n"
-    if parser.epilog and name != "run":
-        yield f"\n```text\n{parser.epilog.strip()}\n```\n"
+        yield "\n```text\n" + "\n\n".join(own) + "\n```\n"
 
 
 def _usage(name: str, parser: argparse.ArgumentParser) -> str:
@@ -179,9 +172,13 @@ def _place(action: argparse.Action) -> str:
     return {"+": f"{word} ...", "?": f"[{word}]"}.get(str(action.nargs), word)
 
 
-def _options(parser: argparse.ArgumentParser) -> list[Option]:
+def _arguments(parser: argparse.ArgumentParser) -> list[Row]:
+    return [(_written(action), _meaning(action)) for action in parser._actions if not action.option_strings]
+
+
+def _options(parser: argparse.ArgumentParser) -> list[Row]:
     return [
-        (_written(action), _meaning(action), _values(action))
+        (_written(action), _meaning(action))
         for action in parser._actions
         if action.option_strings and "--help" not in action.option_strings and action.help != argparse.SUPPRESS
     ]
@@ -196,25 +193,24 @@ def _written(action: argparse.Action) -> str:
 
 
 def _meaning(action: argparse.Action) -> str:
-    return _code((action.help or "").replace(" (default: %(default)s)", ""))
+    meaning = _code((action.help or "").replace(" (default: %(default)s)", ""))
+    return "; ".join(text for text in (meaning, _values(action)) if text)
 
 
 def _values(action: argparse.Action) -> str:
-    words = [f"`{choice}`" for choice in action.choices or ()]
-    if words and action.default in (action.choices or ()):
-        words.append(f"default `{action.default}`")
-    if action.nargs != 0 and type(action).__name__ == "_AppendAction":
+    words = [f"`{choice}`" + " (default)" * (choice == action.default) for choice in action.choices or ()]
+    if action.nargs != 0 and type(action).__name__ == "_AppendAction" and "repeat" not in (action.help or ""):
         words.append("may be repeated")
     return ", ".join(words)
 
 
 def _code(text: str) -> str:
-    """Text with what Markdown would read as a tag or as emphasis in code marks."""
-    return re.sub(r"--[a-z][\w-]*|\b(?:tag|file|backend):x\*?|\b(?:known|module):", r"`\g<0>`", text)
+    """Return text with what Markdown would read as a tag or as emphasis in code marks."""
+    return re.sub(r"--[a-z][\w-]*|\b(?:tag|case|file|dtype|backend|device):x\*?|\b(?:known|module):", r"`\g<0>`", text)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
+def _table(head: str, rows: Iterable[Row]) -> str:
+    lines = [(head, "meaning"), ("---", "---"), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 

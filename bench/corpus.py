@@ -1,7 +1,7 @@
 """Joins runs of the regression suite with the corpus of public bugs: what is found, by which oracle, at which stage.
 
     runner run suites/regressions.suite.yaml --no-known --allow-python --python OLD --python NEW --events log.jsonl
-    python bench/corpus.py log.jsonl [more.jsonl ...] [--write docs/detection.md]
+    python bench/corpus.py log.jsonl [more.jsonl ...] [--write docs/lab/2026-11-detection.md]
 
 Rows are those of ``../shared/corpus/known_bugs.jsonl``; a case says by its tag ``row-<id>`` which row it is, and by the tag ``control`` that it is the
 control of that number. Exits 1 when a row that diverges was not found as it should be, or one that does not was flagged.
@@ -266,7 +266,7 @@ def compare(rows: Sequence[Row], seen: Mapping[str, Mapping[tuple[str, bool], Se
 def page(columns: Sequence[Column]) -> str:
     """The Markdown page."""
     parts = [
-        "# What is found of the corpus",
+        "# What is found of the corpus, row by row",
         "`bench/corpus.py` makes this page from a run of `suites/regressions.suite.yaml` with `--no-known`; do not edit it. "
         "The rows are the visible part of the corpus of public torch.compile bugs. Each is a case in `specs/regressions/` (tag `row-<id>`).",
         "## Totals",

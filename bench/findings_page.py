@@ -1,4 +1,4 @@
-"""Writes the table of docs/findings.md from the cases and the ledger of specs/found.
+"""Writes the table of specs/found/README.md from the cases and the ledger beside it.
 
 python bench/findings_page.py            # rewrites it
 python bench/findings_page.py --check    # exit code 1 when that would change the page
@@ -20,8 +20,8 @@ from runner.cases.suites import Reader  # noqa: E402
 from runner.verdict.stages import STAGES  # noqa: E402
 from runner.worker.oracles import rank_of, row_of  # noqa: E402
 
-PAGE = REPOSITORY / "docs" / "findings.md"
 SPECS = REPOSITORY / "specs" / "found"
+PAGE = SPECS / "README.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 
@@ -50,7 +50,7 @@ def table() -> str:
         link = f"[{'/'.join(entry.issue.split('/')[-2:])}]({entry.issue})" if entry.issue else "none found"
         place = Path(case.file).name
         rows.append(
-            f"| {severity(case)} | {entry.stage} | [`{case.name}`](../specs/found/{place}) | {case.doc} | {entry.torch} | {link} |"
+            f"| {severity(case)} | {entry.stage} | [`{case.name}`]({place}) | {case.doc} | {entry.torch} | {link} |"
         )
     count = f"{len(rows) - 2} defects; no public report was found of {unreported}.\n"
     return f"\n{count}\n" + "\n".join(rows) + "\n\n"

@@ -58,7 +58,7 @@ _OF_PYTEST = {
 """Options of pytest and its plugins that are spelt otherwise here, or need no option."""
 
 RESULT_CODES = """\
-exit codes: 0 the result was made, 1 there is none (the failure did not show,
+exit codes: 0 the result was made, 1 it was not (the failure did not show,
 or does not allow it), 2 interrupted, 3 internal error,
 4 bad arguments or files, 5 nothing selected.
 """

@@ -27,7 +27,7 @@ examples:
   runner diff old.jsonl new.jsonl --markdown diff.md --json diff.json
 
 broken    passed, or failed as the ledger expects, and is red now
-changed   fails otherwise, or is no longer expected to
+changed   fails in another way, or is no longer expected to
 expected  passed, and fails now as the ledger expects
 fixed     was red or failed as expected, and passes now
 slower    passes, and takes 2 times and 2 seconds longer in torch

@@ -25,7 +25,7 @@ The flake rate is the share of red attempts of runs with --stress, with
 Wilson's 95 % interval. It counts the newest such run and those of the same
 plan: the same cases and the same torch.
 
-exit codes: 0 there are verdicts, 4 bad arguments, 5 there is none
+exit codes: 0 there are verdicts, 4 bad arguments, 5 there are no verdicts
 """
 
 

@@ -30,7 +30,7 @@ VALUES = frozenset(row.name for row in ORACLES if row.minified)
 """Oracles that the minifier at level 4 can see: it compares with ``torch._dynamo.utils.same``, so values alone."""
 
 TOLERANCES = (1e-3, 1e-5, 1e-7)
-"""For ``repro_tolerance``, torch's default first. A difference that only a small one shows is beyond float64's all the same:
+"""For ``repro_tolerance``, torch's default first. A difference that only a small one shows is still beyond float64's:
 ``same`` lets pass what is at most a small multiple of eager's error against float64."""
 
 CUT_SECONDS = 600.0
@@ -201,7 +201,7 @@ class _Minifier:
             self.notes.append(f"{attempt}: torch's minifier saw no failure" + (f", but {text}" if text else ""))
             return None
         if kind != self.failure.kind:
-            self.notes.append(f"{attempt}: it fails otherwise, with {text or 'nothing'}")
+            self.notes.append(f"{attempt}: it fails in another way, with {text or 'nothing'}")
             return None
         return written[-1]
 
@@ -251,7 +251,7 @@ class _Minifier:
         )
         console.output(graph_of(text))
         again = kind == self.failure.kind
-        how = f"fails alike: {detail}" if again else f"fails otherwise: {detail}" if kind else "does not fail"
+        how = f"fails alike: {detail}" if again else f"fails in another way: {detail}" if kind else "does not fail"
         console.output(f"\nrepro.py in a fresh process {how}")
         console.output(f"run it: {shell_words([self.engine.environment.python, operand(shown_path(str(script)))])}")
         return exit_codes.OK if again else exit_codes.NO_RESULT

@@ -59,7 +59,7 @@ def command_line(
         words, withheld = taken_words(words, options)
     cut = words.index("--") if "--" in words else len(words)  # what follows -- are paths
     words = [*words[:cut], *extra_words, *words[cut:]]
-    parsed = _parsed(parser, words)  # first: what is no command line is nothing to ask about
+    parsed = _parsed(parser, words)  # first: a command line that is wrong needs no question
     if reason:
         agree(reason, words, withheld, arguments.yes, advice)
     else:

@@ -114,7 +114,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
     """The output folder, made if need be.
 
     Raises:
-        UsageError: there is none to resume from, or it cannot be made.
+        UsageError: there is no folder to resume from, or it cannot be made.
     """
     if arguments.output is None:
         if arguments.resume:
@@ -216,7 +216,7 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:
-    """The records of a log; a last line that was cut off is none."""
+    """The records of a log; a last line that was cut off is left out."""
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:

@@ -27,7 +27,7 @@ weighed       the same, where a failure keeps the credit of its severity
 claim         what the backend claims of all variants
 overall       passes of what was judged or is not claimed
 
-A known failure (XFAIL) is no pass, and neither is VACUOUS, FLAKY or INVALID.
+A known failure (XFAIL) does not count as a pass; VACUOUS, FLAKY and INVALID do not either.
 What is skipped, or has no verdict, counts nowhere but is shown: docs/score.md.
 
 exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,

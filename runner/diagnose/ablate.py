@@ -125,7 +125,7 @@ def _threads(variant: Variant) -> list[Change]:
 
 
 def _of_devices(variant: Variant) -> list[Change]:
-    """Return the other device. Where there is none the answer is SKIP, and ``read`` leaves it out."""
+    """Return the other device. Where the machine lacks it the answer is SKIP, and ``read`` leaves it out."""
     if variant.device not in _DEVICES:
         return []
     device = _DEVICES[1 - _DEVICES.index(variant.device)]

@@ -1,6 +1,6 @@
 """What the script of a variant compares: the finding that a run reported, else what the case declares.
 
-A finding's path becomes an expression over ``output``, ``inputs`` and ``model``. A path that is none, such as one of a log that
+A finding's path becomes an expression over ``output``, ``inputs`` and ``model``. A path that is not valid, such as one of a log that
 somebody forged, is compared as a whole instead.
 """
 
@@ -113,7 +113,7 @@ def _title(finding: Finding, torch: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a finding is: its call and an expression; empty where the path is none of a run."""
+    """Where a finding is: its call and an expression; empty where the path is not one of a run."""
 
     text: str
     call: int | None = None

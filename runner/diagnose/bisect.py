@@ -34,7 +34,7 @@ _BACKENDS = dict(LADDER)
 
 @dataclass(frozen=True, slots=True)
 class Bisected:
-    """What came out: a culprit, a note why there is none or no more, or both."""
+    """What came out: a culprit, a note why it is missing or incomplete, or both."""
 
     culprit: Culprit | None = None
     note: str = ""
@@ -53,7 +53,7 @@ def whole_stage(signature: FailureSignature) -> Bisected | None:
 def task(
     engine: VariantEngine, signature: FailureSignature, findings_by_stage: Mapping[str, Sequence[Finding]]
 ) -> Job | Bisected:
-    """Return the job that bisects a failure, or the reason why there is none.
+    """Return the job that bisects a failure, or the reason why it cannot be bisected.
 
     Args:
         engine: of the failing variant.

@@ -108,7 +108,7 @@ class CaseGenerator:
     def find_operators(self, tick: Callable[[], None] | None = None) -> list[str]:
         """Ask a worker for the operators that may be drawn from torch's operator database, and return those of the request.
 
-        Without the database there are none, and ``missing`` says why.
+        Without the database the result is empty, and ``missing`` says why.
 
         Raises:
             UsageError: the worker died, or no operator has such a name.

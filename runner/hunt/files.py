@@ -36,7 +36,7 @@ def request_of(head: Head) -> Request:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole, and its folder where there is none."""
+    """Write a file whole, and make its folder where it is missing."""
     replace_file(path, [text.encode("utf-8", "backslashreplace")])
 
 

@@ -104,7 +104,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report of a group's reduced case. ``problem`` says why there is none; else it is empty."""
+    """A report of a group's reduced case. ``problem`` says why it was not written; else it is empty."""
 
     report: str  # the id of the signature
     seconds: float

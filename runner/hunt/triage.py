@@ -96,7 +96,7 @@ def _triage(node: YamlNode, errors: list[Diagnostic]) -> Triage | None:
     word, reason, link = (str(scalar(values.get(name), str, default="")) for name in ("triage", "reason", "link"))
     if word not in WORDS:
         near = nearest(word, WORDS) or ", ".join(WORDS)
-        errors.append(Diagnostic(node.span, f"triage is {word[:40]!r}, which is none of its words", near))
+        errors.append(Diagnostic(node.span, f"triage is {word[:40]!r}, which is not one of its words", near))
         return None
     if word in EXPLAINED and not (reason or link):
         errors.append(Diagnostic(node.span, f"{word} needs a reason or a link: {WORDS[word]}"))

@@ -175,7 +175,7 @@ def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
 def _state(entry: Entry, run: Run) -> tuple[str, str]:
     known = entry.known
     for effect, state, text in (
-        ("otherwise", "changed", "fails otherwise"),
+        ("otherwise", "changed", "fails in another way"),
         ("passed", "fixed", "passes"),
         ("matched", "matched", ""),
         ("absent", "matched", "passes this time"),

@@ -111,7 +111,7 @@ def _check_whole(entry: Entry, variants: Sequence[Variant]) -> None:
 
 
 def _revised(entry: Entry) -> list[Change]:
-    """The changes of an entry that passed or failed otherwise somewhere."""
+    """The changes of an entry that passed, or failed in another way, somewhere."""
     known = entry.known
     matched, passed = entry.torches("matched"), entry.torches("passed")
     mixed = [torch for torch in entry.torches("passed") if torch in entry.torches("matched", "otherwise")]

@@ -81,7 +81,7 @@ class Search:
         return False
 
     def _attempts(self, state: State, start: int) -> Iterator[Candidate]:
-        """Yield the valid, smaller attempts that are not known to fail otherwise, all passes once, from pass ``start``
+        """Yield the valid, smaller attempts that are not known to fail in another way, all passes once, from pass ``start``
         on.
         """
         size_limit = size_of(state.data)

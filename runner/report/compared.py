@@ -27,7 +27,7 @@ def star_line(events: Iterable[VariantFinished]) -> str:
         return ""
     labels = [f"{label} ({count})" for label, count in sorted(counts.items())]
     words = ", ".join(labels[:_LABELS]) + (", ..." if len(labels) > _LABELS else "")
-    return one_line(f"{STARRED}: values lie outside the tolerance and pass all the same: {words}")
+    return one_line(f"{STARRED}: values lie outside the tolerance and still pass: {words}")
 
 
 def compared_lines(event: VariantFinished) -> list[str]:

@@ -111,7 +111,7 @@ def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) ->
 
 
 def _milliseconds(text: str) -> int:
-    """Return a time in milliseconds since 1970; 0 for what is none."""
+    """Return a time in milliseconds since 1970; 0 for a text that is not a time."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

@@ -31,7 +31,7 @@ _NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. ``left`` is an estimate in seconds, None where there is none."""
+    """How far a run is. ``left`` is an estimate in seconds, None where it is not known."""
 
     count: int
     total: int

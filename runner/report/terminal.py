@@ -127,7 +127,7 @@ class Reporter:
         self._next_remark: dict[str, float] = {}  # running variant to when to speak of it again
         self._closed = False
         self._broken = False
-        self.problem = ""  # why what was printed is not whole; a reader that went away is none
+        self.problem = ""  # why what was printed is not whole; a reader that went away does not count
         self._muted = False
 
     # --- events ----------------------------------------------------------------------------

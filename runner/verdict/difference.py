@@ -18,7 +18,7 @@ from runner.verdict.signature import assess, result_signature
 
 SECTIONS: dict[str, str] = {
     "broken": "passed, or failed as the ledger expects, and is red now",
-    "changed": "fails otherwise, or is no longer expected to",
+    "changed": "fails in another way, or is no longer expected to",
     "expected": "passed, and fails now as the ledger expects",
     "fixed": "was red or failed as expected, and passes now",
     "slower": "passes on both sides, and takes far longer",

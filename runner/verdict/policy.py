@@ -79,7 +79,10 @@ def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Findin
 
 
 def answering(entries: Sequence[Known], findings: Sequence[Finding]) -> Known | None:
-    """The first of the entries that explains one of the findings, if none is left unexplained: a second failure is none that is known."""
+    """Return the first of the entries that explains one of the findings.
+
+    None if a finding is left unexplained: a second failure is not known.
+    """
     if unexplained(entries, findings):
         return None
     return next((entry for entry in entries if any(explains(entry, f) for f in findings)), None)

@@ -10,7 +10,8 @@ Of the variants of a backend, or of one family or dtype of them::
     overall      passed / (judged + unclaimed)
 
 ``unclaimed`` variants are SKIP because the backend does not claim what they need. Other SKIP and NOT-RUN variants, and those without a
-result, are in ``planned`` alone. A known failure (XFAIL) is a failure. A result that proves nothing (VACUOUS, FLAKY, INVALID) is no pass.
+result, are in ``planned`` alone. A known failure (XFAIL) is a failure. A result that proves nothing (VACUOUS, FLAKY, INVALID)
+is not a pass.
 
 The credit of a failure (XFAIL, FAIL, ERROR) is the place of its severity, from 0, by the number of severities: a wrong result has none,
 a bound on graphs 6/7. What proves nothing has none. Shares are kept as whole numbers, so no rounding enters them.
@@ -195,7 +196,7 @@ def score(logs: Sequence[tuple[str, Sequence[Event]]], backends: Collection[str]
     present = list(dict.fromkeys(backend for backend, _, _ in groups))
     if absent := [name for name in backends if name not in present]:
         known = ", ".join(present[:_NAMED]) + (", ..." if len(present) > _NAMED else "")
-        raise UsageError(in_line(f"--backend {absent[0]}: no such backend here: {known or 'there is none'}"))
+        raise UsageError(in_line(f"--backend {absent[0]}: no such backend here: {known or 'there are no backends'}"))
     order = sorted(
         (key for key in groups if not backends or key[0] in backends), key=lambda key: (present.index(key[0]), key[2])
     )

@@ -39,7 +39,7 @@ def in_order(stages: Mapping[str, T]) -> dict[str, T]:
 
 
 def stage_of(backend: str) -> str:
-    """The last stage that a backend runs; ``backend`` for one that is none of torch's ladder."""
+    """The last stage that a backend runs; ``backend`` for one that is not on torch's ladder."""
     return _OF.get(backend, "backend")
 
 

@@ -29,4 +29,4 @@ def note_of(findings: Sequence[Finding], first: Finding) -> str:
         return 'under torch\'s own settings this passes (docs/judging.md, "Settings")'
     if row_of(first.oracle).group in {row_of(finding.oracle).group for finding in findings}:
         return ""
-    return f"under torch's own settings this fails otherwise: {headline(ranked(findings)[0])}"
+    return f"under torch's own settings this fails in another way: {headline(ranked(findings)[0])}"

@@ -12,7 +12,7 @@ import pytest
 from .driver import run_in, spec, write
 
 COMMANDS = ("diagnose", "reduce", "minify", "issue", "explain", "debug", "replay", "repro")
-RULE = "exit codes: 0 the result was made, 1 there is none (the failure did not show,\nor does not allow it), "
+RULE = "exit codes: 0 the result was made, 1 it was not (the failure did not show,\nor does not allow it), "
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def test_what_people_say_is_read(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("aaaaaaaa: bug", "expected a mapping"),
-        ("aaaaaaaa: {triage: bugs}", "triage is 'bugs', which is none of its words"),
+        ("aaaaaaaa: {triage: bugs}", "triage is 'bugs', which is not one of its words"),
         ("aaaaaaaa: {triage: 3}", "expected text"),
         ("aaaaaaaa: {triage: duplicate}", "duplicate needs a reason or a link"),
         ("aaaaaaaa: {triage: bug, why: x}", "no key 'why' of a group"),

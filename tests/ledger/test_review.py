@@ -45,7 +45,7 @@ OLD = '{torch: "<=2.6", oracle: [value], reason: r}'
         (value, "matched", ""),
         (passes, "fixed", "passes under torch 2.6.0"),
         (lambda v, t: "XPASS", "fixed", "passes under torch 2.6.0"),
-        (lambda v, t: finding("stride"), "changed", "fails otherwise under torch 2.6.0"),
+        (lambda v, t: finding("stride"), "changed", "fails in another way under torch 2.6.0"),
         (lambda v, t: "SKIP", "elsewhere", "its variants came to SKIP"),
         (lambda v, t: "INVALID", "not-run", "its variants came to INVALID"),
         (lambda v, t: "FLAKY", "not-run", "its variants came to FLAKY"),
@@ -84,7 +84,7 @@ def test_what_calls_for_action_comes_first(tmp_path: Path) -> None:
     chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2, 3]}")
     by_n: dict[int, Answer] = {1: finding("value"), 2: "PASS", 3: finding("stride")}
     events = played(chosen, ["2.13.0"], lambda v, t: by_n[v.params["n"]])
-    assert told(chosen, events) == [("changed", "fails otherwise under torch 2.13.0 (1 of 3 variants)")]
+    assert told(chosen, events) == [("changed", "fails in another way under torch 2.13.0 (1 of 3 variants)")]
     by_n[3] = finding("value")
     events = played(chosen, ["2.13.0"], lambda v, t: by_n[v.params["n"]])
     assert told(chosen, events) == [("fixed", "passes under torch 2.13.0 (1 of 3 variants)")]
@@ -139,7 +139,7 @@ def test_two_entries_may_explain_two_findings_together(tmp_path: Path) -> None:
     chosen = case(tmp_path, "{oracle: [stride], reason: r}", "{oracle: [value], reason: r}")
     assert told(chosen, played(chosen, ["2.13.0"], both)) == [("matched", ""), ("matched", "")]
     alone = case(tmp_path, "{oracle: [stride], reason: r}")
-    assert told(alone, played(alone, ["2.13.0"], both)) == [("changed", "fails otherwise under torch 2.13.0")]
+    assert told(alone, played(alone, ["2.13.0"], both)) == [("changed", "fails in another way under torch 2.13.0")]
 
 
 @pytest.mark.parametrize("end", ["interrupted", "stopped", "narrowed"])

@@ -38,7 +38,7 @@ def test_a_pass_with_an_excuse_has_a_star_and_one_line_names_the_labels() -> Non
     line = text.splitlines()[-1]
     assert (
         line
-        == "PASS*: values lie outside the tolerance and pass all the same: explained-by-fallback_random (1), nearer-to-float64 (2)"
+        == "PASS*: values lie outside the tolerance and still pass: explained-by-fallback_random (1), nearer-to-float64 (2)"
     )
     assert text.count("PASS*:") == 1
     painted = render_table(events, paint=lambda cell, verdict: f"<{cell}|{verdict}>")

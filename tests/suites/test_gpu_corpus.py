@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from runner.verdict.policy import decide
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "specs" / "regressions" / "gpu"
 SUITE = REPOSITORY / "suites" / "gpu.suite.yaml"
-PAGE = REPOSITORY / "docs" / "gpu.md"
 CORPUS = REPOSITORY.parent / "shared" / "corpus"
 RECORD = CORPUS / "gpu_known_bugs.jsonl"
 
@@ -325,34 +323,3 @@ def test_a_case_does_what_its_program_does(row: dict[str, Any], both: tuple[Modu
     for mine, its in zip(got, wanted, strict=True):
         assert (mine.shape, mine.dtype, mine.stride()) == (its.shape, its.dtype, its.stride())
         torch.testing.assert_close(mine, its, rtol=0, atol=0, equal_nan=True)
-
-
-# --- the page ---
-
-
-def page_rows() -> dict[str, list[str]]:
-    """The cells of the page's table, by row id."""
-    lines = re.findall(r"^\| \[([\w-]+)\]\((\S+)\) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    return {row: [url, *cells.split(" | ")] for row, url, cells in lines}
-
-
-@recorded
-def test_the_page_accounts_for_every_row() -> None:
-    assert sorted(page_rows()) == sorted(row["id"] for row in ROWS)
-
-
-@each_row
-def test_the_page_says_what_the_case_says(row: dict[str, Any]) -> None:
-    url, case, expectation, stage, *_ = page_rows()[row["id"]]
-    variant = on_cuda(row)
-    assert url == row["url"]
-    assert case == f"`{Path(variant.case.file).name.removesuffix('.spec.yaml')}::{variant.case.name}`"
-    if is_undefined(row):
-        assert (expectation, stage, variant.case.known) == ("PASS, label `unspecified`", "", ())
-    elif row["diverges"]:
-        entry = the_entry(row)
-        assert expectation == f"XFAIL {', '.join(entry.oracle)}" + (" (by design)" if entry.why == "by-design" else "")
-        assert stage == entry.stage
-    else:
-        assert expectation == ("not in the suite" if "device-assert" in variant.case.tags else "PASS")
-        assert stage == ""

@@ -47,7 +47,7 @@ def render_page(
         event: the result.
         results: of the run, for the links to others of its signature.
         declared: what the files of cases say.
-        log: the name of the file beside the page that holds its whole output; empty if there is none.
+        log: the name of the file beside the page that holds its whole output; empty if it has no file.
         cause: its diagnosis and the record of its heat map, where the run has them.
     """
     group = results.group(event)

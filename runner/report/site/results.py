@@ -25,7 +25,7 @@ _ID = re.compile(r"[0-9a-f]{8}")
 class Results:
     """What a run made of its plan.
 
-    ``variants`` holds the result of each variant, or its plan where there is none. ``groups`` are the red results, the worst first.
+    ``variants`` holds the result of each variant, or its plan where it has no result. ``groups`` are the red results, the worst first.
     ``pages`` maps the variants that have a page to its address from the index.
     """
 
