@@ -119,7 +119,7 @@ def test_the_page_s_command_line_loads_nothing_of_a_folder(tmp_path: Path) -> No
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
     assert "1 test collected" in done.stdout, done.stdout + done.stderr
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
-    subprocess.run(command[:1] + ["suites/"], cwd=tmp_path, capture_output=True, timeout=LIMIT)
+    subprocess.run([*command[:1], "suites/"], cwd=tmp_path, capture_output=True, timeout=LIMIT)
     assert (tmp_path / "ran").exists(), "without these options code runs"
 
 
