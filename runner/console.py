@@ -108,15 +108,20 @@ def _write(stream: TextIO, text: str, now: bool = False, commands: bool = False)
     return ""
 
 
-def without_commands(text: str, stream: TextIO) -> str:
-    """Return ``text`` so that no system of jobs that reads ``stream`` takes a line of it for a command to itself."""
+def without_commands(text: str, stream: TextIO | None = None) -> str:
+    """Return ``text`` so that no system of jobs that reads ``stream`` takes a line of it for a command to itself.
+
+    Without a stream somebody else prints the text: pytest, where this command is its plugin.
+    """
     return _COMMAND.sub(r"\1\2 ", text) if _is_log(stream) else text
 
 
-def _is_log(stream: TextIO) -> bool:
-    """Whether a system that takes commands may read what is written; not of a regular file, which keeps each byte."""
+def _is_log(stream: TextIO | None) -> bool:
+    """Return whether a system that takes commands may read what is written; not of a regular file, which keeps each byte."""
     if not any(os.environ.get(name) for name in _LOGS):
         return False
+    if stream is None:
+        return True
     try:
         return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):  # closed, or no file

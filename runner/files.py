@@ -31,15 +31,33 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def foreign_link(path: str | os.PathLike[str]) -> str:
+    """Return the part of an output path that is a link, empty if there is none.
+
+    A checkout or a shared folder may bring links: what is written through one replaces a file that nobody named. The path itself
+    counts, and so does each folder of it below the current one. Folders further up, and devices such as ``/dev/stdout``, are the
+    machine's own.
+    """
+    absolute, here = os.path.abspath(path), os.getcwd()
+    if absolute.startswith(("/dev/", "/proc/")):
+        return ""
+    parts = [absolute]
+    while os.path.dirname(parts[-1]).startswith(here + os.sep):
+        parts.append(os.path.dirname(parts[-1]))
+    return next((part for part in reversed(parts) if os.path.islink(part)), "")
+
+
 def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
     """Write ``pieces`` as the whole content of a file, in one step, and return its size in bytes. Its folder is made.
+
+    A link at that path is replaced; the file behind it stays as it is.
 
     Raises:
         OSError: it cannot be written, or is no regular file. What was there before stays.
         ValueError: a piece cannot be made.
     """
-    target = os.path.realpath(path)  # a link stays a link
-    if os.path.exists(target) and not os.path.isfile(target):
+    target = os.path.abspath(path)
+    if os.path.exists(target) and not (os.path.isfile(target) or os.path.islink(target)):
         raise OSError(errno.EINVAL, "not a regular file", target)  # /dev/null must stay a device
     folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)

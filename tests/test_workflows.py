@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,57 @@ def test_a_red_run_is_a_red_step_with_outputs(job: Path) -> None:
     code, words, outputs = act(job, CODE="1", SHARD="2/4", SHOWN="false")
     assert code == 1 and outputs.startswith("exit-code=1\n")
     assert "--shard=2/4" in words and "--github" not in words
+
+
+def hostile_checkout(folder: Path) -> Path:
+    """Fill a folder with a module for each name that Python, pip and this command import, which leaves a mark when it runs."""
+    code = "import json, sys, pip._internal.cli.main, runner.cli.main, runner.cli.run, runner.engine.local\nprint(json.dumps([*sys.modules]))"
+    listed = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    names = {name.partition(".")[0] for name in json.loads(listed.stdout)} | {
+        *sys.stdlib_module_names,
+        "torch",
+        "triton",
+    }
+    for name in names - {"__main__"}:
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'a').write({name!r} + ' ')\n")
+    return folder
+
+
+def install(checkout: Path, pip: str) -> subprocess.CompletedProcess[str]:
+    """Run the action's first step, which is to install this repository, as far as pip's own start."""
+    (step,) = [step for step in steps_of(ACTION) if step.get("name") == "Install runner"]
+    script = step["run"].replace(" install --quiet ", f" {pip} ")
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script], cwd=checkout, capture_output=True, text=True,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TORCH": "", "GITHUB_ACTION_PATH": "/nowhere"},
+    )  # fmt: skip
+
+
+def test_no_module_of_the_checkout_runs_before_the_runner_is_installed(tmp_path: Path) -> None:
+    checkout = hostile_checkout(tmp_path)
+    done = install(checkout, "download --no-deps --no-index")
+    assert "/nowhere" in done.stderr, "pip has not come to its work"
+    assert not (checkout / "ran").exists(), (checkout / "ran").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--version"], ["validate", "a.spec.yaml"], ["list", "a.spec.yaml"], ["run", "a.spec.yaml", "--backend", "eager"]],
+)
+def test_no_module_of_the_checkout_runs_in_a_command(words: list[str], tmp_path: Path) -> None:
+    checkout = hostile_checkout(tmp_path)
+    (checkout / "a.spec.yaml").write_text("cases: [{name: a, inputs: {x: [2]}, chain: [F.relu]}]\n")
+    command = Path(sys.executable).with_name("runner")
+    done = subprocess.run([command, *words], cwd=checkout, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (checkout / "ran").exists(), (checkout / "ran").read_text()
+
+
+@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
+def test_python_takes_no_module_from_the_current_folder(path: Path) -> None:
+    for step in steps_of(path):
+        started = re.findall(r"\bpython3?\b(?! -I)(?! bench/)[^\n]*", step.get("run", ""))
+        assert started == [], "start it with -I, or run a file of this repository by its path"
 
 
 def test_no_input_is_run(job: Path) -> None:

@@ -159,7 +159,7 @@ class Journal:
     def end(self, reduced: Reduced, engine: VariantEngine) -> None:
         """Write the result. The case itself is there already."""
         diagnosis = Diagnosis(reduced.variant.id, engine.environment.torch, "FAIL", findings=reduced.findings)
-        (self.folder / SCRIPT).write_text(script(reduced.variant, diagnosis, engine.seed), encoding="utf-8")
+        replace_file(self.folder / SCRIPT, [script(reduced.variant, diagnosis, engine.seed).encode()])
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
             "before": reduced.size_before.summary(),

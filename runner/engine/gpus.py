@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -19,6 +20,15 @@ def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
     if given is None:
         return tuple(str(index) for index in range(count))
     return tuple(name.strip() for name in given.split(","))[:count]
+
+
+def count_gpus(listing: str = "/proc/driver/nvidia/gpus") -> int:
+    """Return how many of NVIDIA's GPUs a process sees here, 0 where the driver says nothing. torch is not asked."""
+    try:
+        present = len(os.listdir(listing))
+    except OSError:
+        return 0
+    return sum(map(bool, visible_gpus(os.environ.get(VARIABLE), present)))
 
 
 def choose_gpu(gpus: Sequence[str], assigned: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runner.console import without_commands
 from runner.pytest_plugin.results import NoVerdict, ResultLog
 from runner.pytest_plugin.table import Entry
 from runner.record.events import VariantFinished
@@ -54,7 +55,7 @@ class ErrorNode(pytest.Collector):
 
     def collect(self) -> Iterable[pytest.Item]:
         """Raise it."""
-        raise self.CollectError(self.text)
+        raise self.CollectError(without_commands(self.text))
 
 
 class CaseNode(pytest.Collector):
@@ -93,14 +94,16 @@ class VariantItem(pytest.Item):
             "id": event.id, "verdict": event.verdict, "stage": event.stage, "oracle": ", ".join(event.oracles), "signature": event.signature_id,
             "severity": event.severity, "known": event.known,
         }  # fmt: skip
-        self.user_properties += [(name, in_line(value)) for name, value in properties.items() if value]
+        self.user_properties += [
+            (name, without_commands(in_line(value))) for name, value in properties.items() if value
+        ]
         is_failure = event.verdict not in ("PASS", "SKIP")
         if event.verdict == "SKIP":
-            pytest.skip(headline(event))
+            pytest.skip(without_commands(headline(event)))
         if event.verdict == "XFAIL":
-            pytest.xfail(headline(event))  # which returns under --runxfail
+            pytest.xfail(without_commands(headline(event)))  # which returns under --runxfail
         if is_failure:
-            raise RedVariant(render_failure(event))
+            raise RedVariant(without_commands(render_failure(event)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the text of the failure, without a traceback through this file."""
@@ -118,8 +121,8 @@ def file_node(
 ) -> FileNode:
     """Return the node of a file, with its path from pytest's root folder as its id."""
     root = parent.config.rootpath
-    name = in_line((PurePath(path).relative_to(root) if path.is_relative_to(root) else path).as_posix())
-    short = in_line(path.name)
+    shown = PurePath(path).relative_to(root) if path.is_relative_to(root) else path
+    name, short = (without_commands(in_line(text)) for text in (shown.as_posix(), path.name))
     return FileNode.from_parent(parent, name=short, nodeid=name, path=path, entries=entries, errors=errors, log=log)
 
 

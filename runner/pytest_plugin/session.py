@@ -14,6 +14,7 @@ import pytest
 
 from runner import __version__
 from runner.cases.suites import PathError
+from runner.console import without_commands
 from runner.diagnostics import InputError
 from runner.engine import scratch
 from runner.exit_codes import UsageError
@@ -95,10 +96,12 @@ class MainSession(_Session):
             self.torch = checked_environments(self.settings, loaded.variants)[0].torch if loaded.variants else ""
             folder = None if option.collectonly else scratch.make()
         except (InputError, PathError, UsageError) as error:
-            raise pytest.UsageError(with_own_options(visible(str(error)))) from None
+            raise pytest.UsageError(without_commands(with_own_options(visible(str(error))))) from None
         super().__init__(config, table, folder)
         for remark in loaded.remarks:
-            config.issue_config_time_warning(pytest.PytestConfigWarning(in_line(remark)), stacklevel=2)
+            config.issue_config_time_warning(
+                pytest.PytestConfigWarning(without_commands(in_line(remark))), stacklevel=2
+            )
 
     def pytest_report_header(self) -> str:
         """Return the versions."""
@@ -161,7 +164,7 @@ class MainSession(_Session):
         lines += next_lines(groups_of(red), terminalreporter._tw.fullwidth)
         terminalreporter.section("runner", "-")
         for line in lines:
-            terminalreporter.write_line(line)
+            terminalreporter.write_line(without_commands(line))
 
     def pytest_unconfigure(self) -> None:
         """Remove the folder of the log; workers have ended."""

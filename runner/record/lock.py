@@ -47,6 +47,31 @@ def lock(folder: Path) -> contextlib.ExitStack:
     return stack
 
 
+def lock_file(path: str) -> contextlib.ExitStack:
+    """Become the only writer of a log that a person named, until the result is closed or this process ends.
+
+    A device, a pipe, and a file system without locks lock nothing.
+
+    Raises:
+        UsageError: another process writes it.
+    """
+    stack = contextlib.ExitStack()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return stack
+    stack.callback(os.close, descriptor)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stack.close()
+        raise UsageError(f"--events {path}: another run writes this file; name another one") from None
+    except OSError:  # no locks here
+        pass
+    return stack
+
+
 def _described(descriptor: int) -> str:
     """Who holds the lock, in words."""
     try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from runner.cases.backends import GROUP, hint_for, own_names
 from runner.cases.model import Backend, Variant
 from runner.diagnostics import Diagnostic, InputError, source_line
+from runner.engine.gpus import count_gpus
 from runner.engine.interpreters import find_python, inspect_packages, probe
 from runner.exit_codes import UsageError
 from runner.session.plan import Environment
@@ -41,6 +42,7 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
         InputError: no Python has a backend that a file names.
     """
     environments = find_environments(settings.python)
+    _refuse_missing_gpus(settings)
     modules = {name: f"--import {name}" for name in settings.imports}
     modules |= {name.partition(":")[0]: f"--backend {name}" for name in settings.backend if ":" in name}
     unknown = [] if settings.imports else _unknown(variants)  # what is imported may register any name
@@ -61,6 +63,16 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
     backends = [*dict.fromkeys(name for answer in answers for name in answer.backends)]
     _refuse_unknown([b for b in unknown if b.backend not in backends], backends)
     return environments
+
+
+def _refuse_missing_gpus(settings: RunSettings) -> None:
+    """Raise UsageError for a GPU that was typed and is not among those of this machine. Without any, a variant for one is SKIP."""
+    count = count_gpus() if settings.engine == "local" else 0
+    for device in settings.device if count else ():
+        kind, _, index = device.partition(":")
+        if kind == "cuda" and index and int(index) >= count:
+            present = ", ".join(f"cuda:{number}" for number in range(count))
+            raise UsageError(f"--device {device}: no such GPU here; there is {present}")
 
 
 def _unknown(variants: Sequence[Variant]) -> list[Backend]:

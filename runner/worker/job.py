@@ -128,11 +128,13 @@ def require(job: Mapping[str, Any]) -> None:
     Raises:
         Unavailable: one is not; the message says which.
     """
-    kind = str(job.get("device", "cpu")).partition(":")[0]
+    kind, _, index = str(job.get("device", "cpu")).partition(":")
     if kind not in ("cpu", "meta"):
         module = getattr(torch, kind, None)
         if module is None or not module.is_available():
             raise Unavailable(f"no device {kind} here")
+        if index and hasattr(module, "device_count") and int(index) >= module.device_count():
+            raise Unavailable(f"no device {kind}:{index} here: there are {module.device_count()}")
     for package in job.get("packages", ()):
         if not is_installed(package):
             raise Unavailable(f"no package {package} here")

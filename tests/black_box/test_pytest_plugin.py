@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .driver import LIMIT, Result, environment, latest, processes_of, run_in, spec, write
+from .driver import LIMIT, REPOSITORY, Result, environment, latest, processes_of, run_in, spec, write
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
@@ -54,6 +54,7 @@ FILES = {
           - {name: wrong, backend: "runner.worker.planted:wrong_element"}
         """,
 }
+RELU = "cases: [{name: a, inputs: {x: [2]}, chain: [F.relu]}]"
 OUTCOMES = {"PASS": "passed", "XFAIL": "skipped", "SKIP": "skipped"}
 COMMAND = (sys.executable, "-m", "pytest", "-p", "runner.pytest_plugin", "-p", "xdist.plugin")
 
@@ -94,6 +95,32 @@ def plain(folder: Path) -> Result:
 @pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["alone", "xdist"])
 def result(request: pytest.FixtureRequest, folder: Path, plain: Result) -> Result:
     return run_pytest(folder, "suites", "-rA", "--junitxml", "j.xml", *request.param)
+
+
+def test_the_page_s_command_line_loads_nothing_of_a_folder(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "pytest.md").read_text(encoding="utf-8")
+    (words,) = [line.split()[2:] for line in page.splitlines() if line.startswith("$ pytest -c /dev/null")]
+    mark = f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__ + ' ')"
+    names = [
+        *sys.stdlib_module_names,
+        "conftest",
+        "hostile",
+        "iniconfig",
+        "pluggy",
+        "pytest",
+        "runner",
+        "test_a",
+        "torch",
+        "yaml",
+    ]
+    write(tmp_path, {f"{folder}{name}.py": mark for name in names for folder in ("", "suites/")})
+    write(tmp_path, {"pytest.ini": "[pytest]\naddopts = -p hostile\npythonpath = .\n", "suites/a.spec.yaml": RELU})
+    command = [Path(sys.executable).with_name("pytest"), *words, "--collect-only", "-q"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+    assert "1 test collected" in done.stdout, done.stdout + done.stderr
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+    subprocess.run([*command[:1], "suites/"], cwd=tmp_path, capture_output=True, timeout=LIMIT)
+    assert (tmp_path / "ran").exists(), "without these options code runs"
 
 
 def outcomes(folder: Path) -> dict[str, tuple[str, str]]:

@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("folder").mkdir()
     Path("loop").symlink_to("loop")
     Path("link").symlink_to("file")
+    Path("linked").symlink_to("folder")
     return tmp_path
 
 
@@ -43,11 +44,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"events": "file/a"}, "there is no folder .*/file"),
         ({"junit": "pipe"}, "not a regular file"),
         ({"junit": "/dev/null"}, "not a regular file"),
-        ({"junit": "loop"}, "leads in a circle"),
+        ({"junit": "loop"}, "/loop is a link to loop; name the file that is meant, or remove the link"),
+        ({"junit": "link"}, "--junit link: /.*/link is a link to file"),
+        ({"events": "linked/new.jsonl"}, "/linked is a link to folder"),
+        ({"html_folder": "linked"}, "/linked is a link to folder"),
+        ({"output": "linked/new"}, "/linked is a link to folder"),
         ({"junit": "x" * 300}, "File name too long"),
         ({"junit": "a\0b"}, "null"),
         ({"junit": "a", "events": "folder/../a"}, "--junit names the same file"),
-        ({"events": "file", "html": "link"}, "--events names the same file"),
+        ({"events": "file", "html": "folder/../file"}, "--events names the same file"),
     ],
     ids=str,
 )
@@ -82,8 +87,19 @@ def test_a_dash_is_standard_output_where_a_text_is_written_at_once() -> None:
 
 
 def test_an_input_is_never_an_output(folder: Path) -> None:
-    with pytest.raises(UsageError, match="--junit link: this command reads that file"):
-        check("run", folder / "file", junit="link")
+    with pytest.raises(UsageError, match="--junit file: this command reads that file"):
+        check("run", folder / "file", junit="file")
+
+
+def test_a_link_above_the_current_folder_is_the_machine_s_own(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path_factory.mktemp("elsewhere")
+    (place / "real").mkdir()
+    (place / "linked").symlink_to("real")
+    check(junit=str(place / "linked" / "new.xml"))
+    monkeypatch.chdir(place / "linked")
+    check(junit="new.xml")
 
 
 def test_issue_writes_a_file_where_others_write_a_folder() -> None:

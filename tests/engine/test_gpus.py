@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,16 @@ def test_no_gpu_is_given_to_more_jobs_than_the_share_allows(slots: int, count: i
             del held[step * 7 % slots]
         held.append(gpus.choose_gpu(names, held))
         assert max(Counter(held).values()) * gpus.memory_share(slots, count) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(("visible", "expected"), [(None, 2), ("", 0), ("1", 1), ("0,1,2", 2)])
+def test_control_counts_gpus_without_torch(
+    visible: str | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / name).mkdir()
+    monkeypatch.delenv(gpus.VARIABLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(gpus.VARIABLE, visible)
+    assert gpus.count_gpus(str(tmp_path)) == expected
+    assert gpus.count_gpus(str(tmp_path / "none")) == 0

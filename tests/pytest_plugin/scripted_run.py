@@ -25,6 +25,7 @@ class ScriptedRun:
     answers: Answers = {}
     started: list[ScriptedRun] = []
     stopped: list[bool] = []
+    printed = "what it printed\x1b[31m"
 
     def __init__(self, folder: Path, here: Path, words: Sequence[str], ids: Sequence[str] | None) -> None:
         self.words, self.ids = [*words], ids
@@ -34,7 +35,7 @@ class ScriptedRun:
         with Journal(folder / LOG) as journal:
             for event in played(variants, ["2.13.0"], lambda variant, _: self.answer(variant)):
                 journal.write(event)
-        (folder / OUTPUT).write_text("what it printed\x1b[31m")
+        (folder / OUTPUT).write_text(self.printed)
         (folder / END).write_text("3")
 
     def answer(self, variant: Variant) -> Answer | None:

@@ -321,3 +321,26 @@ def test_importing_it_loads_pytest_alone() -> None:
     assert [name for name in eval(done.stdout) if name.startswith(("runner", "torch", "yaml"))] == [
         "runner", "runner.pytest_plugin", "runner.pytest_plugin.arguments",
     ]  # fmt: skip
+
+
+COMMANDS = "so\n::add-mask::x\n  ::stop-commands::y\na ##[error]z ##vso[task.complete]\n\x1b[31m\x1b]0;title\x07"
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("-rA",), ("-v",), ("--tb=short",), ("--tb=line",), ("-s", "-rA", "-v")], ids=str
+)
+def test_no_text_of_a_case_is_a_command_to_a_system_of_jobs(
+    words: tuple[str, ...], start: Callable[..., Session], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setattr(ScriptedRun, "printed", COMMANDS)
+    write(pytester.path, {"::error::##[error].spec.yaml": f"{COMMANDS!r}: [", "::warning::ok.spec.yaml": OTHER})
+    run = start(relu=finding("value", message=COMMANDS), neg="nothing", exp="XFAIL")
+    result = run("--continue-on-collection-errors", *words, ".")
+    printed = result.stdout.str() + "\n" + result.stderr.str()
+    assert "::add-mask" in printed.replace(": :", "::"), "nothing of it is shown at all"
+    lines = [
+        line for line in printed.split("\n") if line.lstrip().startswith("::") or "##[" in line or "##vso[" in line
+    ]
+    assert lines == []
+    assert "\x1b]" not in printed

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.record.lock import lock
+from runner.record.lock import lock, lock_file
 
 HOLD = """
 import sys, time
@@ -81,3 +81,15 @@ def test_what_cannot_be_locked_stops_nothing_and_no_link_is_followed(tmp_path: P
     os.mkfifo(tmp_path / "lock")
     lock(tmp_path).close()
     assert target.read_text() == "kept"
+
+
+def test_a_named_log_has_one_writer(tmp_path: Path) -> None:
+    log = str(tmp_path / "log.jsonl")
+    with lock_file(log):
+        with pytest.raises(UsageError, match=r"log\.jsonl: another run writes this file; name another one"):
+            lock_file(log)
+        lock_file(str(tmp_path / "other.jsonl")).close()
+    lock_file(log).close()
+    for device in ("/dev/null", str(tmp_path / "none" / "log.jsonl")):
+        with lock_file(device):
+            lock_file(device).close()

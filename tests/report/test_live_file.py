@@ -189,10 +189,11 @@ def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
     assert len(said) == 2 and all("not a regular file" in message for message in said)
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_the_file_behind_it_stays(tmp_path: Path) -> None:
+    (tmp_path / "real.xml").write_text("mine")
     (tmp_path / "link.xml").symlink_to(tmp_path / "real.xml")
     begin(JUnitFile(tmp_path / "link.xml"))
-    assert (tmp_path / "link.xml").is_symlink() and (tmp_path / "real.xml").is_file()
+    assert not (tmp_path / "link.xml").is_symlink() and (tmp_path / "real.xml").read_text() == "mine"
 
 
 def test_a_problem_may_become_an_event(tmp_path: Path) -> None:

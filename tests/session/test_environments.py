@@ -147,3 +147,19 @@ def test_an_interpreter_that_gives_no_answer(tmp_path: Path) -> None:
         interpreters.inspect_packages(str(silent), GROUP, [])
     with pytest.raises(OSError):
         interpreters.inspect_packages(os.fspath(tmp_path / "nowhere"), GROUP, [])
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "refused"),
+    [("cuda:2", 2, True), ("cuda:1", 2, False), ("cuda", 2, False), ("cuda:99", 0, False), ("cpu:9", 2, False)],
+)
+def test_a_gpu_that_is_typed_and_not_there_is_refused(
+    device: str, count: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.session.environments.count_gpus", lambda: count)
+    settings = RunSettings(device=(device,))
+    if not refused:
+        assert checked_environments(settings, ())
+        return
+    with pytest.raises(UsageError, match="--device cuda:2: no such GPU here; there is cuda:0, cuda:1"):
+        checked_environments(settings, ())
