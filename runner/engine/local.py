@@ -170,7 +170,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         """
         suspects = [outcome.job for outcome in self._outcomes if outcome.seconds]
         suspects += [
-            job.task.job for each in self._servers.values() for job in each.running_jobs if job.began is not None
+            job.task.job for server in self._servers.values() for job in server.running_jobs if job.began is not None
         ]
         unheard = [outcome.job for outcome in self._outcomes if not outcome.seconds]
         keys = {job.key for job in suspects}
