@@ -78,6 +78,14 @@ MORE = (
     Mistake("a dtype as an argument", "      - Tensor.to: [$_, float64]", _ADD),
     Mistake("Python's `None`", "      - torch.sum: [$_, None]", _ADD),
     Mistake("an internal name", "      - torch._softmax: [$_, 1, false]", _ADD),
+    Mistake("no quotes in flow style", "    params: {n: [2]}\n    inputs: {x: [${n}, 3]}", _INPUTS),
+    Mistake("a param as a size", "    params: {n: [2]}\n    inputs: {x: [$n, 3]}", _INPUTS),
+    Mistake("curly quotes", "    dtypes: [\u201cfloat32\u201d]\n    chain:", _CHAIN),
+    Mistake("a letter of another alphabet", "    \u0441hain:", _CHAIN),
+    Mistake("a no-break space", "   \xa0inputs: {x: [2, 3]}", _INPUTS),
+    Mistake("a step whose value is lost", "      - torch.add: [$x, 1]", _ADD),
+    Mistake("an expected failure", "    xfail: true\n    chain:", _CHAIN),
+    Mistake("a case to skip", "    skipif: cuda\n    chain:", _CHAIN),
     Mistake("one name twice", "    params: {x: [1, 2]}\n    inputs: {x: [2, 3]}", _INPUTS),
     Mistake("floats for integers", "    inputs: {x: {shape: [2, 3], dtype: int64, init: uniform}}", _INPUTS),
     Mistake("a misspelt exception", "    expect: {raises: {type: RuntimeEror}}\n    chain:", _CHAIN),
@@ -128,7 +136,7 @@ def row(mistake: Mistake, stderr: str) -> str:
 
 
 def _code(lines: list[str]) -> str:
-    shown = (line.replace("\t", "→").strip().replace("|", "\\|") for line in lines)
+    shown = (line.replace("\t", "→").replace("\xa0", "␣").strip().replace("|", "\\|") for line in lines)
     return "<br>".join(f"`{line}`" for line in shown)
 
 

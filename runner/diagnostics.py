@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -128,7 +129,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     alias = next((name for name in (alias, f"torch.{alias}") if name in words), "")
     if alias:
         return f"did you mean {alias!r}?"
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(unicodedata.normalize("NFKC", word), words, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 
 

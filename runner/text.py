@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable
 
 TEXT_LIMIT = 64 * 1024
@@ -34,6 +35,12 @@ _UNFIT = re.compile(
     + "".join(chr(plane * 0x10000 + low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF))
     + "]"
 )
+
+
+def describe_character(character: str) -> str:
+    """Return the number and the name of a character, for one that looks like another or like nothing."""
+    name = unicodedata.name(character, "")
+    return f"U+{ord(character):04X}" + (f" ({name})" if name else "")
 
 
 def strip_ansi(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.diagnostics import Span
+from runner.diagnostics import Span, nearest
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,7 @@ from runner.diagnostics import Span
 )
 def test_the_place_at_the_start_of_a_text(text: str, place: tuple[Span, str] | None) -> None:
     assert Span.of(text) == place
+
+
+def test_full_width_letters_are_those_that_they_look_like() -> None:
+    assert nearest("\uff43\uff48\uff41\uff49\uff4e", ["name", "chain"]) == "did you mean 'chain'?"

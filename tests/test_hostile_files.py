@@ -80,7 +80,7 @@ FORMS: dict[str, dict[str, Any]] = {
         {"Tensor.to": ["$_", "torch.float16"]},
         {"operator.getitem": ["$_", "[:, None, 0:1]"], "out": "c"},
         {"operator.iadd": ["$c", "${x.shape[0] + 1}"]},
-        {"torch.add": ["$_", {"$tensor": [1, 2.5], "dtype": "torch.float32"}]},
+        {"torch.add": ["$_", {"$tensor": [1, 2.5], "dtype": "torch.float32"}], "out": "_"},
         {"builtin.print": [{"$text": "$5"}, "text", {"k": "v"}, "torch.float64"]},
         {"operator.setitem": ["$x", 0, "$i"]},
         {"self.lin": "$x"}],

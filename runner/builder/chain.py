@@ -78,9 +78,11 @@ class ChainWriter:
             direct = returns and last and _is_previous(result) and isinstance(node, Step) and not node.out
             self._node(node, direct)
             if direct and self.lines and self.lines[-1].text.lstrip().startswith("return "):
+                self.scope.note_dropped()
                 return
         if returns:
             self._return(result)
+            self.scope.note_dropped()
 
     def _return(self, result: Value | None) -> None:
         if result is None:
@@ -129,7 +131,7 @@ class ChainWriter:
         scope = self.scope
         if not step.out:
             self._line(f"{scope.temporary} = {text}", step.span)
-            scope.previous, scope.previous_name = scope.temporary, None
+            scope.set_previous(scope.temporary, None, step)
             return
         targets = []
         for place, name in enumerate(step.out):
@@ -142,7 +144,7 @@ class ChainWriter:
         comma = "," if step.unpack and len(targets) == 1 else ""
         self._line(f"{', '.join(targets)}{comma} = {text}", step.span)
         first = step.out[0]
-        scope.previous, scope.previous_name = targets[0], None if first == "_" else first
+        scope.set_previous(targets[0], None if first == "_" else first)
 
     def _state(self, name: str, span: Span) -> str:
         attribute = name.removeprefix("self.")
@@ -293,9 +295,7 @@ class ChainWriter:
             self._line(f"{target}[{self._subscript(values[1])}] = {self.render.value(values[2])}", step.span)
             return True
         self._line(f"{target} {operators.IN_PLACE[word]} {self.render.value(values[1])}", step.span)
-        if values[0].name != "_":
-            self.scope.previous_name = None
-        self.scope.previous = target
+        self.scope.set_previous(target, self.scope.previous_name if values[0].name == "_" else None)
         if step.out and not (len(step.out) == 1 and self._names(step.out[0], target)):
             self._bind(step, target)
         return True
@@ -331,16 +331,18 @@ class ChainWriter:
         scope = self.scope
         previous, previous_name = scope.previous, scope.previous_name
         variables = dict(scope.variables)
+        scope.unread = None  # a branch may read it
         self._line(f"if {self.render.value(node.condition)}:", node.span)
         self._branch(node.do)
         after_do = dict(scope.variables)
         scope.variables, scope.previous, scope.previous_name = dict(variables), previous, previous_name
+        scope.unread = None  # what a branch gave last is $_ after the block
         if node.otherwise or previous != scope.temporary:
             self._line("else:", node.span)
             self._branch(node.otherwise)
         # only what both branches make exists afterwards
         scope.variables = {k: v for k, v in after_do.items() if k in scope.variables or k in variables}
-        scope.previous, scope.previous_name = scope.temporary, None
+        scope.previous, scope.previous_name, scope.unread = scope.temporary, None, None
 
     def _branch(self, nodes: tuple[Node, ...]) -> None:
         """A branch ends with its value in the temporary, so that ``$_`` means one thing after the block."""

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.builder.effects import has_only_a_value
 from runner.builder.operators import BUILTINS
+from runner.cases.chain_nodes import Step
 from runner.cases.model import Kernel
 from runner.cases.problems import Problems
 from runner.cases.texts import plain_text
@@ -33,6 +35,8 @@ class Scope:
     used_params: set[str] = field(default_factory=set)
     previous: str | None = None  # Python text of $_
     previous_name: str | None = None  # the case's name for it, when it has one
+    unread: Step | None = None  # that gave $_, if nothing has read it and it has only a value
+    dropped: list[Step] = field(default_factory=list)  # whose value nothing has read: one list for the whole source
     temporary: str = "y"
     in_forward: bool = True
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class Scope:
             if self.previous is None:
                 self.problems.error(span, "$_ has no value here: there is no input and no step before")
                 return "None"
+            self.unread = None
             if self.previous_name is not None:
                 self.used.add(self.previous_name)
             return self.previous
@@ -89,6 +94,18 @@ class Scope:
             )
         return "None"
 
+    def set_previous(self, text: str, name: str | None, step: Step | None = None) -> None:
+        """Make ``text`` the value of ``$_``, which the case calls ``name``; ``step`` gave it and nothing else holds it."""
+        self.note_dropped()
+        self.previous, self.previous_name = text, name
+        self.unread = step if step is not None and has_only_a_value(step) else None
+
+    def note_dropped(self) -> None:
+        """Note that from here on nothing can read what ``$_`` is."""
+        if self.unread is not None:
+            self.dropped.append(self.unread)
+        self.unread = None
+
     def use_previous(self, span: Span) -> None:
         """Count ``$_`` as used: the step at ``span`` was meant to take it, and one message says so."""
         if self.previous is not None:
@@ -101,7 +118,7 @@ class Scope:
         """
         inner = Scope(
             self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs, self.later,
-            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, functions=self.functions,
+            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, functions=self.functions, dropped=self.dropped,
         )  # fmt: skip
         for name in arguments:
             self.reserved.add(inner.define(name))

@@ -153,6 +153,7 @@ class _Builder:
     def _model(self) -> list[Line]:
         modules, forward, scope = self._forward(launches=False)
         self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.outputs.items() if n not in scope.used}
+        self.dropped = scope.dropped
         self.chain_params = set(scope.used_params)
         state = self._state()
         lines = [Line("class Model(torch.nn.Module):")]
@@ -324,8 +325,13 @@ class _Builder:
                     self.problems.error(
                         span,
                         f"{name!r} is made here and never used",
-                        "take out: away, or write _ for what is not needed",
+                        "write _ for what is not needed, or take the step out",
                     )
+            # Where eager is to raise, any step may be the one that does.
+            for step in self.dropped if not self.problems.errors and case.expect.raises is None else ():
+                message = f"the value of {step.operator} is never used"
+                hint = "write $_ where it is meant, name it by out:, or take the step out; out: _ drops it"
+                self.problems.error(step.span, message, hint)
         reached = (
             self.used_params
             | {name for c in case.calls for name in c.params}

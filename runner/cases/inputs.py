@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runner.cases.chain_nodes import Arithmetic, Literal, Value
+from runner.cases.chain_nodes import Arithmetic, Literal, Ref, Value
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.inits import check_numbers, read_init
 from runner.cases.model import DTYPES, Input
@@ -106,7 +106,8 @@ def _shape(node: YamlSequence, problems: Problems) -> tuple[Value, ...]:
                 problems.error(item.span, "a size is not negative")
                 value = Literal(1)
         elif not isinstance(value, Arithmetic):
-            problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
+            hint = f'write "${{{value.name}}}"' if isinstance(value, Ref) and not value.path else 'such as [2, "${n}"]'
+            problems.error(item.span, "a shape holds integers and ${...}", hint)
             value = Literal(1)
         sizes.append(value)
     return tuple(sizes)

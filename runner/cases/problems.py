@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from runner.cases.limits import Limits
-from runner.cases.yaml.scalars import excerpt
+from runner.cases.yaml.scalars import CURLY_QUOTES, excerpt
 from runner.diagnostics import Diagnostic, Span, source_line
-from runner.text import in_line
+from runner.text import describe_character, in_line
 
 
 class TooManyProblems(Exception):
@@ -104,13 +104,32 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
 
 
 def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:
-    """Without control characters, and no longer than is read."""
+    """Without control characters, and no longer than is read. What is not what it looks like is named."""
+    hint, remark = diagnostic.hint, _look_alike(diagnostic)
+    hint = f"{hint}{' ' if hint.endswith('?') else '; '}{remark}" if hint and remark else hint or remark
     return replace(
         diagnostic,
         message=_cut(diagnostic.message, limits.message_characters),
-        hint=_cut(diagnostic.hint, limits.message_characters),
+        hint=_cut(hint, limits.message_characters),
         text=excerpt(diagnostic.text),
     )
+
+
+def _look_alike(diagnostic: Diagnostic) -> str:
+    """Return which character of the name or text that an error is about looks like another one or like none; empty if there is none."""
+    start = diagnostic.span.column - 1
+    word = diagnostic.text[start : start + diagnostic.span.length].strip(" ")
+    if diagnostic.severity != "error" or word.isascii() or not word:
+        return ""
+    if word[0] in CURLY_QUOTES:
+        remark = "curly quotes are text in YAML: write straight ones"
+    elif " " in word:  # prose, in any language
+        return ""
+    else:
+        place = next(place for place, character in enumerate(word) if not character.isascii())
+        remark = f"character {place + 1} is {describe_character(word[place])}: write ASCII"
+    is_told = any(text in diagnostic.message for text in ("U+", "curly quotes"))
+    return "" if is_told else remark
 
 
 def _cut(text: str, length: int) -> str:

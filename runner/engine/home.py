@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner import exit_codes, interrupts
+from runner import interrupts
 from runner.engine import interpreters, scratch
 from runner.engine.connections import Connections
 from runner.engine.zygotes import Zygotes
@@ -22,13 +23,20 @@ class Home(contextlib.AbstractContextManager["Home"]):
 
     def __init__(self) -> None:
         """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
+        self.environ: dict[str, str] = {}
+        self._watched: dict[Path, tuple[int, int]] = {}  # descriptor, so that no other file gets its inode, and mode
+        self._open()
+
+    def _open(self) -> None:
         self.folder = scratch.make()
         self._work = self.folder / "work"  # for what jobs write
         self._work.mkdir()
-        self.environ = {scratch.VARIABLE: str(self._work)}
+        self.environ[scratch.VARIABLE] = str(self._work)
         self.connections = Connections(self.folder)
         self.zygotes = Zygotes(self.connections.address)
         self._is_closed = False
+        for path in (self.folder, self._work, Path(self.connections.address)):
+            self._watch(path)
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -40,18 +48,34 @@ class Home(contextlib.AbstractContextManager["Home"]):
                 path = interpreters.find_python(python) or python
                 self.zygotes.prepare(path, self.environ, self.folder / f"zygote-{number}.log")
 
-    def check(self) -> None:
-        """Check that processes can still write and connect.
+    def work_folder(self, slot: int) -> Path:
+        """Return the folder for what the jobs of a slot write. It is made for the first one."""
+        path = self._work / str(slot)
+        if path not in self._watched:
+            with contextlib.suppress(OSError):  # then ``damage`` is not empty
+                path.mkdir()
+                self._watch(path)
+        return path
 
-        Raises:
-            UsageError: somebody has removed the folder, or a part of it.
-        """
-        for path in (self._work, Path(self.connections.address)):
-            if not path.exists():
-                raise exit_codes.UsageError(
-                    f"{path} is gone: a case or another program has removed the temporary folder, or a part of it",
-                    exit_codes.INTERNAL,
-                )
+    def _watch(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        self._watched[path] = descriptor, os.fstat(descriptor).st_mode
+
+    def damage(self) -> str:
+        """Return what somebody has removed or changed, so that processes cannot write or connect; empty if nothing."""
+        for path, (descriptor, mode) in self._watched.items():
+            try:
+                status = os.lstat(path)
+            except OSError:
+                return f"{path} is gone"
+            if not os.path.samestat(status, os.fstat(descriptor)) or status.st_mode != mode:
+                return f"{path} is not what it was"
+        return ""
+
+    def renew(self) -> None:
+        """Begin anew, with another folder. Raises UsageError if none can be made."""
+        self.close()
+        self._open()
 
     def close(self) -> None:
         """End the zygotes, and remove the folder. Can be called twice."""
@@ -61,4 +85,6 @@ class Home(contextlib.AbstractContextManager["Home"]):
             self._is_closed = True
             self.zygotes.close()
             self.connections.close()
+            while self._watched:
+                os.close(self._watched.popitem()[1][0])
             scratch.remove(self.folder)

@@ -18,11 +18,12 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner import interrupts
-from runner.engine import gpus
+from runner import exit_codes, interrupts
+from runner.engine import gpus, scratch
 from runner.engine.connections import Channel
 from runner.engine.home import Home
 from runner.engine.memory import machine_memory
@@ -37,6 +38,9 @@ KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
 GROWTH_PART = 4
 """A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
+RENEWALS = 5
+"""How often in a row a temporary folder is made anew that went while no job ran."""
+DAMAGE = "the case removed or changed the temporary folder of the run, which RUNNER_SCRATCH is a part of"
 FREQUENT = 5
 """How many living processes end early for one reason before a notice says so; a case or two may well ask for it."""
 COLD = {"none": "none", "import": "compilers", "inductor": "compilers"}
@@ -87,19 +91,14 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         # Never less than a compile needs: with many slots, or where memory grows on demand, the share would be tiny.
         self._default_memory = max(machine_memory() * 8 // 10 // self._slots, 2 << 30)
         self._home = home or Home()
-        self._folder = self._home.folder
-        self._kernels = self._folder / "kernels" if kernel_cache == "private" else None
-        self._logs = self._folder
-        if log_folder is not None:
-            with contextlib.suppress(OSError):  # a log is not worth a run
-                Path(log_folder).mkdir(parents=True, exist_ok=True)
-            self._logs = Path(log_folder).absolute()
-        self._keep_logs = log_folder is not None
-        self._connections = self._home.connections
+        self._private_kernels = kernel_cache == "private"
+        self._logs = None if log_folder is None else Path(log_folder).absolute()
         self._servers: dict[tuple[str, bool, str, tuple[tuple[str, str], ...]], Server] = {}
         self._outcomes: list[Outcome] = []
         self._tickets = 0
         self._next_check = 0.0
+        self._renewals = self._vain_renewals = 0
+        self._damage = ""  # the last one
         self._closed = False
 
     def __exit__(self, *exception: object) -> None:
@@ -147,22 +146,47 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         Limits are enforced inside this call only, so call it again soon.
 
         Raises:
-            UsageError: the temporary folder is gone, so that outcomes say nothing about their jobs.
+            UsageError: the temporary folder goes again and again while no job runs.
         """
         end = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             self._start_jobs()
             self._enforce_limits()
+            if self._outcomes and (damage := self._home.damage()):
+                self._renew(damage)
             if self._outcomes or not self.pending() or time.monotonic() >= end:
                 break
-            for channel in self._connections.wait(max(0.0, min(end, self._next_check) - time.monotonic())):
+            for channel in self._home.connections.wait(max(0.0, min(end, self._next_check) - time.monotonic())):
                 if not channel.closed:  # meanwhile, by a message before it
                     self._read(channel)
-        if self._outcomes:
-            self._home.check()
         self._start_jobs()  # so that the slots stay busy while the caller works
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
+
+    def _renew(self, damage: str) -> None:
+        """Begin anew with another temporary folder. No outcome that is not returned yet counts.
+
+        Each job that ran runs again, alone. One that was alone already is to blame: what remains of it is an outcome that says so.
+        """
+        suspects = [outcome.job for outcome in self._outcomes if outcome.seconds]
+        suspects += [
+            job.task.job for server in self._servers.values() for job in server.running_jobs if job.began is not None
+        ]
+        unheard = [outcome.job for outcome in self._outcomes if not outcome.seconds]
+        keys = {job.key for job in suspects}
+        waiting = [job for job in self.cancel_all() if job.key not in keys]
+        self._renewals += 1
+        self._vain_renewals = 0 if suspects else self._vain_renewals + 1
+        if self._vain_renewals > RENEWALS:
+            raise exit_codes.UsageError(
+                f"{damage}: another program removes the temporary folder again and again", exit_codes.INTERNAL
+            )
+        self._damage = damage
+        self._end_servers()
+        self._home.renew()
+        self._outcomes = [Outcome(job, "damage", 0.0, detail=DAMAGE) for job in suspects if job.alone]
+        for job in (*(replace(job, alone=True) for job in suspects if not job.alone), *unheard, *waiting):
+            self.submit(job)
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
@@ -178,12 +202,16 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 return
             self._closed = True
             self.cancel_all()
-            for server in self._servers.values():
-                if server.channel is not None:
-                    server.channel.close()  # a server that is up ends its children, then itself
-            for server in self._servers.values():
-                server.end(2.0 if server.hello else 0.0)
+            self._end_servers()
             self._home.close()
+
+    def _end_servers(self) -> None:
+        for server in self._servers.values():
+            if server.channel is not None:
+                server.channel.close()  # a server that is up ends its children, then itself
+        for server in self._servers.values():
+            server.end(2.0 if server.hello else 0.0)
+        self._servers.clear()
 
     def notices(self) -> list[str]:
         """Return what a person should know of each server.
@@ -202,6 +230,10 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 for reason, count in server.departures.items()
                 if count >= FREQUENT
             ]
+        if self._renewals:
+            texts.append(
+                f"{self._damage}: a temporary folder was made anew {self._renewals} times, and what ran then ran again"
+            )
         return list(dict.fromkeys(texts))
 
     def _server(
@@ -221,10 +253,10 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 # Where a GPU is in sight every compilation opens CUDA, even one for the CPU, and what a server has
                 # opened fails in its children. And a verdict about the CPU must not depend on the machine's GPU.
                 environ[gpus.VARIABLE] = ""
-            if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
-                folder = self._kernels / str(list(self._environments).index(environment))
+            if self._private_kernels:  # one each, for code of one Python must not be loaded by another
+                folder = self._home.folder / "kernels" / str(list(self._environments).index(environment))
                 environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-            log = self._folder / f"server-{len(self._servers)}.log"
+            log = self._home.folder / f"server-{len(self._servers)}.log"
             python = self._environments[environment]
             self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)
         return self._servers[key]
@@ -243,7 +275,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 self._fork(start.server, start.kind, task, start.slot)
 
     def _fork(self, server: Server, kind: Kind, task: Task, slot: int) -> None:
-        environ = {"RUNNER_SLOT": str(slot)}
+        environ = {"RUNNER_SLOT": str(slot), scratch.VARIABLE: str(self._home.work_folder(slot))}
         gpu, share = "", 1.0
         if kind.needs_gpu:
             given = self._environ.get(gpus.VARIABLE, os.environ.get(gpus.VARIABLE))
@@ -260,10 +292,12 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
     def _running_job(self, task: Task) -> RunningJob:
         name = f"{task.ticket:05d}-" + re.sub(r"[^\w.-]+", "_", task.job.name)[:80]
         limit = task.job.memory or self._default_memory
-        log = self._logs / f"{name}.log"
-        with contextlib.suppress(OSError):
+        log = (self._logs or self._home.folder) / f"{name}.log"
+        with contextlib.suppress(OSError):  # a log is not worth a run
+            if self._logs is not None:
+                self._logs.mkdir(parents=True, exist_ok=True)  # each time: a case may have removed it
             log.unlink(missing_ok=True)
-        return RunningJob(task, limit, log, self._folder / f"{name}.stack", self._keep_logs)
+        return RunningJob(task, limit, log, self._home.folder / f"{name}.stack", self._logs is not None)
 
     def _enforce_limits(self) -> None:
         """Enforce the limits, at most every 0.1 s (less often where the process table is so long that it costs)."""
@@ -271,7 +305,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         if now < self._next_check:
             return
         # This process may have been stopped meanwhile: what jobs have said in time counts.
-        for channel in (*self._connections.wait(0), *self._connections.strangers()):
+        for channel in (*self._home.connections.wait(0), *self._home.connections.strangers()):
             if not channel.closed:
                 self._read(channel)
         for server in self._servers.values():
@@ -290,7 +324,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 channel.owner.take(message)
             else:
                 if "exit" in message:  # the job may have spoken without our knowing yet which connection is its own
-                    for stranger in self._connections.strangers():
+                    for stranger in self._home.connections.strangers():
                         self._read(stranger)
                 self._outcomes += channel.owner.take(message)
         if hung_up:

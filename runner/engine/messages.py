@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
 """The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
 
-Ended = Literal["result", "signal", "timeout", "memory", "no-result", "broken"]
-"""How a job ended: ``result`` with the worker's record, ``broken`` when the harness itself failed, else how its process died."""
+Ended = Literal["result", "signal", "timeout", "memory", "no-result", "broken", "damage"]
+"""How a job ended: ``result`` with the worker's record, ``broken`` when the harness itself failed, ``damage`` when it removed or changed
+the engine's temporary folder, else how its process died."""
 
 Isolation = Literal["fork", "fresh", "living"]
 """Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from

@@ -73,11 +73,24 @@ def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder that ``make`` made."""
+    """Remove a folder that ``make`` made, whatever modes its folders have by now."""
+    with contextlib.suppress(OSError):
+        _unlock(path)
     shutil.rmtree(path, ignore_errors=True)
     descriptor = _locks.pop(path, -1)
     if descriptor >= 0:
         os.close(descriptor)
+
+
+def _unlock(path: Path) -> None:
+    """Let this user remove what is in a folder. Links are not followed. Raises OSError."""
+    if path.is_symlink():
+        path.unlink()
+        return
+    path.chmod(0o700)
+    for folder in path.iterdir():
+        if folder.is_dir() and not folder.is_symlink():
+            _unlock(folder)
 
 
 def sweep(base: Path, prefix: str = PREFIX) -> None:

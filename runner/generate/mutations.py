@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.builder.chain import STATEMENTS
+from runner.builder.effects import is_plain
 from runner.generate.expectations import expects_no_graph, one_variant, without_outdated
 
 Case = dict[str, Any]
@@ -22,6 +24,9 @@ TRIES = 20
 """Changes that are tried for one mutant: some fit no place of a case."""
 STEPS = 24
 """Steps of a mutant, at most: mutants of mutants would grow without end."""
+
+_VALUELESS = (*STATEMENTS, "operator.setitem", "operator.delitem")
+"""Steps that leave ``$_`` as it was."""
 
 _SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -84,6 +89,7 @@ def mutant_of(
     kept = without_outdated(case, names)
     if kept is None:
         return None
+    _name_dropped(kept)
     words = ", ".join(name.replace("_", " ") for name in names)
     doc = f"{again} ({parent['name']}: {words})"
     return {**kept, "name": name, "doc": doc, "tags": ["mutant", *dict.fromkeys(names)]}
@@ -321,6 +327,29 @@ def _names(chain: Sequence[Any]) -> list[str]:
     """Return the names that the steps give to single values, in order."""
     names = (step.get("out") for step in chain if isinstance(step, dict))
     return [*dict.fromkeys(name for name in names if isinstance(name, str) and name != "_")]
+
+
+def _name_dropped(case: Case) -> None:
+    """Write ``out: _`` where a change leaves a value that no step reads, which is an error without it."""
+    steps: list[Any] = case.get("chain", [])
+    for place, step in enumerate(steps):
+        if is_plain(_operator(step)) and not (isinstance(step, dict) and "out" in step):
+            later = [*steps[place + 1 :], {"return.": case.get("return", "$_")}]
+            end = next(each for each in later if _reads_previous(each) or _operator(each) not in _VALUELESS)
+            if not _reads_previous(end):
+                steps[place] = {**(step if isinstance(step, dict) else {step: None}), "out": "_"}
+
+
+def _operator(step: Any) -> str:
+    return str(next((key for key in step if "." in key), "") if isinstance(step, dict) else step)
+
+
+def _reads_previous(step: Any) -> bool:
+    """Return whether a step may read the value before it."""
+    operator = _operator(step)
+    if not isinstance(step, dict) or not operator or "$_" in str(step):
+        return True  # it is bare, or a block
+    return step[operator] is None or (_is_module(operator) and "call" not in step)
 
 
 def _value(case: Mapping[str, Any], numbers: random.Random) -> tuple[int, str]:

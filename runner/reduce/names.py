@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.builder import operators
 from runner.builder.chain import STATEMENTS
+from runner.builder.effects import has_only_a_value
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arguments, Arithmetic, Function, If, Index, Literal, Node, Ref, Step, Value, With
 from runner.cases.model import Case
@@ -258,7 +259,9 @@ def _unnamed_chain(
         uses += by_result[name] if last else 0
         if uses != total[name] or _in_functions(unnamed_nodes[place + 1 : near], name):
             continue
-        unnamed_nodes[place] = replace(node, out=())
+        step = replace(node, out=())
+        is_dropped = not total[name] and has_only_a_value(step)  # which the format asks for
+        unnamed_nodes[place] = replace(node, out=(PREVIOUS,)) if is_dropped else step
         unnamed_nodes[place + 1 : near] = substitute_nodes(
             unnamed_nodes[place + 1 : near], {name: Ref(PREVIOUS, (), node.span)}
         )

@@ -109,6 +109,8 @@ class _Attempt:
         main = self.main or main
         if not self.context.settings.confirm or verdict.word not in retries.CONFIRMED or self.is_stale(verdict):
             return verdict
+        if main.ended == "damage":  # twice already
+            return verdict
         return (yield from self._confirm(verdict, main))
 
     def _may_fail_by_stored_graphs(self, main: Outcome) -> bool:
@@ -290,6 +292,8 @@ class _Attempt:
 
     def _decide(self, flaky: str) -> Verdict:
         if self.doubt and self.doubt.get("verdict") == "BROKEN":
+            if self.main is not None and self.main.ended == "damage":
+                return Verdict("ERROR", self.main.detail)
             self.harness_errors.append(self.doubt["reason"])
             return Verdict("ERROR", "the harness failed; this says nothing about the backend")
         variant = self.planned.variant
@@ -330,7 +334,7 @@ class _Attempt:
         if self.shared is not None or is_same:
             return verdict
         alone = yield from self._apart("confirm", main)
-        if alone.ended == "broken" or retries.alike(main, alone):
+        if alone.ended in ("broken", "damage") or retries.alike(main, alone):
             return verdict
         if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts
             self.shared, self.stages, self.policies, self.user = main, {}, [], None

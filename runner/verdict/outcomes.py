@@ -30,7 +30,7 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, 
             return [], {"verdict": "BROKEN", "reason": f"this machine cannot compile: {machine}"}
         return found, outcome.result.get("trust")
     how = describe(outcome)
-    if outcome.ended == "broken":
+    if outcome.ended in ("broken", "damage"):
         return [], {"verdict": "BROKEN", "reason": outcome.detail or "the harness failed"}
     if outcome.phase in EAGER_PHASES:
         return [], {"verdict": "INVALID", "reason": f"eager itself: {how}"}
@@ -62,7 +62,7 @@ def _machine_trouble(error: Mapping[str, Any] | None) -> str | None:
 
 def died_in_float64(outcome: Outcome) -> bool:
     """Whether the process died in the float64 reference, which says nothing about the case: ask again without it."""
-    return outcome.ended not in ("result", "broken") and outcome.phase == "float64"
+    return outcome.ended not in ("result", "broken", "damage") and outcome.phase == "float64"
 
 
 def describe(outcome: Outcome) -> str:

@@ -24,12 +24,12 @@ def test_only_unused_names_are_refused(validated: Result) -> None:
     assert validated.code == (4 if errors else 0)
 
 
-def test_all_but_one_case_can_be_used(validated: Result) -> None:
+def test_all_but_two_cases_can_be_used(validated: Result) -> None:
     written = sum(len(re.findall(r"^ *- name:", file.read_text(), re.MULTILINE)) for file in CORPUS.glob("*.spec.yaml"))
     counted = re.match(r"(\d+) valid cases, (\d+) variants, \d errors?, \d+ warnings?\n", validated.out)
     assert counted is not None, validated.text
     assert written >= 100
-    assert written - 1 <= int(counted[1]) <= written
+    assert written - 2 <= int(counted[1]) <= written
     assert int(counted[2]) >= int(counted[1])
 
 

@@ -140,6 +140,48 @@ def test_a_death_is_reported(
     )
 
 
+REMOVER = """
+    import os
+    import pathlib
+    import shutil
+
+    import torch
+
+
+    class Remover(torch.nn.Module):
+        def forward(self, x):
+            if torch.compiler.is_compiling():
+                remove()
+            return x + 2
+
+
+    @torch._dynamo.disable
+    def remove():
+        scratch = pathlib.Path(os.environ["RUNNER_SCRATCH"])
+        shutil.rmtree(next(path for path in scratch.parents if path.name.startswith("runner-scratch-")))
+        shutil.rmtree(next(pathlib.Path(".runner/runs").glob("*/logs")))
+
+
+    class Planted(torch.nn.Module):
+        def forward(self, x):
+            return x + (1 if torch.compiler.is_compiling() else 2)
+    """
+
+
+def test_a_case_that_removes_the_temporary_folder_costs_itself(tmp_path: Path) -> None:
+    model = "inputs: {x: [4]}\nmodule: {file: m.py, name: "
+    fine = [f"name: fine_{n}\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(2)]
+    cases = f"name: remover\n{model}Remover}}", fine[0], f"name: planted\n{model}Planted}}", fine[1]
+    write(tmp_path, {"m.py": REMOVER, "a.spec.yaml": spec(*cases)})
+    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "-j", 2, "--allow-python")
+    verdicts = {"remover@eager": "ERROR", "fine_0@eager": "PASS", "planted@eager": "FAIL", "fine_1@eager": "PASS"}
+    assert (done.code, done.verdicts) == (1, verdicts)
+    event = done.of("remover@eager")
+    assert event["reason"].startswith("the case removed or changed the temporary folder of the run")
+    assert "a temporary folder was made anew 2 times" in done.out + done.err
+    assert "nothing is left to do" in run_in(tmp_path, "resume").err
+
+
 def test_a_hang_ends_at_its_own_timeout(ran: Result) -> None:
     assert ran.of("victim@deadly:hang")["seconds"] >= 8
 

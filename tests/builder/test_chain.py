@@ -60,7 +60,7 @@ def forward(built: Built, chain: str, rest: str = "") -> list[str]:
         ("- torch.abs\n- operator.imul: [$_, 2]\n- torch.neg", ["y = torch.abs(x)", "y *= 2", "return torch.neg(y)"]),
         ("- {operator.iadd: [$x, 1], out: x}\n- torch.abs: $x", ["x += 1", "return torch.abs(x)"]),
         ("- {operator.iadd: [$x, 1], out: z}\n- torch.abs: $z", ["x += 1", "z = x", "return torch.abs(z)"]),
-        ("- {torch.clone: $x, out: a}\n- torch.abs: $x\n- operator.iadd: [$a, 1]\n- torch.neg", ["a = torch.clone(x)", "y = torch.abs(x)", "a += 1", "return torch.neg(a)"]),
+        ("- {torch.clone: $x, out: a}\n- {torch.abs: $x, out: _}\n- operator.iadd: [$a, 1]\n- torch.neg", ["a = torch.clone(x)", "y = torch.abs(x)", "a += 1", "return torch.neg(a)"]),
         ("- {torch.clone: $x, out: a}\n- torch.abs: $x\n- operator.setitem: [$a, 0, 1]\n- torch.add: [$_, $a]", ["a = torch.clone(x)", "y = torch.abs(x)", "a[0] = 1", "return torch.add(y, a)"]),
         ("- operator.setitem: [$x, '[:, 0]', $x]", ["x[:, 0] = x", "return x"]),
         ("- operator.setitem: ['$x[0]', '[1:]', 0]", ["x[0][1:] = 0", "return x"]),
@@ -94,11 +94,11 @@ def test_in_place_operators(built: Built, word: str, sign: str) -> None:
     ("result", "line"),
     [
         ("$a", "return a"), ("[$a, $x]", "return [a, x]"), ("{k: $a, 'l m': [$x]}", 'return {"k": a, "l m": [x]}'), ("[$a, '${x.dim()}', 3]", "return [a, x.dim(), 3]"),
-        ("$_", "return torch.neg(a)"), ("[$_, $a]", "return [y, a]"),
+        ("$_", "return torch.neg_(a)"), ("[$_, $a]", "return [y, a]"),
     ],
 )  # fmt: skip
 def test_results(built: Built, result: str, line: str) -> None:
-    assert forward(built, "- {torch.abs: $x, out: a}\n- torch.neg", f"return: {result}")[-1] == line
+    assert forward(built, "- {torch.abs: $x, out: a}\n- torch.neg_", f"return: {result}")[-1] == line
 
 
 def test_with(built: Built) -> None:
@@ -249,7 +249,10 @@ def test_a_modules_own_dtype_is_kept(built: Built) -> None:
     [
         ("- torch.add: [$_, $a]\n- {torch.abs: $x, out: a}", ["4:21: $a is used before it is made | line 5 makes it"]),
         ("- torch.add: [$x, $xx]", ["4:21: nothing is called 'xx' | did you mean 'x'?"]),
-        ("- {torch.abs: $x, out: a}\n- torch.neg: $x", ["4:6: 'a' is made here and never used | take out: away, or write _ for what is not needed"]),
+        ("- {torch.abs: $x, out: a}\n- torch.neg: $x", ["4:6: 'a' is made here and never used | write _ for what is not needed, or take the step out"]),
+        ("- F.relu\n- torch.add: [$x, 1]", ["4:5: the value of F.relu is never used | write $_ where it is meant, name it by out:"]),
+        ("- nn.Linear: [2, 2]\n- {F.relu: {\"*\": [$x], inplace: false}, out: a}\n- torch.add: [$a, $x]", [
+            "4:5: the value of nn.Linear is never used"]),
         ("- {torch.chunk: [$x, 2], out: [a, b]}\n- torch.abs", ["4:6: 'b' is made here and never used"]),
         ("- operator.add: $x", ["4:5: operator.add takes 2 operands, not 1"]),
         ("- operator.neg: [$x, $x]", ["4:5: operator.neg takes 1 operands, not 2"]),
@@ -279,6 +282,60 @@ def test_problems(built: Built, chain: str, messages: list[str]) -> None:
     found = built.problems(f"chain:\n{chain}")
     wanted = [":".join([m.split(":")[0], str(int(m.split(":")[1]) + 2), *m.split(":")[2:]]) for m in messages]
     assert [f[: len(w)] for f, w in zip(found, wanted, strict=True)] == wanted
+
+
+DROPPED = {
+    "before a return of another": ("- F.relu\nreturn: $x", "5:7"),
+    "of a list": ("- F.relu\n- torch.neg\nreturn: [$x]", "6:7"),
+    "before a print and a write": (
+        "- F.relu\n- builtin.print: [1]\n- operator.setitem: [$x, 0, 1]\n- torch.neg: $x",
+        "5:7",
+    ),
+    "before one in place": ("- F.relu\n- operator.iadd: [$x, 1]", "5:7"),
+    "in a block": ("- with: [torch.no_grad]\n  chain: [F.relu, {torch.neg: $x}]", "6:15"),
+    "before the end of a block": ("- with: [torch.no_grad]\n  chain: [F.relu]\n- torch.neg: $x", "6:15"),
+    "in a branch": ("- if: true\n  do: [F.relu, {torch.neg: $x}]", "6:12"),
+    "in a function": ("- operator.call: [{$fn: {args: [t], chain: [F.relu, {torch.neg: $t}]}}, $x]", "5:49"),
+    "an attribute": ("- Tensor.shape\n- torch.neg: $x", "5:7"),
+    "a module": ("- nn.Linear: [2, 2]\n- torch.neg: $x", "5:7"),
+}
+
+
+@pytest.mark.parametrize(("chain", "place"), DROPPED.values(), ids=DROPPED)
+def test_a_value_that_nothing_reads(built: Built, chain: str, place: str) -> None:
+    steps, _, result = chain.partition("\nreturn: ")
+    keys = f"chain:\n{steps}" + (f"\nreturn: {result}" if result else "")
+    (message,) = built.problems(f"grad: off\n{keys}")
+    assert message.startswith(f"{place}: the value of ") and " is never used | " in message
+    assert built.problems(f"expect: {{raises: {{type: ValueError}}}}\n{keys}") == []  # it may be what raises
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{F.relu: $x, out: _}", "torch.relu_", "Tensor.add_: [$x, 1]", "aten.add_.Tensor: [$x, 1]", "operator.iadd: [$x, 1]",
+        "operator.setitem: [$x, 0, 1]", "torch._dynamo.graph_break", "builtin.print: [1]", "builtin.len: $x", "numpy.tanh: $x",
+        "custom.mine.log: $x", 'torch.neg: {"*": [$x], out: $x}', "F.relu: [$x, true]", "{nn.ReLU: {inplace: true}}",
+        "nn.BatchNorm1d: [2]", "F.dropout", "torch.rand_like", "Tensor.item", "Tensor.to: [$self, cpu]",
+        "{nn.Linear: [2, 2], id: later}", "{nn.Identity: , train: true}", "operator.call: [{$fn: {args: [t], chain: [torch.sin]}}, $x]",
+    ],
+)  # fmt: skip
+def test_a_step_that_may_do_more_than_give_a_value(built: Built, step: str) -> None:
+    assert built.problems(f"chain:\n- {step}\n- torch.neg: $x") == []
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        "[F.relu, {torch.add: [$x, $_]}]", "[F.relu, {builtin.print: [1]}, torch.neg]", '[F.relu, {operator.getitem: [$x, "[$_]"]}]',
+        "[F.relu, {torch.mul: ['${_.shape[0]}', $x]}]", "[F.relu, nn.ReLU]", "[F.relu, {nn.ReLU: , call: [$_]}]",
+        "[F.relu, {if: $_, do: [{torch.neg: $x}]}]", "[F.relu, {if: true, do: [{torch.neg: $x}], else: [torch.exp]}]",
+        "[F.relu, {with: [torch.no_grad], chain: [torch.exp]}]", "[{with: [torch.no_grad], chain: [F.relu]}, torch.exp]",
+        "[{if: true, do: [F.relu]}, torch.exp]",
+    ],
+)  # fmt: skip
+def test_a_value_that_something_reads(built: Built, chain: str) -> None:
+    assert [message for message in built.problems(f"chain: {chain}") if "never used" in message] == []
 
 
 def test_params_are_not_changed(built: Built) -> None:

@@ -130,7 +130,7 @@ def test_operators_inside_blocks_and_functions(tmp_path: Path) -> None:
             inputs: {x: [2]}
             chain:
               - with: [torch.no_grad]
-                chain: [torch.exp]
+                chain: [{torch.exp: $x, out: _}]
               - torch.vmap: [{$fn: {args: [row], chain: [{torch.sin: [$row]}]}}]
               - operator.call: [$_, $x]
         """

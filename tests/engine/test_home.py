@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_jobs import gone, job, one
+from engine_jobs import Make, finish, gone, job, one
 
 from runner.engine import process_tree
 from runner.engine.home import Home
@@ -57,15 +60,88 @@ def test_a_python_that_is_none_is_left_to_its_first_job(fake: dict[str, str]) ->
             assert one(engine, "").ended == "broken"
 
 
-@pytest.mark.parametrize("part", ["", "work", "control"])
-def test_outcomes_after_the_folder_was_removed_do_not_count(fake: dict[str, str], part: str) -> None:
+FOLDER = """
+scratch = pathlib.Path(os.environ["RUNNER_SCRATCH"])
+folder = next(path for path in (scratch, *scratch.parents) if path.name.startswith("runner-scratch-"))
+"""  # by its name: a mistake here must not remove what lies around it
+
+
+def act(part: str, how: str = "remove") -> str:
+    """Return a snippet that does something to a part of the engine's folder, also after that was made anew."""
+    does = {
+        "remove": "shutil.rmtree(path) if path.is_dir() else path.unlink()",
+        "replace": "shutil.rmtree(path); path.mkdir()",
+        "link": "shutil.rmtree(path); path.symlink_to('.')",
+        "lock": "path.chmod(0)",
+    }[how]
+    return f"import os, pathlib, shutil\n{FOLDER}\npath = folder / {part!r}\n{does}\n"
+
+
+@pytest.fixture
+def engine(fake: dict[str, str]) -> Iterator[LocalEngine]:
+    """An engine of three slots, whose home is made before it."""
     with Home() as home:
         home.environ.update(fake)
-        path = home.folder / part
-        remove = f"import os, shutil; os.remove({str(path)!r}) if {part == 'control'} else shutil.rmtree({str(path)!r})"
-        with LocalEngine({"here": sys.executable}, home=home) as engine:
-            engine.submit(job(remove))
-            with pytest.raises(UsageError, match=f"^{home.folder}/.* is gone") as error:
-                while engine.pending():
-                    engine.wait(1.0)
+        with LocalEngine({"here": sys.executable}, 3, home=home) as engine:
+            yield engine
+        assert not home.folder.exists()
+
+
+BLAMED = "the case removed or changed the temporary folder of the run"
+
+
+@pytest.mark.parametrize(
+    ("part", "how"),
+    [
+        ("", "remove"), ("work", "remove"), ("work/0", "remove"), ("control", "remove"), ("work", "replace"), ("work", "link"),
+        ("", "lock"), ("work", "lock"), ("control", "lock"),
+    ],
+)  # fmt: skip
+def test_a_job_that_damages_the_folder_costs_its_own_outcome_alone(engine: LocalEngine, part: str, how: str) -> None:
+    folders = {engine._home.folder}
+    first = finish(engine, job(act(part, how), "bad"), *(job(f"result['n'] = {n}", str(n)) for n in range(4)))
+    folders.add(engine._home.folder)
+    second = finish(engine, job("result['n'] = 4", "4"))
+    bad = first.pop("bad")
+    assert (bad.ended, bad.result) == ("damage", {}) and bad.detail.startswith(BLAMED)
+    assert [outcome.result["n"] for _, outcome in sorted((first | second).items())] == [0, 1, 2, 3, 4]
+    assert engine._home.folder.is_dir() and not any(folder.exists() for folder in folders - {engine._home.folder})
+    assert "was made anew 2 times" in engine.notices()[-1]
+
+
+def test_jobs_that_ran_beside_the_one_that_damages_run_again(engine: LocalEngine, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    wait = "import os, time\nopen({0!r}, 'a').write('x')\nwhile os.stat({0!r}).st_size < 3: time.sleep(0.01)\n".format(
+        str(started)
+    )
+    innocent = f"{wait}time.sleep(0.3); result['files'] = os.listdir(os.environ['RUNNER_SCRATCH'])"
+    jobs = job(innocent, "a"), job(wait + act("work"), "bad"), job(innocent, "b")
+    outcomes = finish(engine, *jobs)
+    assert {key: outcome.ended for key, outcome in outcomes.items()} == {"a": "result", "bad": "damage", "b": "result"}
+    assert outcomes["a"].result == {"files": []}
+
+
+def test_a_folder_that_another_program_removes_once_costs_nothing(engine: LocalEngine, tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    once = f"import os\nif not os.path.exists({mark!r}):\n" + textwrap.indent(f"open({mark!r}, 'w')\n{act('')}", "    ")
+    outcomes = finish(engine, job(f"{once}\nresult['ok'] = 1", "a"), job("result['ok'] = 1", "b"))
+    assert [outcome.result for outcome in outcomes.values()] == [{"ok": 1}] * 2
+
+
+def test_a_folder_that_goes_while_no_job_runs_ends_the_run(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Home, "work_folder", lambda home, slot: shutil.rmtree(home.folder) or home.folder)
+    engine.submit(job(""))
+    with pytest.raises(UsageError, match="another program removes the temporary folder again and again") as error:
+        while engine.pending():
+            engine.wait(1.0)
     assert error.value.code == INTERNAL
+
+
+def test_a_log_folder_that_a_case_removes_is_made_again(make: Make, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    engine = make(1, log_folder=logs)
+    finish(engine, job(f"import shutil; shutil.rmtree({str(logs)!r}); print('lost')", "1"))
+    outcome = finish(engine, job("print('here')", "2"))["2"]
+    assert outcome.output == "here\n" and [path.read_text() for path in logs.iterdir()] == ["here\n"]

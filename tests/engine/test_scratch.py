@@ -131,3 +131,17 @@ def test_what_a_killed_job_wrote_goes_with_the_engine(make: Make, base: Path) ->
     assert outcome.signal == "SIGKILL" and path.is_relative_to(base) and path.is_dir()
     engine.close()
     assert [*base.iterdir()] == []
+
+
+def test_a_folder_that_a_case_has_locked_or_replaced_is_removed(base: Path) -> None:
+    locked, replaced = scratch.make(), scratch.make()
+    (locked / "a" / "b").mkdir(parents=True)
+    (locked / "link").symlink_to(base)
+    for path in (locked / "a" / "b", locked / "a", locked):
+        path.chmod(0)
+    (base / "own").mkdir(mode=0o500)
+    replaced.rmdir()
+    replaced.symlink_to(base / "own")
+    for path in (locked, replaced):
+        scratch.remove(path)
+    assert [path.name for path in base.iterdir()] == ["own"] and (base / "own").stat().st_mode & 0o777 == 0o500

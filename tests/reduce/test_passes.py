@@ -44,6 +44,13 @@ def test_every_value_gets_a_name_and_loses_it_again(tmp_path: Path) -> None:
     assert "return" not in plain(again)
 
 
+def test_a_value_that_nothing_reads_stays_dropped(tmp_path: Path) -> None:
+    keys = "inputs: {x: [4]}\nchain: [{torch.sin: $x, out: _}, {Tensor.abs_: $x}, {torch.neg: $x}]"
+    assert plain(unnamed(named(case(tmp_path, keys))))["chain"] == [
+        {"torch.sin": None, "out": "_"}, {"Tensor.abs_": "$x"}, {"torch.neg": "$x"},
+    ]  # fmt: skip
+
+
 def test_a_name_given_twice_becomes_two(tmp_path: Path) -> None:
     first = case(tmp_path, """
         inputs: {x: [4]}
@@ -162,9 +169,9 @@ def test_the_cone_holds_writes_to_the_argument_out(tmp_path: Path) -> None:
     keys = """
         inputs: {x: [4], a: [4]}
         chain:
-          - torch.cos: $x
+          - {torch.cos: $x, out: _}
           - torch.sin: {"*": [$x], out: $a}
-          - torch.exp: $x
+          - {torch.exp: $x, out: _}
           - torch.neg: $a
         """
     assert passes.cone(case(tmp_path, keys).chain, [3]) == [1, 3]  # type: ignore[arg-type]

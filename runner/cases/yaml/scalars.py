@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from runner.text import describe_character
+
 # --- which value a plain scalar is -----------------------------------------------------------
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -17,6 +19,8 @@ _WORDS: dict[str, bool | float | None] = {
     **{sign + word: math.inf for sign in ("", "+") for word in (".inf", ".Inf", ".INF")},
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
+CURLY_QUOTES = ("\u201c", "\u201d", "\u201e", "\u2018", "\u2019")
+"""Quotes of word processors, which YAML takes for text."""
 _NUMBER_STARTS = frozenset("0123456789+-.")
 _MAX_DIGITS = 1000  # Python refuses to read more than 4300, and no number here needs them
 
@@ -103,6 +107,9 @@ _PROBLEMS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_BLANKS = " \t\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u200c\u200d\u202f\u205f\u2060\u3000"
+"""Characters that look like spaces or like nothing."""
+_REFERENCE = re.compile(r"\$(?:\{[^{}]*\}|[\w.]+(?:\[[^\[\]]*\][\w.]*)+)")
 _KEY = re.compile(r"[\w.]+$")
 _KEY_WITH_INDEX = re.compile(r"[\w.]+(?:\[[^\]\s]*\])+[\w.]*")
 
@@ -115,17 +122,11 @@ def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, star
     line, column = at or start or (0, 0)
     if line >= len(lines) or (line == len(lines) - 1 and not lines[line] and line):
         line, column = _last_text(lines)  # the end of the file: show something that a caret can point to
-    tab = _tab_indentation(lines, line, column)
-    if tab is not None:
-        other_lines = [
-            n + 1 for n, text in enumerate(lines) if "\t" in text[: len(text) - len(text.lstrip())] and n != tab[0]
-        ]
-        also = (
-            f"; lines with tabs too: {', '.join(map(str, other_lines[:8]))}" + (", ..." if len(other_lines) > 8 else "")
-            if other_lines
-            else ""
-        )
-        return *tab, "a tab is used for indentation: YAML takes spaces only", "replace each tab by spaces" + also
+    for number in (line, line - 1):
+        if 0 <= number < len(lines) and lines[number].strip() and _odd_blank(lines[number]):
+            return _indentation_problem(lines, number)
+    if (reference := _unquoted_reference(lines[line], column)) is not None:
+        return line, *reference
     if "quoted scalar" in context and "end of stream" in problem and start:
         return *start, "this quote is never closed", ""
     if "quoted scalar" in context and "document" in problem and start:
@@ -150,15 +151,28 @@ def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, star
     return line, column, f"this is not YAML: {problem}" + (f" ({context})" if context else ""), ""
 
 
-def _tab_indentation(lines: list[str], line: int, column: int) -> tuple[int, int] | None:
-    """The tab in the indentation of the line of an error or of the line before it, where that is the likely cause."""
-    for number in (line, line - 1):
-        if 0 <= number < len(lines):
-            text = lines[number]
-            indentation = text[: len(text) - len(text.lstrip())]
-            if "\t" in indentation and text.strip():
-                return number, indentation.index("\t")
-    return None
+def _odd_blank(text: str) -> str:
+    """Return the first character of a line's indentation that looks blank and is no space; empty if there is none."""
+    return text[: len(text) - len(text.lstrip(_BLANKS))].strip(" ")[:1]
+
+
+def _indentation_problem(lines: list[str], line: int) -> tuple[int, int, str, str]:
+    blank = _odd_blank(lines[line])
+    numbers = [str(number) for number, text in enumerate(lines, 1) if _odd_blank(text) == blank and number != line + 1]
+    name, word = ("a tab", "tab") if blank == "\t" else (f"the character {describe_character(blank)}", "one")
+    also = f"; lines with {word}s too: {', '.join(numbers[:8])}" + ", ..." * (len(numbers) > 8) if numbers else ""
+    message = f"{name} is used for indentation: YAML takes spaces only"
+    return line, lines[line].index(blank), message, f"replace each {word} by spaces{also}"
+
+
+def _unquoted_reference(text: str, column: int) -> tuple[int, str, str] | None:
+    """Return where a reference with brackets has no quotes at that place in flow style, and what to say; None if none is there."""
+    match = next((m for m in _REFERENCE.finditer(text) if m.start() <= column < m.end()), None)
+    if match is None:
+        return None
+    if text[match.start() - 1 : match.start()] in CURLY_QUOTES:
+        return match.start() - 1, "curly quotes are text in YAML", f'write straight quotes: "{match[0]}"'
+    return match.start(), f"{match[0]} has brackets and no quotes", f'quote it: "{match[0]}"'
 
 
 def _last_text(lines: list[str]) -> tuple[int, int]:

@@ -225,6 +225,8 @@ def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any])
             hint = "" if "x-expected" in schema else such_as(schema)
             if value in ("yes", "no", "on", "off", "y", "n") and "boolean" in schema.get("type", ""):
                 hint = f"in YAML 1.2 {value} is text: write true or false"
+            if "${" in schema.get("x-expected", "") and re.fullmatch(r"\$[A-Za-z_]\w*", str(value)):
+                hint = f'write "${{{value[1:]}}}"'
             return f"expected {expected(schema)}, found {describe_value(value)}", hint
         case "enum":
             return _not_listed(value, [str(word) for word in rule_value if word is not None], schema)

@@ -45,6 +45,16 @@ def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None
     )
 
 
+def entry_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None, path: str) -> str | None:
+    """Return which entry of ``overrides`` holds at a place: the place, a dtype, or ``""`` for all; None where torch's default does."""
+    overrides = overrides or {}
+    place = _own_place(overrides, path)
+    if place is not None or overrides.get("exact"):
+        return place
+    table = overrides.get("by_dtype") or {}
+    return next((name for name in (str(dtype).removeprefix("torch."), "") if name in table), None)
+
+
 def missing_place(overrides: Mapping[str, Any] | None, paths: Iterable[str]) -> str | None:
     """Return a place of ``overrides`` at which none of the outputs stands, whose ``paths`` these are; None without one."""
     table = (overrides or {}).get("by_place") or {}
@@ -54,8 +64,14 @@ def missing_place(overrides: Mapping[str, Any] | None, paths: Iterable[str]) -> 
 
 def own_bounds(overrides: Mapping[str, Any] | None, path: str) -> Sequence[float | None] | None:
     """Return rtol and atol that ``overrides`` has for the place of a leaf, by the longest of its places; None without one."""
+    place = _own_place(overrides or {}, path)
     table: Mapping[str, Sequence[float | None]] = (overrides or {}).get("by_place") or {}
+    return None if place is None else table[place]
+
+
+def _own_place(overrides: Mapping[str, Any], path: str) -> str | None:
+    table = overrides.get("by_place") or {}
     if path.startswith("gradient of "):
-        return table.get(GRADIENTS)
+        return GRADIENTS if GRADIENTS in table else None
     places = [place for place in table if path == place or path.startswith((f"{place}[", f"{place}."))]
-    return table[max(places, key=len)] if places else None
+    return max(places, key=len, default=None)

@@ -12,6 +12,7 @@ import torch
 from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Tree, flatten, map_tensors
+from runner.worker.judge.bounds import blind_bounds
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.leaves import same_python
@@ -155,6 +156,8 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
         return f"no value that was compared is defined: {', '.join(evidence.undefined.operators)}"
     eager = evidence.eager
+    if eager.error is None and (reason := blind_bounds(evidence)):
+        return reason
     if eager.error is None and is_saturated(eager, source, settings):
         return "every output is one constant whatever the inputs hold, though it is computed from them"
     return None

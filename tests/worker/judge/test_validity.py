@@ -97,6 +97,70 @@ def test_nothing_compiled_is_vacuous():
     assert verdict(record) == "VACUOUS" and "no graph" in record["trust"]["reason"]
 
 
+def bounds(rtol=None, atol=None, **places):
+    return {"by_dtype": {"": [rtol, atol]} if (rtol, atol) != (None, None) else {}, "by_place": places}
+
+
+@pytest.mark.parametrize(
+    ("body", "tolerance", "place"),
+    [
+        ("x * 2", bounds(1, 1e300), "output"),
+        ("x * 2", bounds(0, 1e300), "output"),
+        ("x * 2", bounds(1, 0), "output"),
+        ("x * 2", bounds(0.5, 5), "output"),
+        ("x.half() * 2", {"by_dtype": {"float16": [0, 65504.0], "float32": [0, 0]}}, "output"),
+        ("x.to(torch.complex64) * 2j", bounds(0, 100), "output"),
+        ("x.sum()", bounds(0, 100), "output"),
+        ("float(x.shape[0]) / 3 + x * 0", bounds(0, 100), "output"),
+        ("x * 2, x.abs()", bounds(0, 100), "output[1]"),
+        ("x * 2, x.argmax()", bounds(0, 100), "output[0]"),
+        ("x * 2, x.abs()", bounds(**{"output[1]": [0, 100]}), "output[1]"),
+        ("x.mul_(2)", bounds(0, 100), "x"),
+        ("torch.zeros_like(x)", bounds(0, 1e300), "output"),
+        ("torch.where(x > 0, torch.inf, x)", bounds(0, 100), "output"),
+    ],
+)
+def test_a_tolerance_that_would_pass_zeros_is_vacuous(body, tolerance, place):
+    record = run(source(f"return {body}"), tolerance=tolerance)
+    assert verdict(record) == "VACUOUS" and not record["findings"]
+    assert (
+        "would pass zeros in place of all numbers at" in record["trust"]["reason"]
+        and place in record["trust"]["reason"]
+    )
+
+
+def test_a_tolerance_of_gradients_that_would_pass_zeros_is_vacuous():
+    code = source("return x * 2", "torch.randn(4, requires_grad=True)")
+    for tolerance in (bounds(0, 100), bounds(gradients=[0, 100])):
+        record = run(code, tolerance=tolerance, grad={"mode": "backward"})
+        assert verdict(record) == "VACUOUS" and record["trust"]["reason"].startswith("the tolerance ")
+    assert passes(run(code, tolerance=bounds(gradients=[0.1, 0]), grad={"mode": "backward"}))
+
+
+@pytest.mark.parametrize(
+    ("body", "tolerance"),
+    [
+        ("x * 2", bounds(0.9, 0)),
+        ("x * 1e6", bounds(0, 1000)),
+        ("x * 2", {"exact": True}),
+        ("x * 2, x * 1000", bounds(0, 20)),  # which the second number can fail
+        ("x * 2", bounds(**{"output": [0.1, 0]})),
+        ("(x + 1e4) - 1e4 - x", bounds(0, 0.01)),  # rounding alone: zeros are right
+        ("torch.zeros_like(x)", bounds(0, 0.1)),
+        ("x.argmax()", bounds(0, 100)),  # integers are equal
+        ("x * 1e-9", None),  # torch's defaults are not the case's
+    ],
+)  # fmt: skip
+def test_a_tolerance_that_can_fail_is_none_of_these(body, tolerance):
+    assert passes(run(source(f"return {body}"), tolerance=tolerance))
+
+
+def test_a_planted_bug_passes_under_no_tolerance_that_passes_all():
+    code = source("return x * 2")
+    assert oracles(run(code, "planted:wrong_element", tolerance=bounds(1e-4, 1e-4))) == ["value"]
+    assert verdict(run(code, "planted:wrong_element", tolerance=bounds(1, 1e300))) == "VACUOUS"
+
+
 def test_a_case_may_be_about_nothing_being_compiled():
     record = run(source("return x"), expect={"graphs": 0})
     assert passes(record) and record["graphs"] == 0
