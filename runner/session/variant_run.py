@@ -125,9 +125,11 @@ class _Attempt:
     # --- jobs ---
 
     def _isolation(self) -> Isolation:
-        if self.context.settings.isolation != "auto":
-            return self.context.settings.isolation
-        return "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
+        """Return the isolation of the first job. What a case's own Python leaves in a process would meet the next variant."""
+        isolation = self.context.settings.isolation
+        if isolation == "auto":
+            isolation = "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
+        return "fork" if isolation == "living" and self.planned.variant.case.has_python else isolation
 
     def _fresh(self) -> Isolation:
         """Return the isolation that shares nothing. On accelerators the parent of a fork has only imported torch."""

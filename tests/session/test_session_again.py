@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from runner.engine.cached import make_cache_key
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Job
 from runner.worker.settings import AS_USER
-from tests.handmade import variants
+from tests.handmade import loaded, variants, written
 from tests.scripted import only, purpose, run, verdicts, wrong
+
+KERNELS = Path(__file__).resolve().parents[2] / "specs" / "kernels"
 
 
 @pytest.fixture
@@ -243,6 +246,33 @@ def test_one_that_is_too_slow_twice_disagrees(one: list[Variant]) -> None:
     code, engine, events = run(one, script, confirm=True)
     assert (code, verdicts(events)[0].verdict) == (1, "FLAKY")
     assert [purpose(job) for job in engine.jobs].count("confirm") == 2
+
+
+@pytest.mark.parametrize("part", ["module: {file: model.py, name: Model}", "kernels"])
+def test_python_of_a_case_has_a_process_of_its_own(tmp_path: Path, part: str) -> None:
+    """What it leaves behind must not meet the next variant."""
+    head = ""
+    if part == "kernels":
+        shutil.copy(KERNELS / "add.py", tmp_path)
+        head = (KERNELS / "pointwise.spec.yaml").read_text(encoding="utf-8").partition("  dropout:")[0]
+        part = "params: {}, chain: [{triton.add: [$x, $x]}]"
+    else:
+        written(tmp_path, "import torch\nModel = torch.nn.ReLU\n", "model.py")
+    text = f"{head}cases:\n  - {{name: a, inputs: {{x: [4]}}, {part}}}\n"
+    options = {"allow_python": True, "backends": ["triton" if head else "aot_eager"]}
+    chosen = [*loaded(written(tmp_path, text), **options).variants]
+    for isolation in ("living", "fresh"):
+        jobs = run(chosen, only("none"), isolation=isolation)[1].jobs
+        expected = "fork" if isolation == "living" else isolation
+        assert {(job.isolation, job.foreign) for job in jobs} == {(expected, True)}
+
+
+def test_what_is_foreign_to_torch(one: list[Variant]) -> None:
+    def is_foreign(variant: Variant, **options: Any) -> bool:
+        return run([variant], only("none"), **options)[1].jobs[0].foreign
+
+    assert not is_foreign(one[0]) and is_foreign(one[0], imports=("mine",))
+    assert is_foreign(replace(one[0], backend=replace(one[0].backend, backend="mine:compile")))
 
 
 def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
