@@ -224,7 +224,8 @@ def _run_call(
     with modes(settings):
         original = global_state.read()
         try:
-            result = target(*args)
+            with loaded.python:
+                result = target(*args)
         finally:
             record.settings = global_state.changes(original)
     synchronize(settings.device)
@@ -236,7 +237,7 @@ def _run_call(
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
         sources += _late_parameters(loaded, tensors)
         with around_backward():
-            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
+            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)
@@ -289,7 +290,8 @@ def _backward(
     sources: list[tuple[str, torch.Tensor]],
     settings: Settings,
     seed: int,
-    given: Sequence[torch.Tensor | None] = (),
+    given: Sequence[torch.Tensor | None],
+    python: contextlib.AbstractContextManager[None],
 ) -> dict[str, Leaf | None]:
     """Differentiate the outputs, ``order`` times, and copy the gradients of inputs and parameters.
 
@@ -302,7 +304,8 @@ def _backward(
             break
         with torch.enable_grad():
             heads, cotangents = _heads(roots, settings.cotangent, seed, given if order == 1 else ())
-            torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
+            with python:
+                torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
         roots = []
         for index, (path, tensor) in enumerate(sources):
             gradient = tensor.grad

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.worker import global_state
-from runner.worker.server.definitions import Definitions
+from runner.worker.definitions import Definitions
 from runner.worker.server.warm_up import forget
 
 _NO_PACKAGE = ("threading", "runner", "")
