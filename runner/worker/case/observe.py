@@ -25,6 +25,7 @@ from runner.worker.case.uncompiled import why_uncompiled
 from runner.worker.kernels.launches import Launches
 
 REASON_LENGTH = 300  # characters of one graph break's reason
+global_state.switches()  # a server looks for them before it forks
 RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
 
 
@@ -222,7 +223,7 @@ def _run_call(
     versions = [_version(tensor) for _, tensor in tensors]
 
     with modes(settings):
-        original = global_state.read()
+        original = global_state.read(public=True)
         try:
             with loaded.python:
                 result = target(*args)
