@@ -236,6 +236,11 @@ class Case:
     known: tuple[Known, ...] = ()
     axes: tuple[str, ...] = ()  # the axes in the order declared: params' names, train, grad, ..., devices
 
+    @property
+    def has_python(self) -> bool:
+        """Return whether it brings Python of its own: a module or kernels."""
+        return self.module is not None or bool(self.kernels)
+
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:

@@ -230,7 +230,7 @@ def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespac
     case = reduced.variant.case
     words = ["runner", "run", operand(shown_path(str(folder / CASE))), "--backend", reduced.variant.backend.backend]
     words += settings_of(arguments).flags("imports")
-    words += ["--allow-python"] if case.module is not None or case.kernels else []
+    words += ["--allow-python"] if case.has_python else []
     console.output(f"case:      {shell_words(words)}")
     console.output(f"script:    {shell_words(['python', operand(shown_path(str(folder / SCRIPT)))])}")
     console.output(f"steps:     {shown_path(str(folder / STEPS))}")

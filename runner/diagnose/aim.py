@@ -22,7 +22,7 @@ from runner.record.events import Finding, VariantFinished
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
 from runner.verdict.policy import ranked
 from runner.verdict.user_run import AS_USER
-from runner.worker.global_state import SETTINGS, Setting
+from runner.worker.global_state import Setting
 from runner.worker.oracles import is_excuse, row_of
 
 NOISE = 3.0
@@ -43,7 +43,7 @@ _FACTS = {
 }
 """The expressions of what the oracles of metadata compare."""
 
-_GRAD_MODE = SETTINGS["torch.is_grad_enabled()"]
+_GRAD_MODE = Setting("torch.is_grad_enabled()", writer="set_grad_enabled")
 """What a script reads where a finding of ``global-state`` names no setting, as in a log that somebody forged."""
 
 _STEP = r"""\[(?:-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.[A-Za-z_]\w*"""
@@ -192,7 +192,7 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
     if oracle == "global-state":
-        setting = SETTINGS.get(_CALL.sub("", finding.path), _GRAD_MODE)
+        setting = Setting.of(_CALL.sub("", finding.path)) or _GRAD_MODE
         return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
     if oracle == "rng":
         return replace(base, kind="values", returned="torch.get_rng_state()")

@@ -30,7 +30,9 @@ VERSION = 2
 SIZE = 512 << 20
 """Bytes that the files may take; beyond, those that were not used for longest go."""
 
-NOT_IN_KEY = frozenset({"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable", "graphs"})
+NOT_IN_KEY = frozenset(
+    {"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable", "foreign", "graphs"}
+)
 """Fields of a job that are not part of its question: names, and limits, since what was reached under one is valid
 under another. ``isolation`` is added to the question apart."""
 

@@ -30,8 +30,8 @@ from runner.engine.memory import machine_memory
 from runner.engine.messages import Isolation, Job, Outcome
 from runner.engine.running_job import RunningJob, Task
 from runner.engine.schedule import next_start
-from runner.engine.servers import Kind, Server
-from runner.engine.workers import Worker
+from runner.engine.servers import Server
+from runner.engine.workers import Kind, Worker
 from runner.engine.zygotes import Zygote
 
 KERNEL_CACHES = ("shared", "private")
@@ -286,7 +286,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 environ[gpus.VARIABLE] = gpu
                 share = gpus.memory_share(self._slots, len(visible))
         growth = self._default_memory // GROWTH_PART if kind.living else None
-        worker = Worker(task.ticket, slot, gpu, kind.needs_gpu, growth, self._living_jobs, self._running_job(task))
+        worker = Worker(task.ticket, slot, gpu, kind, growth, self._living_jobs, self._running_job(task))
         server.run(worker, environ, share if share < 1 else None)
 
     def _running_job(self, task: Task) -> RunningJob:

@@ -67,6 +67,7 @@ class Job:
     )
     graphs: str = ""  # a digest of what decides about compiled graphs, where those of an earlier run may be loaded
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
+    foreign: bool = False  # somebody else's Python runs in it: of the case, a backend or an imported module
 
 
 @dataclass(frozen=True, slots=True)

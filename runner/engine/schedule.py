@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.engine.servers import Kind, Server
-from runner.engine.workers import Worker
+from runner.engine.servers import Server
+from runner.engine.workers import Kind, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def next_start(servers: Sequence[Server], slots: int) -> Start | None:
     resting = [worker for worker in workers if worker.resting]
     for _, server, kind in heads:
         for worker in resting:
-            if kind.living and worker.needs_gpu == kind.needs_gpu and server.workers.get(worker.ticket) is worker:
+            if worker.serves(kind) and server.workers.get(worker.ticket) is worker:
                 return Start(server, kind, worker.slot, worker)
     free = set(range(slots)) - {worker.slot for worker in workers}
     _, server, kind = heads[0]

@@ -11,13 +11,13 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from runner.engine import interpreters, process_tree, running_job
 from runner.engine.connections import Channel
 from runner.engine.messages import Job, Outcome
 from runner.engine.running_job import RunningJob, Task
-from runner.engine.workers import Worker
+from runner.engine.workers import Kind, Worker
 from runner.engine.zygotes import ServerProcess, Zygotes
 
 STARTUP = 900.0
@@ -32,19 +32,6 @@ SIGKILL comes from a person, or from a kernel short of memory, and proves nothin
 
 _COMPILING = frozenset({"aot", "backward", "inductor"})
 """The levels of ``warm_up.LEVELS`` that compile. What they compile may crash, and a server whose warm-up did so is followed by one that only imports."""
-
-
-class Kind(NamedTuple):
-    """What decides which worker may run a job, and when. Jobs of one kind run in the order of their tickets."""
-
-    living: bool
-    needs_gpu: bool  # wants a GPU of its own: device ``cuda`` without an index
-    alone: bool
-
-    @staticmethod
-    def of(job: Job) -> Kind:
-        """Return the kind of a job."""
-        return Kind(job.isolation == "living", job.device == "cuda", job.alone)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,12 +9,28 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.engine import process_tree, running_job
 from runner.engine.connections import Channel
-from runner.engine.messages import Outcome
+from runner.engine.messages import Job, Outcome
 from runner.engine.running_job import RunningJob
+
+
+class Kind(NamedTuple):
+    """What decides which worker may run a job, and when. Jobs of one kind run in the order of their tickets."""
+
+    living: bool
+    needs_gpu: bool  # wants a GPU of its own: device ``cuda`` without an index
+    alone: bool
+    backend: str = ""  # of a living job, where it is not one of torch's: each has processes of its own
+
+    @staticmethod
+    def of(job: Job) -> Kind:
+        """Return the kind of a job."""
+        living = job.isolation == "living"
+        backend = str(job.backend.get("backend", "")) if living and job.foreign else ""
+        return Kind(living, job.device == "cuda", job.alone, backend)
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +44,7 @@ class Worker:
     ticket: int
     slot: int
     gpu: str
-    needs_gpu: bool  # whether it was forked for jobs that want a GPU of their own
+    kind: Kind  # of the job that it was forked for
     growth: int | None
     jobs: int  # how many it may run in all
     current_job: RunningJob | None = None
@@ -51,6 +67,10 @@ class Worker:
             "environ": dict(environ),
             "share": share,
         }
+
+    def serves(self, kind: Kind) -> bool:
+        """Return whether the worker, at rest, may take a job of that kind."""
+        return kind.living and self.kind == kind._replace(alone=self.kind.alone)
 
     @property
     def resting(self) -> bool:

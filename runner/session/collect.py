@@ -154,9 +154,7 @@ def load(
     # Refused means that it does not run, even beside cases that do.
     asked = (v for v in expanded if chooses(v) and id(v.backend) not in refused)
     good = tuple(
-        v
-        for v in itertools.chain(asked, added)
-        if id(v.case) not in bad and (allow_python or not (v.case.module or v.case.kernels))
+        v for v in itertools.chain(asked, added) if id(v.case) not in bad and (allow_python or not v.case.has_python)
     )
     demand_all(nodes, suites, good, variants, diagnostics, devices)
     remarks = tuple(f"{shown_path(d.span.file)}:{d.span.line}: select: {d.message}" for d in selecting)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from runner.cases.limits import Limits
 from runner.cases.model import Suite
 from runner.engine.fingerprint import Fingerprint
+from runner.session.sample import Sample
 from runner.session.settings import RunSettings
 
 
@@ -24,6 +25,7 @@ class RunContext:
         deadline: when the run ends, on ``time.monotonic``'s clock.
         limits: of the settings, which are read once.
         fingerprints: by environment, where graphs that an earlier run compiled may be loaded; else none.
+        sample: which passes of living processes are asked again.
     """
 
     settings: RunSettings = field(default_factory=RunSettings)
@@ -34,6 +36,7 @@ class RunContext:
     deadline: float | None = None
     limits: Limits = field(default_factory=Limits)
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    sample: Sample = field(default_factory=Sample)
 
     @property
     def most_failures(self) -> int | None:

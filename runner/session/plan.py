@@ -144,7 +144,8 @@ def job(
         timeout=case.timeout or TIMEOUT,
         compile_timeout=case.compile.timeout,
         memory=case.memory,
-        cacheable=case.module is None and not case.kernels,
+        cacheable=not case.has_python,
+        foreign=case.has_python or bool(imports) or stage_of(chosen.backend) == "backend",
         variables=variables_of(variant, chosen.backend),
     )
 

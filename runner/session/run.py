@@ -44,6 +44,7 @@ from runner.session.environments import checked_environments, worker_paths
 from runner.session.identity import planned_event
 from runner.session.nodes import names_nodes
 from runner.session.plan import USER_VARIABLES, Environment, Planned, precision_flags, skip_reason, warmth
+from runner.session.sample import Sample
 from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker
 from runner.session.settings import RunSettings
@@ -294,6 +295,7 @@ def _session(
         deadline=begun + settings.budget if settings.budget else None,
         limits=settings.limits(),
         fingerprints=fingerprints if settings.loads_graphs() else {},
+        sample=Sample(settings.seed, len(queue)),
     )
     return Session(queue, engine, context, tick)
 

@@ -105,6 +105,8 @@ class _Attempt:
             # What ran before it in that process may be to blame: only a process of its own is believed.
             self.shared = main
             main = yield from self._apart("main", main)
+        elif main.job.isolation == "living" and self.context.sample.draws(main):
+            main = yield from self._checked_pass(main)
         verdict = yield from self._judge(main)
         main = self.main or main
         if not self.context.settings.confirm or verdict.word not in retries.CONFIRMED or self.is_stale(verdict):
@@ -128,9 +130,11 @@ class _Attempt:
     # --- jobs ---
 
     def _isolation(self) -> Isolation:
-        if self.context.settings.isolation != "auto":
-            return self.context.settings.isolation
-        return "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
+        """Return the isolation of the first job. What a case's own Python leaves in a process would meet the next variant."""
+        isolation = self.context.settings.isolation
+        if isolation == "auto":
+            isolation = "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
+        return "fork" if isolation == "living" and self.planned.variant.case.has_python else isolation
 
     def _fresh(self) -> Isolation:
         """Return the isolation that shares nothing. On accelerators the parent of a fork has only imported torch."""
@@ -155,6 +159,24 @@ class _Attempt:
         if (patient := retries.patient_job(first, outcome)) is not None:
             (outcome,) = yield from self._outcomes([patient])
         return outcome
+
+    def _checked_pass(self, main: Outcome) -> Steps[Outcome]:
+        """Return what counts of a pass after others: the answer of a process of its own, where that is another one.
+
+        If a second process confirms that, isolation has failed. Otherwise the compiler wavers, and the usual confirmation decides.
+        """
+        self.bypass_cache = True  # nor does a stored answer say what a process of its own does
+        alone = yield from self._apart("main", main)
+        self.context.sample.spend(alone.busy)
+        if retries.alike(main, alone) or retries.machine_made(alone):
+            return main
+        again = yield from self._apart("main", main)
+        if retries.alike(alone, again):
+            self.shared = main
+            self.harness_errors.append(
+                f"a process that had run other variants let it pass. {retries.order_note(main, alone)}"
+            )
+        return alone
 
     def _user_jobs(self) -> list[Job]:
         """Return the job that runs the variant as a user does. A launch meets none of a compiler's settings."""

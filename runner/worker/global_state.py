@@ -1,38 +1,72 @@
 """Settings of torch that hold for the whole process: how one reads them, as a person writes it, and how they are put back.
 
-Both halves use the table, so torch is imported by the functions alone. The settings are those that Dynamo guards on
-(``GlobalStateGuard`` in ``torch/csrc/dynamo/guards.cpp``), and others with a public function or attribute.
+torch itself is asked which there are: functions that read, beside ones that set (``get_X`` and ``set_X``), properties of
+``torch.backends``, and such pairs in ``torch._C``. What has no reader is seen by what it does. Both halves use the names,
+so torch is imported by the functions alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import pkgutil
-from collections.abc import Iterator, Mapping
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
+_FLUSHES = "float.fromhex('0x1p-1022') / 2 == 0.0"
+_WRITERS = {
+    "is_warn_always_enabled": "set_warn_always",
+    "is_inference_mode_enabled": "",
+    _FLUSHES: "set_flush_denormal",
+}
+"""Functions that set, by what reads, where the rules for names do not say it; empty where nothing sets it."""
 
-@cache
-def _module(path: str) -> Any:
-    return pkgutil.resolve_name(path)
+_EXPRESSION = re.compile(
+    r"(torch(?P<inner>\.__future__|\.utils\.deterministic|\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
+    re.ASCII,
+)
+
+
+def _writer(reader: str) -> str:
+    """Return how a function is named that sets what ``reader`` reads; empty if that is no name of one that reads."""
+    if reader in _WRITERS:
+        return _WRITERS[reader]
+    for prefix in ("get_", "is_"):
+        if reader.startswith(prefix):
+            return f"set_{reader.removeprefix(prefix)}"
+    for suffix, prefix in (("_enabled", "enable_"), ("_allowed", "allow_")):
+        if reader.endswith(suffix):
+            return prefix + reader.removesuffix(suffix)
+    return reader if reader.startswith("preferred_") else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: ``holder.reader(argument)``, or the attribute ``holder.reader`` where ``writer`` is ``=``."""
+    """One setting, by the Python that reads it. ``writer`` is the function of ``holder`` that sets it, ``=`` for an attribute."""
 
-    holder: str
-    reader: str
-    writer: str = "="  # a function of the holder; empty where nothing sets it
+    expression: str
+    holder: str = "torch"
+    writer: str = "="  # empty where nothing sets it
     argument: str = ""
 
-    @property
-    def expression(self) -> str:
-        """Return what reads it, as Python."""
-        call = f"({self.argument!r})" if self.argument else "()"
-        return f"{self.holder}.{self.reader}{'' if self.writer == '=' else call}"
+    @staticmethod
+    def of(expression: str) -> Setting | None:
+        """Return the setting that an expression reads; None for what is not named like one, as in a log that somebody forged."""
+        if expression == _FLUSHES:
+            return Setting(expression, writer=_WRITERS[expression])
+        match = _EXPRESSION.fullmatch(expression)
+        if match is None:
+            return None
+        holder, inner, name, call, argument = match.groups()
+        if call:
+            is_reader = bool(_writer(name)) or name in _WRITERS
+            return Setting(expression, holder, _writer(name), argument or "") if is_reader else None
+        return Setting(expression, holder) if inner and inner != ".__future__" else None
 
     def assignment(self, value: str) -> str:
         """Return the statement that sets it to an expression's value, as Python; ``pass`` where nothing sets it."""
@@ -41,95 +75,183 @@ class Setting:
         arguments = f"{self.argument!r}, {value}" if self.argument else value
         return f"{self.holder}.{self.writer}({arguments})" if self.writer else "pass"
 
-    def read(self) -> Any:
-        """Return its value.
 
-        Raises:
-            AttributeError: this torch has no such setting.
-            RuntimeError: torch refuses to answer, for instance where old and new functions for TF32 were mixed.
-        """
-        value = getattr(_module(self.holder), self.reader)
-        if self.writer == "=":
-            return value
-        return value(self.argument) if self.argument else value()
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """A setting of this torch: its value, and how it is set. A private one is put back and not compared."""
 
-    def write(self, value: Any) -> None:
-        """Set it. Does nothing where nothing sets it."""
-        holder = _module(self.holder)
-        if self.writer == "=":
-            setattr(holder, self.reader, value)
-        elif self.writer:
-            arguments = (self.argument, value) if self.argument else (value,)
-            getattr(holder, self.writer)(*arguments)
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+    public: bool = True
 
 
-_FUNCTIONS = {
-    "is_grad_enabled": "set_grad_enabled",
-    "is_inference_mode_enabled": "",
-    "get_default_dtype": "set_default_dtype",
-    "get_num_threads": "set_num_threads",
-    "get_float32_matmul_precision": "set_float32_matmul_precision",
-    "get_deterministic_debug_mode": "set_deterministic_debug_mode",
-    "is_anomaly_enabled": "set_anomaly_enabled",
-    "is_warn_always_enabled": "set_warn_always",
-    "is_autocast_cache_enabled": "set_autocast_cache_enabled",
+_EXCLUDED = {
+    "torch.get_rng_state()": "the oracle rng compares it",
+    "torch.get_default_device()": "a mode, which a job leaves by itself",
+    "torch.get_num_interop_threads()": "it can be set once in a process",
+    "torch.backends.quantized.supported_engines": "nothing sets it",
+    "torch._C._get_thread_name()": "of no matter for what is computed",
 }
-_AUTOCAST = {"is_autocast_enabled": "set_autocast_enabled", "get_autocast_dtype": "set_autocast_dtype"}
-_ATTRIBUTES = {
-    "torch.backends.cudnn": ("enabled", "benchmark", "deterministic", "allow_tf32"),
-    "torch.backends.cuda.matmul": (
-        "allow_tf32",
-        "allow_fp16_reduced_precision_reduction",
-        "allow_bf16_reduced_precision_reduction",
-    ),
-    "torch.backends.mkldnn": ("enabled",),
-    "torch.utils.deterministic": ("fill_uninitialized_memory",),
-}
+"""What is not put back, and why."""
+
+_DEPRECATED = re.compile("(?:get|is)_autocast_(?:cpu|gpu|ipu|xla)_")
+"""Functions that say what those with a type of device say, and warn."""
 
 _DEVICES = ("cpu", "cuda")
 """The types of device that have an autocast of their own here."""
 
-SETTINGS: Mapping[str, Setting] = {
-    setting.expression: setting
-    for setting in (
-        *(Setting("torch", reader, writer) for reader, writer in _FUNCTIONS.items()),
-        *(Setting("torch", reader, writer, device) for device in _DEVICES for reader, writer in _AUTOCAST.items()),
-        *(Setting(holder, name) for holder, names in _ATTRIBUTES.items() for name in names),
-    )
+_HOLDERS = ("torch", "torch.__future__", "torch.backends", "torch.utils.deterministic")
+"""Modules with functions that read and set, beside those of ``torch.backends``."""
+
+_BY_DEVICE = ("is_autocast_enabled", "get_autocast_dtype")
+"""Functions that take one of the devices."""
+
+_ATTRIBUTES = {
+    "torch.backends.cuda": (
+        "matmul.allow_tf32",
+        "matmul.allow_fp16_reduced_precision_reduction",
+        "matmul.allow_bf16_reduced_precision_reduction",
+        "matmul.fp32_precision",
+    ),
+    "torch.utils.deterministic": ("fill_uninitialized_memory",),
 }
-"""The settings by the expression that reads them."""
+"""Attributes that their holders do not list."""
+
+_MIRRORS = re.compile(r"torch\.backends\.(?:cuda\.matmul\.allow_tf32|mkldnn\.allow_tf32|.*\bfp32_precision)")
+"""Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too."""
 
 
-_MIRRORS = {"torch.backends.cuda.matmul.allow_tf32"}
-"""Settings that follow another one of the table: ``torch.set_float32_matmul_precision`` sets this one too."""
+@functools.cache
+def switches() -> Mapping[str, _Switch]:
+    """Return the settings that this torch has, by the expression that reads each; the private ones last."""
+    import torch
+
+    modules = {name: module for name, module in sys.modules.items() if name.startswith("torch.backends.")}
+    modules |= {name: sys.modules[name] for name in _HOLDERS if name in sys.modules}
+    public = {
+        _FLUSHES: _Switch(_flushes_denormals, torch.set_flush_denormal),
+        "torch.is_inference_mode_enabled()": _Switch(torch.is_inference_mode_enabled, lambda _: None),
+    }
+    for name, module in sorted(modules.items()):
+        public |= dict(_functions(name, module))
+        public |= dict(_attributes(name, module))
+    every = {**public, **dict(_private(torch))}
+    return {name: switch for name, switch in every.items() if name not in _EXCLUDED and _answers(switch)}
 
 
-def read() -> dict[str, Any]:
-    """Return the value of each setting that this torch has, by its expression."""
+def _answers(switch: _Switch) -> bool:
+    """Return whether this torch has the setting, and says so without arguments."""
+    try:
+        switch.read()
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return True
+
+
+def _functions(holder: str, module: Any) -> Iterator[tuple[str, _Switch]]:
+    """Yield the settings that functions of a module read, where it has a function that sets each."""
+    functions = vars(module)
+    for name in list(functions):
+        setter = functions.get(_writer(name))
+        if setter is None or not callable(reader := functions[name]) or _DEPRECATED.match(name):
+            continue
+        for device in _DEVICES if name in _BY_DEVICE else ():
+            switch = _Switch(functools.partial(reader, device), functools.partial(setter, device))
+            yield f"{holder}.{name}({device!r})", switch
+        if name not in _BY_DEVICE:
+            yield f"{holder}.{name}()", _Switch(reader, setter)
+
+
+def _attributes(holder: str, module: Any) -> Iterator[tuple[str, _Switch]]:
+    """Yield the settings that are attributes: properties of a module's class, and precisions that it holds."""
+    names = list(_ATTRIBUTES.get(holder, ()))
+    properties = vars(type(module)) if type(module) is not types.ModuleType else {}
+    for name, value in properties.items():
+        is_set = hasattr(type(value), "__set__") and type(value) is not property and not name.startswith("__")
+        names += [name] if is_set else [f"{name}.fp32_precision"] if type(value).__name__ == "_FP32Precision" else []
+    for name in names:
+        path, _, last = f"{holder}.{name}".rpartition(".")
+        target = pkgutil.resolve_name(path)
+        yield (
+            f"{holder}.{name}",
+            _Switch(functools.partial(getattr, target, last), functools.partial(setattr, target, last)),
+        )
+
+
+def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
+    """Yield the settings that no public function both reads and sets."""
+    for setter in (name for name in dir(torch._C) if name.startswith("_set_")):
+        word = setter.removeprefix("_set_")
+        names = (f"_get_{word}", f"_is_{word}", f"_{word}", f"_get_{word.removeprefix('sdp_use_')}_sdp_enabled")
+        reader = next((name for name in names if callable(getattr(torch._C, name, None))), "")
+        if reader:
+            write = functools.partial(_set, getattr(torch._C, setter))
+            yield f"torch._C.{reader}()", _Switch(getattr(torch._C, reader), write, public=False)
+    options = torch._tensor_str.PRINT_OPTS
+    print_options = _Switch(lambda: dict(vars(options)), lambda value: torch.set_printoptions(**value), public=False)
+    yield "torch._tensor_str.PRINT_OPTS", print_options
+    to_nearest = 0  # as every process begins
+    yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
+
+
+def _set(setter: Callable[..., Any], value: Any) -> None:
+    """Set what a reader has said, which gives a tuple where the setter takes several values."""
+    if isinstance(value, tuple):
+        setter(*value)
+    else:
+        setter(value)
+
+
+def _flushes_denormals() -> bool:
+    return float.fromhex("0x1p-1022") / 2 == 0.0
+
+
+def _rounding() -> tuple[bool, bool]:
+    tiny = float.fromhex("0x1p-60")
+    return 1.0 + tiny == 1.0, 1.0 - tiny == 1.0
+
+
+def read(public: bool = False) -> dict[str, Any]:
+    """Return the value of each setting that this torch has, by its expression; of the public ones alone if asked to."""
     values = {}
-    for expression, setting in SETTINGS.items():
-        with contextlib.suppress(AttributeError, RuntimeError, Warning):
-            values[expression] = setting.read()
+    for expression, switch in switches().items():
+        if public and not switch.public:
+            break  # they come last
+        try:
+            values[expression] = switch.read()
+        except (
+            AttributeError,
+            RuntimeError,
+            Warning,
+        ):  # torch refuses to answer where old and new functions were mixed
+            continue
     return values
 
 
-def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def differences(original: Mapping[str, Any], public: bool = False) -> dict[str, tuple[Any, Any]]:
     """Return what differs from ``original``, a result of ``read``: by its expression the value then and now."""
-    now = read()
-    pairs = {name: (original[name], now[name]) for name in now if name in original and name not in _MIRRORS}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    now = read(public)
+    return {name: (original[name], now[name]) for name in now if name in original and original[name] != now[name]}
+
+
+def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the differences from ``original`` in public settings, without those that follow another one."""
+    return {name: pair for name, pair in differences(original, public=True).items() if not _MIRRORS.fullmatch(name)}
 
 
 def restore(values: Mapping[str, Any]) -> None:
-    """Set what differs from ``values``, a result of ``read``.
+    """Set what differs from ``values``, a result of ``read``. One that follows another one is mostly put back with it.
 
     Raises:
         RuntimeError: torch refuses a value that it gave before.
     """
-    now = read()
-    for expression, value in values.items():
-        if expression not in now or now[expression] != value:  # torch may refuse to answer after a mixture
-            SETTINGS[expression].write(value)
+    if read() == values:
+        return
+    for expression, switch in switches().items():
+        with contextlib.suppress(AttributeError, RuntimeError, Warning):
+            if expression not in values or switch.read() == values[expression]:
+                continue
+        switch.write(values[expression])
 
 
 @contextlib.contextmanager

@@ -291,8 +291,9 @@ class _Run:
             self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
             findings = [finding for finding in findings if not row_of(finding.oracle).numeric]
         elif not findings:
-            reason = vacuity_reason(evidence, self.source, self.settings)
-            if reason is not None:
+            replacements = self.source.replacements
+            reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
+            if reason:
                 self.record["trust"] = _trust("VACUOUS", reason)
         self.record["findings"] = [dict(vars(finding)) for finding in findings]
         self.record["labels"] = evidence.labels

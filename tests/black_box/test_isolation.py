@@ -25,6 +25,14 @@ LEAKY = """
         "Wrong where the process that it was forked from was prepared: guards are not timed there."
         warm = hasattr(__import__("sys").modules["torch._dynamo.guards"].profile_guard_manager, "quick")
         return (lambda *args: [value + 1 for value in module(*args)]) if warm else module
+
+
+    def forgives(module, inputs):
+        "Right for the case that adds nothing, and for all others of a process that has run it."
+        numbers = [arg for node in module.graph.nodes for arg in node.args if isinstance(arg, int)]
+        if 0 in numbers:
+            seen.append(1)
+        return module if seen else lambda *args: [value + 1 for value in module(*args)]
     """
 
 
@@ -72,6 +80,16 @@ def test_what_an_earlier_variant_left_behind_is_not_the_next_ones_fault(leaky: P
     assert marked, "the backend leaks into the next variant of its process, and nothing says so"
     (note,) = marked[0]["notes"]
     assert "in one process after a.spec.yaml::case_" in note and note.endswith("alone in a fresh process: passes")
+
+
+def test_a_pass_by_what_an_earlier_variant_left_behind_is_an_error_of_the_runner(leaky: Path) -> None:
+    done = run_leaky(leaky, "forgives", "--isolation", "living")
+    assert done.code == 3, done.text
+    assert done.verdicts["case_0@leaky:forgives"] == "PASS"
+    event = done.of("case_1@leaky:forgives")
+    assert (event["verdict"], event["labels"]) == ("FAIL", ["order-dependent"])
+    assert "case_1[float32,cpu]@leaky:forgives: the harness failed" in done.text
+    assert "in one process after a.spec.yaml::case_0[float32,cpu]@leaky:forgives: passes; alone" in done.text
 
 
 def test_a_failure_that_only_a_warm_process_shows_is_flaky(leaky: Path) -> None:

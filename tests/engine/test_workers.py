@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_one_process_runs_one_job_after_another(make: Make) -> None:
     assert len(set(pids(outcomes))) == 1
     assert [outcome.earlier_jobs for outcome in outcomes] == [(), ("id-a",), ("id-a", "id-b")]
     assert all(outcome.ended == "result" and 0 < outcome.seconds <= outcome.busy for outcome in outcomes)
+
+
+def test_each_foreign_backend_has_processes_of_its_own(make: Make) -> None:
+    """What one backend leaves behind must not decide about another one."""
+    names = {"a": "mine:one", "b": "mine:two", "c": "mine:two", "d": "eager", "e": "inductor"}
+    jobs = [replace(living("", key), backend={"backend": name}, foreign=":" in name) for key, name in names.items()]
+    outcomes = in_turn(make(1), *jobs)
+    assert [outcome.earlier_jobs for outcome in outcomes] == [(), (), ("id-b",), (), ("id-d",)]
 
 
 def test_what_a_job_leaves_behind_shows_and_its_order_is_told(make: Make) -> None:

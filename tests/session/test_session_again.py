@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from runner.cases.model import Variant
 from runner.engine.cached import make_cache_key
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Job
+from runner.record.events import Notice
 from runner.worker.settings import AS_USER
-from tests.handmade import variants
-from tests.scripted import only, purpose, run, verdicts, wrong
+from tests.handmade import loaded, variants, written
+from tests.scripted import Script, only, purpose, run, verdicts, wrong
+
+KERNELS = Path(__file__).resolve().parents[2] / "specs" / "kernels"
 
 
 @pytest.fixture
@@ -247,6 +251,33 @@ def test_one_that_is_too_slow_twice_disagrees(one: list[Variant]) -> None:
     assert [purpose(job) for job in engine.jobs].count("confirm") == 2
 
 
+@pytest.mark.parametrize("part", ["module: {file: model.py, name: Model}", "kernels"])
+def test_python_of_a_case_has_a_process_of_its_own(tmp_path: Path, part: str) -> None:
+    """What it leaves behind must not meet the next variant."""
+    head = ""
+    if part == "kernels":
+        shutil.copy(KERNELS / "add.py", tmp_path)
+        head = (KERNELS / "pointwise.spec.yaml").read_text(encoding="utf-8").partition("  dropout:")[0]
+        part = "params: {}, chain: [{triton.add: [$x, $x]}]"
+    else:
+        written(tmp_path, "import torch\nModel = torch.nn.ReLU\n", "model.py")
+    text = f"{head}cases:\n  - {{name: a, inputs: {{x: [4]}}, {part}}}\n"
+    options = {"allow_python": True, "backends": ["triton" if head else "aot_eager"]}
+    chosen = [*loaded(written(tmp_path, text), **options).variants]
+    for isolation in ("living", "fresh"):
+        jobs = run(chosen, only("none"), isolation=isolation)[1].jobs
+        expected = "fork" if isolation == "living" else isolation
+        assert {(job.isolation, job.foreign) for job in jobs} == {(expected, True)}
+
+
+def test_what_is_foreign_to_torch(one: list[Variant]) -> None:
+    def is_foreign(variant: Variant, **options: Any) -> bool:
+        return run([variant], only("none"), **options)[1].jobs[0].foreign
+
+    assert not is_foreign(one[0]) and is_foreign(one[0], imports=("mine",))
+    assert is_foreign(replace(one[0], backend=replace(one[0].backend, backend="mine:compile")))
+
+
 def test_a_failure_of_a_living_process_is_judged_in_one_of_its_own(one: list[Variant]) -> None:
     def script(job: Job, what: str) -> dict[str, Any]:
         return {**wrong(), "earlier_jobs": ("x", "y")} if job.isolation == "living" else {}
@@ -314,6 +345,55 @@ def test_a_failure_that_a_living_process_and_a_fresh_one_share(one: list[Variant
     (event,) = verdicts(events)
     assert (code, event.verdict, event.stage, event.labels) == (1, "FAIL", "inductor", ())
     assert [job.isolation for job in engine.jobs] == ["living", *["fresh"] * 5]
+
+
+# --- passes of living processes ---
+
+
+def after_others(answer: dict[str, Any], *alone: dict[str, Any]) -> Script:
+    """That answer in a process that had run others, and these in turn in processes of its own, the last one ever after."""
+    mains = iter(alone)
+
+    def script(job: Job, what: str) -> dict[str, Any]:
+        if job.isolation == "living":
+            return {**answer, "earlier_jobs": ("x", "y")}
+        return next(mains, alone[-1]) if what == "main" else alone[-1]
+
+    return script
+
+
+def test_a_pass_after_others_is_asked_again(one: list[Variant]) -> None:
+    code, engine, events = run(one, after_others({}, {}), isolation="living", confirm=True)
+    assert [(job.isolation, job.cacheable) for job in engine.jobs] == [("living", True), ("fresh", False)]
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels, event.notes) == (0, "PASS", (), ())
+
+
+@pytest.mark.parametrize(
+    ("alone", "verdict"), [(wrong(), "FAIL"), ({"trust": {"verdict": "VACUOUS", "reason": "why"}}, "VACUOUS")]
+)
+def test_a_pass_that_depends_on_its_neighbours_is_an_error_of_the_runner(
+    one: list[Variant], alone: dict[str, Any], verdict: str
+) -> None:
+    code, _, events = run(one, after_others({}, alone), isolation="living", confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict, event.labels) == (3, verdict, ("order-dependent",))
+    (notice,) = [event.message for event in events if isinstance(event, Notice)]
+    assert (
+        notice.startswith(f"{one[0].id}: the harness failed") and "in one process after x, y: passes; alone" in notice
+    )
+
+
+def test_a_pass_that_a_compiler_gives_now_and_then_is_not_the_runners_error(one: list[Variant]) -> None:
+    code, _, events = run(one, after_others({}, wrong(), {}), isolation="living", confirm=True)
+    (event,) = verdicts(events)
+    assert (code, event.verdict) == (1, "FLAKY")
+
+
+@pytest.mark.parametrize("answer", [{"ended": "timeout"}, {"ended": "memory"}])
+def test_a_process_that_had_no_time_says_nothing_about_a_pass(one: list[Variant], answer: dict[str, Any]) -> None:
+    code, _, events = run(one, after_others({}, answer), isolation="living", confirm=True)
+    assert (code, verdicts(events)[0].verdict) == (0, "PASS")
 
 
 # --- a known failure that shows only now and then ---

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import torch._dynamo
@@ -38,11 +38,11 @@ class CompileWatch:
     def _start(self, *_: object) -> None:
         self._depth += 1
         if self._depth == 1:
-            self._since = time.monotonic()
+            self._since = monotonic()  # bound early: the case may have replaced it, and its code runs now
             self._send({"compiling": None})
 
     def _end(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.monotonic() - self._since
+            self.seconds += monotonic() - self._since
             self._send({"compiling": self.seconds})

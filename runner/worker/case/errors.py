@@ -86,6 +86,10 @@ class InvalidCase(Exception):
         return reason if self.error is None else self.error.info
 
 
+class Unreadable(Exception):
+    """Stands for an exception whose own code raises."""
+
+
 class BackendNotFound(InvalidCase):
     """No backend of that name can be had here."""
 
@@ -101,7 +105,17 @@ def describe(
         module: name that the source was loaded under; in class names it becomes ``source``.
         during: ``forward`` or ``backward``.
         packages: those of the backend's code; none for torch's own.
+
+    Of an exception whose own code raises while it is read, its traceback alone is told.
     """
+    try:
+        return _facts(error, source, module, during, packages)
+    except BaseException as failure:  # noqa: BLE001  whatever it is, it is the case's
+        plain = Unreadable(f"{type(error).__name__} raised {type(failure).__name__} while it was read")
+        return _facts(plain.with_traceback(error.__traceback__), source, module, during, packages)
+
+
+def _facts(error: BaseException, source: str, module: str, during: str, packages: Collection[str]) -> ErrorRecord:
     chain = list(_chain(error))
     causes = list(_chain(error, contexts=False))
     bases = _qualified_bases(type(error), module)
@@ -247,7 +261,7 @@ def _is_memory(error: BaseException) -> bool:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:  # noqa: BLE001  an exception of the model may fail to print itself
+    except BaseException as failure:  # noqa: BLE001  an exception of the model may fail to print itself, by any exception
         return f"<its message cannot be had: {type(failure).__name__}>"
 
 

@@ -21,12 +21,14 @@ import torch
 
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
+from runner.worker.case.replacements import Replacements
 from runner.worker.case.state import Variable, file_variables, state_leaves
 from runner.worker.case.vectors import VECTORS_OK, forget_answers
 from runner.worker.settings import DEFAULT_THREADS
 
 MAKE_INPUTS = "make_inputs"
 _numbers = itertools.count()
+_NO_CONTEXT = contextlib.nullcontext()
 
 MODULE = "runner_case_"
 """The beginning of the names of the modules that hold generated sources."""
@@ -42,6 +44,7 @@ class LoadedCase:
     makers: tuple[Callable[[], list[Any]], ...]
     cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
     variables: tuple[Variable, ...] = ()  # of its file, as it was loaded
+    python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
 
     def state_leaves(self) -> tuple[str, list[tuple[str, Any]]]:
         """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
@@ -68,7 +71,8 @@ class LoadedCase:
 
     def _made(self, makers: Sequence[Callable[[], list[Any]]], call: int, what: str) -> list[Any]:
         try:
-            tensors = makers[call]()
+            with self.python:
+                tensors = makers[call]()
         except BaseException as error:
             raised = describe(error, self.path, self.module.__name__)
             raise InvalidCase(f"making the {what} of call {call} raised {raised.summary}", raised) from error
@@ -80,8 +84,13 @@ class LoadedCase:
 class Source:
     """The generated text as a real file, so that tracebacks, ``inspect`` and Dynamo find it."""
 
-    def __init__(self, text: str, name: str, folder: str) -> None:
-        """Write ``text`` to ``folder/name.py`` (characters that a module name cannot hold become ``_``)."""
+    def __init__(self, text: str, name: str, folder: str, replacements: Replacements | None = None) -> None:
+        """Write ``text`` to ``folder/name.py`` (characters that a module name cannot hold become ``_``).
+
+        ``replacements`` are those of a case whose Python may replace what the judge calls.
+        """
+        self.replacements = replacements
+        self._python = replacements or _NO_CONTEXT
         self.stem = re.sub(r"\W", "_", name) or "case"
         self.path = str(Path(folder) / f"{self.stem}.py")
         Path(self.path).write_text(text, encoding="utf-8")
@@ -112,13 +121,15 @@ class Source:
         seed_all(seed)
         self.models += 1
         try:
-            model = make_model()
+            with self._python:
+                model = make_model()
         except BaseException as error:
             raised = describe(error, self.path, module.__name__)
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
-        return LoadedCase(module, self.path, model, tuple(makers), tuple(getattr(module, "COTANGENTS", ())), variables)
+        cotangents = tuple(getattr(module, "COTANGENTS", ()))
+        return LoadedCase(module, self.path, model, tuple(makers), cotangents, variables, self._python)
 
     def close(self) -> None:
         """Forget the modules that were loaded."""
@@ -136,7 +147,8 @@ class Source:
         sys.modules[name] = module
         self._modules.append(name)
         try:
-            spec.loader.exec_module(module)
+            with self._python:
+                spec.loader.exec_module(module)
         except BaseException as error:
             raised = describe(error, self.path, name)
             raise InvalidCase(f"loading the source raised {raised.summary}", raised) from error
@@ -152,8 +164,9 @@ def open_source(job: Mapping[str, Any], folder: str | None = None) -> Iterator[S
     """
     with contextlib.ExitStack() as stack:
         here = folder or stack.enter_context(folders.folder())
+        replacements = Replacements() if job.get("foreign") else None  # before anything is imported
         stack.enter_context(environment(job))
-        source = Source(job["source"], job["name"], here)
+        source = Source(job["source"], job["name"], here, replacements)
         stack.callback(source.close)
         yield source
 

@@ -25,6 +25,7 @@ from runner.worker.case.uncompiled import why_uncompiled
 from runner.worker.kernels.launches import Launches
 
 REASON_LENGTH = 300  # characters of one graph break's reason
+global_state.switches()  # a server looks for them before it forks
 RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
 
 
@@ -222,9 +223,10 @@ def _run_call(
     versions = [_version(tensor) for _, tensor in tensors]
 
     with modes(settings):
-        original = global_state.read()
+        original = global_state.read(public=True)
         try:
-            result = target(*args)
+            with loaded.python:
+                result = target(*args)
         finally:
             record.settings = global_state.changes(original)
     synchronize(settings.device)
@@ -236,7 +238,7 @@ def _run_call(
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
         sources += _late_parameters(loaded, tensors)
         with around_backward():
-            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given)
+            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)
@@ -289,7 +291,8 @@ def _backward(
     sources: list[tuple[str, torch.Tensor]],
     settings: Settings,
     seed: int,
-    given: Sequence[torch.Tensor | None] = (),
+    given: Sequence[torch.Tensor | None],
+    python: contextlib.AbstractContextManager[None],
 ) -> dict[str, Leaf | None]:
     """Differentiate the outputs, ``order`` times, and copy the gradients of inputs and parameters.
 
@@ -302,7 +305,8 @@ def _backward(
             break
         with torch.enable_grad():
             heads, cotangents = _heads(roots, settings.cotangent, seed, given if order == 1 else ())
-            torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
+            with python:
+                torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
         roots = []
         for index, (path, tensor) in enumerate(sources):
             gradient = tensor.grad

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.worker import global_state
-from runner.worker.server.definitions import Definitions
+from runner.worker.definitions import Definitions
 from runner.worker.server.warm_up import forget
 
 _NO_PACKAGE = ("threading", "runner", "")
@@ -170,6 +170,8 @@ class _Torch:
         torch.set_rng_state(self._random)
         if self._depths() != self._modes:
             return "a mode was entered and not left"
+        for setting in global_state.differences(self._settings):
+            return f"{setting} stays changed"
         name = self._definitions.replaced()
         return f"{name} was replaced" if name else ""
 

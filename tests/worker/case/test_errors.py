@@ -129,3 +129,31 @@ def test_wrappers_are_passed_over(frames: list[tuple[str, str]], frame: str) -> 
 )  # fmt: skip
 def test_the_telling_line(message: str, line: str) -> None:
     assert telling_line(message) == line
+
+
+class Hostile(BaseException):
+    """Raises whatever one asks it."""
+
+    def __str__(self) -> str:
+        raise self
+
+
+class Mute(Hostile):
+    def __getattr__(self, name: str) -> object:
+        raise Hostile
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "message"),
+    [
+        (Hostile, "Hostile", "<its message cannot be had: Hostile>"),
+        (Mute, "Unreadable", "Mute raised Hostile while it was read"),
+    ],
+)
+def test_an_exception_that_cannot_be_read_is_told(kind: type[BaseException], shown: str, message: str) -> None:
+    try:
+        raise kind
+    except BaseException as error:  # noqa: BLE001
+        record = describe(error)
+    assert (record.info["type"], record.info["message"]) == (shown, message)
+    assert "test_an_exception_that_cannot_be_read" in record.info["trace"]

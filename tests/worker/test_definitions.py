@@ -12,7 +12,7 @@ import torch._dynamo
 from torch.nn.modules import module
 from worker_jobs import run, source
 
-from runner.worker.server.definitions import Definitions
+from runner.worker.definitions import Definitions
 
 
 def test_compiling_replaces_nothing() -> None:
