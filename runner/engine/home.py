@@ -9,6 +9,7 @@ from pathlib import Path
 from runner import exit_codes, interrupts
 from runner.engine import interpreters, scratch
 from runner.engine.connections import Connections
+from runner.engine.kernel_caches import KernelCaches
 from runner.engine.zygotes import Zygotes
 
 
@@ -18,6 +19,7 @@ class Home(contextlib.AbstractContextManager["Home"]):
     Attributes:
         folder: goes with ``close``.
         environ: variables of every worker.
+        caches: the folders of compiled code.
     """
 
     def __init__(self) -> None:
@@ -27,7 +29,8 @@ class Home(contextlib.AbstractContextManager["Home"]):
         self._work.mkdir()
         self.environ = {scratch.VARIABLE: str(self._work)}
         self.connections = Connections(self.folder)
-        self.zygotes = Zygotes(self.connections.address)
+        self.caches = KernelCaches(self.folder / "kernels")
+        self.zygotes = Zygotes(self.connections.address, self.caches)
         self._is_closed = False
 
     def __exit__(self, *exception: object) -> None:
@@ -61,4 +64,5 @@ class Home(contextlib.AbstractContextManager["Home"]):
             self._is_closed = True
             self.zygotes.close()
             self.connections.close()
+            self.caches.close()
             scratch.remove(self.folder)

@@ -32,6 +32,7 @@ from runner.engine.schedule import next_start
 from runner.engine.servers import Kind, Server
 from runner.engine.workers import Worker
 from runner.engine.zygotes import Zygote
+from runner.worker import settings
 
 KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
@@ -88,7 +89,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         self._default_memory = max(machine_memory() * 8 // 10 // self._slots, 2 << 30)
         self._home = home or Home()
         self._folder = self._home.folder
-        self._kernels = self._folder / "kernels" if kernel_cache == "private" else None
+        self._kernels = self._home.caches.private if kernel_cache == "private" else None
         self._logs = self._folder
         if log_folder is not None:
             with contextlib.suppress(OSError):  # a log is not worth a run
@@ -186,11 +187,11 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             self._home.close()
 
     def notices(self) -> list[str]:
-        """Return what a person should know of each server.
+        """Return what a person should know of the folders of compiled code, and of each server.
 
         It could not warm up, or compiles without vectors, or its living workers end early, many for the same reason.
         """
-        texts = []
+        texts = self._home.caches.notices()
         for server in self._servers.values():
             error, vectors = server.hello.get("warm_error"), server.hello.get("missing_vectors")
             if error:
@@ -203,6 +204,10 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 if count >= FREQUENT
             ]
         return list(dict.fromkeys(texts))
+
+    def remarks(self) -> list[str]:
+        """Return what makes the run slower and is no error."""
+        return self._home.caches.remarks()
 
     def _server(
         self, environment: str, isolation: Isolation, accelerated: bool, variables: Mapping[str, str]
@@ -223,7 +228,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 environ[gpus.VARIABLE] = ""
             if self._kernels is not None:  # one each, for code of one Python must not be loaded by another
                 folder = self._kernels / str(list(self._environments).index(environment))
-                environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+                environ |= {settings.CACHE_FOLDER: str(folder), settings.TRITON_FOLDER: str(folder / "triton")}
             log = self._folder / f"server-{len(self._servers)}.log"
             python = self._environments[environment]
             self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)

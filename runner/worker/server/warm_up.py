@@ -88,6 +88,7 @@ def warm_up(level: str) -> None:
         return
     torch = importlib.import_module("torch")
     importlib.import_module("torch._dynamo")
+    keep_headers_with_kernels()
     if level == "compilers":
         importlib.import_module("torch._inductor.compile_fx")
         if not _has_accelerator(torch):  # kernels for it need no vectors, and with an empty cache each probe compiles
@@ -184,6 +185,15 @@ def skip_guard_timing() -> None:
 
     quick.quick = True  # type: ignore[attr-defined]
     guards.profile_guard_manager = quick  # type: ignore[attr-defined]
+
+
+def keep_headers_with_kernels() -> None:
+    """Let Inductor keep precompiled headers in its cache folder, before it is imported.
+
+    By itself it takes a folder below the temporary one, whose name any user can take first, and compilers read headers from it.
+    """
+    paths: Any = importlib.import_module("torch._inductor.runtime.runtime_utils")
+    paths.default_cache_dir = paths.cache_dir
 
 
 def stop_progress_bars() -> None:
