@@ -31,8 +31,10 @@ class Caches:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.kernels = folder, folder / "cache" / "torch-spec-runner"
-        self.variables = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
-        (folder / "cache").mkdir(mode=0o700)
+        places = {"XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "TMPDIR": "tmp"}
+        self.variables = {name: str(folder / place) for name, place in places.items()}
+        for name in ("cache", "tmp"):
+            (folder / name).mkdir(mode=0o700)
         write(folder, {"a.spec.yaml": CASE})
 
     def run(self) -> Result:
@@ -71,6 +73,11 @@ def notices(result: Result) -> list[str]:
 def test_a_second_run_loads_graphs_and_says_nothing(caches: Caches) -> None:
     result = caches.run()
     assert result.of("good@inductor")["stored_graphs"] == 1 and not notices(result), result.text
+
+
+def test_headers_lie_with_the_kernels(caches: Caches) -> None:
+    """torch itself keeps them in the temporary folder, under a name that any user can take first."""
+    assert [path for path in caches.files() if path.suffix == ".gch"] and not [*(caches.folder / "tmp").glob("torch*")]
 
 
 def test_no_file_that_somebody_else_wrote_is_loaded(caches: Caches) -> None:

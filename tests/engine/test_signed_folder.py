@@ -150,7 +150,9 @@ def test_two_runs_at_once_use_one_folder_and_the_last_one_signs(path: Path) -> N
     compile_into(path, "first/kernel.so")
     assert second.enter() == 0
     compile_into(path, "second/kernel.so")
+    before = path.with_suffix(".manifest").read_bytes()
     first.leave()
+    assert path.with_suffix(".manifest").read_bytes() == before, "the second may be writing"
     third = SignedFolder(path)
     assert third.enter() == 0 and files(path) == {*FILES, "first/kernel.so", "second/kernel.so"}
     compile_into(path, "third/kernel.so")
