@@ -30,10 +30,13 @@ _MOST_LINKS = 40
 
 
 def cache_folder(python: str) -> Path:
-    """Return the path of the runner's own folder for what this Python compiles. Files about it lie beside it."""
+    """Return the path of the runner's own folder for what this Python compiles; a relative one where there is no home.
+
+    Files about the folder lie beside it.
+    """
     digest = hashlib.sha256((find_python(python) or python).encode(errors="surrogateescape")).hexdigest()[:16]
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(os.path.abspath(base), NAME, digest)
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache"), NAME, digest)
 
 
 def make_own_folder(folder: Path) -> str:
@@ -41,6 +44,8 @@ def make_own_folder(folder: Path) -> str:
 
     Neither it nor the folder around it may be a link: such a link may come with a cache, and files behind it would be removed.
     """
+    if not folder.is_absolute():
+        raise FileNotFoundError(errno.ENOENT, "this user has no home", str(folder))
     weakness = make_folder(folder)
     link = next((part for part in (folder.parent, folder) if part.is_symlink()), None)
     if weakness or link:

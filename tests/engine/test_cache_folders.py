@@ -32,6 +32,16 @@ def test_folders_are_made_for_the_user_alone(home: Path, monkeypatch: pytest.Mon
     assert make_own_folder(folder) == "" and folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_without_a_home_no_folder_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder("python3").is_relative_to(home)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user that the system does not know
+    monkeypatch.chdir(home)
+    with pytest.raises(FileNotFoundError, match="no home"):
+        make_own_folder(cache_folder("python3"))
+    assert [*home.iterdir()] == []
+
+
 @pytest.mark.parametrize("part", ["", "cache", "cache/mine", "cache/mine/folder"])
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o775])
 def test_a_part_that_others_may_write_to_is_named(

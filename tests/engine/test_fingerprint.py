@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from engine_jobs import take_fingerprint
 
-from runner.engine import fingerprint
+from runner.engine import contents, fingerprint
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
+from runner.record.signing import key_path
 
 
 @dataclass
@@ -194,6 +195,24 @@ def test_what_cannot_is_not(world: World, change: Callable[[World], None]) -> No
     before = world.facts()
     change(world)
     assert world.facts() == before
+
+
+def test_a_file_is_read_once_where_there_is_a_key(world: World, tmp_path: Path) -> None:
+    read, seen = contents._read, []
+    world.patch.setattr(contents, "_read", lambda path, stamp: seen.append(path) or read(path, stamp))
+    world.patch.setattr(contents, "_GRAIN", -(10**12))
+    world.patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first = world.facts()
+    assert len(seen) == len(set(seen)) > 5
+    seen.clear()
+    edited("torch/include/vec.h")(world)
+    assert world.facts() != first and seen == [str(world.site / "torch/include/vec.h")]
+    seen.clear()
+    key_path().chmod(0o644)
+    try:
+        assert world.facts() != first and len(seen) > 5
+    finally:
+        key_path().chmod(0o600)
 
 
 def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
