@@ -192,8 +192,9 @@ def keep_headers_with_kernels() -> None:
 
     By itself it takes a folder below the temporary one, whose name any user can take first, and compilers read headers from it.
     """
-    paths: Any = importlib.import_module("torch._inductor.runtime.runtime_utils")
-    paths.default_cache_dir = paths.cache_dir
+    with contextlib.suppress(ImportError, AttributeError):  # a torch that names its folders otherwise
+        paths: Any = importlib.import_module("torch._inductor.runtime.runtime_utils")
+        paths.default_cache_dir = paths.cache_dir
 
 
 def stop_progress_bars() -> None:
