@@ -90,7 +90,7 @@ def warm_up(level: str) -> None:
     importlib.import_module("torch._dynamo")
     keep_headers_with_kernels()
     if level == "compilers":
-        importlib.import_module("torch._inductor.compile_fx")
+        _import_inductor()
         if not _has_accelerator(torch):  # kernels for it need no vectors, and with an empty cache each probe compiles
             probe()
     if level in ("capture", "compilers"):
@@ -104,7 +104,7 @@ def warm_up(level: str) -> None:
     _load(_LAZY)
     accelerated = _has_accelerator(torch)
     if level in ("import", "inductor") or accelerated:
-        importlib.import_module("torch._inductor.compile_fx")
+        _import_inductor()
     if accelerated:
         load_for_devices()
         return  # compiling would open the accelerator, and every child would fail to open it again
@@ -144,6 +144,24 @@ def _load(names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+
+
+def _import_inductor() -> None:
+    """Import it, and let it make a precompiled header again that somebody has removed, with the cache folder, since this process made it."""
+    importlib.import_module("torch._inductor.compile_fx")
+    codecache: Any = sys.modules.get("torch._inductor.codecache")
+    original: Any = getattr(codecache, "_precompile_header", None)
+    if not hasattr(original, "cache_clear"):  # it is there already, or this torch has none
+        return
+
+    def precompile(*words: Any, **options: Any) -> str:
+        path = str(original(*words, **options))
+        if not os.path.exists(path):
+            original.cache_clear()
+            path = str(original(*words, **options))
+        return path
+
+    codecache._precompile_header = precompile
 
 
 def load_for_devices() -> None:
