@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def state_home() -> Iterator[str]:
-    """A folder for the user's key (``runner.record.signing``), which commands that tests start use too."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", folder)
-        yield os.environ["XDG_STATE_HOME"]
+def home_folders(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Folders for the user's key (``runner.record.signing``) and for compiled code, which commands that tests start use too.
+
+    They stay, as pytest's cache does, so that the next tests need not compile everything anew. One needs the other.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            patch.setenv(variable, str(pytestconfig.cache.mkdir(variable)))  # type: ignore[union-attr]
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

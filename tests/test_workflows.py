@@ -5,6 +5,7 @@ Where ACTION_SCHEMA and WORKFLOW_SCHEMA name the schemas of SchemaStore, the fil
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -187,6 +188,28 @@ def test_python_takes_no_module_from_the_current_folder(path: Path) -> None:
     for step in steps_of(path):
         started = re.findall(r"\bpython3?\b(?! -I)(?! bench/)[^\n]*", step.get("run", ""))
         assert started == [], "start it with -I, or run a file of this repository by its path"
+
+
+def test_the_key_is_for_its_owner_alone_and_imports_nothing_of_the_checkout(tmp_path: Path) -> None:
+    (step,) = [step for step in steps_of(ACTION) if "KEY" in step.get("env", {})]
+    assert step["if"] == "${{ inputs.key != '' }}" and step["env"] == {"KEY": "${{ inputs.key }}"}
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("hashlib", "pathlib"):
+        (checkout / f"{name}.py").write_text("raise SystemExit('code of the checkout')\n")
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    for variables, path in (
+        ({"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "state" / "runner" / "key"),
+        ({"HOME": str(tmp_path)}, tmp_path / ".local" / "state" / "runner" / "key"),
+    ):
+        for secret in ("of an earlier job", "s3cret"):
+            environment = {"PATH": os.environ["PATH"], "KEY": secret, "PYTHONPATH": str(checkout), **variables}
+            done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+            assert (
+                path.read_bytes() == hashlib.sha256(secret.encode()).digest() and path.stat().st_mode & 0o777 == 0o600
+            )
+            assert [*path.parent.iterdir()] == [path]
 
 
 def test_no_input_is_run(job: Path) -> None:

@@ -60,6 +60,9 @@ class Wrapped(Protocol):
     def notices(self) -> list[str]:
         """Return what a person should know after the run."""
 
+    def remarks(self) -> list[str]:
+        """Return what makes the run slower and is no error."""
+
     def close(self) -> None:
         """End every process."""
 
@@ -140,6 +143,10 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         dirty = sorted({fingerprint.dirty for fingerprint in self.fingerprints.values() if fingerprint.dirty})
         notices = [*self.engine.notices(), *(f"--cached: nothing is taken or kept: {text}" for text in dirty)]
         return [*notices, f"--cached: {self.problem}"] if self.problem else notices
+
+    def remarks(self) -> list[str]:
+        """Return what makes the run slower and is no error."""
+        return self.engine.remarks()
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""

@@ -6,6 +6,7 @@ the same job alike. A fingerprint is ``dirty`` where something has no digest: th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,47 +14,35 @@ import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.engine.cache_folders import cache_folder, make_own_folder
+from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
 from runner.engine.interpreters import WORKER, find_python, run_script
 from runner.engine.processors import usable_processors
+from runner.record.signing import NoKey
 from runner.worker import settings
 
 _ASK = """
-import hashlib, importlib.util, json, os, sys
+import importlib.util, json, os, re, sys
 sys.path[:] = [entry for entry in sys.path if entry]
 
-def folders(name):
+GROUPS = ("torch_dynamo_backends", "torch.backends")
+
+def places(name):
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return []
-    return list(spec.submodule_search_locations or ()) if spec else []
-
-def tree(top):
-    found, left = [], [(top, "")]
-    while left:
-        folder, path = left.pop()
-        try:
-            entries = list(os.scandir(folder))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name != "__pycache__":
-                    left.append((entry.path, path + entry.name + "/"))
-            elif not entry.name.endswith(".pyc"):
-                try:
-                    stat = entry.stat()
-                    found.append(f"{path}{entry.name} {stat.st_size} {stat.st_mtime_ns}")
-                except OSError:
-                    found.append(f"{path}{entry.name} gone")
-    return hashlib.sha256("\\n".join(sorted(found)).encode(errors="surrogateescape")).hexdigest()
+    if spec is None:
+        return []
+    return [*(spec.submodule_search_locations or ())] or ([spec.origin] if spec.has_location else [])
 
 def text(*path):
     try:
@@ -62,7 +51,7 @@ def text(*path):
     except OSError:
         return ""
 
-installed, startup, editable = [], [], []
+installed, startup, editable, code = [], [], [], ["torch", "torchgen", "functorch", "triton"]
 for folder in sys.path:
     try:
         names = sorted(os.listdir(folder))
@@ -72,17 +61,20 @@ for folder in sys.path:
         if name.endswith((".dist-info", ".egg-info", ".egg-link")):
             installed.append(name)
             points = text(folder, name, "entry_points.txt")
-            if "torch_dynamo_backends" in points or "torch.backends" in points:
+            groups = re.split(r"^\\s*\\[(.*)\\]\\s*$", points, flags=re.M)
+            backends = "".join(part for group, part in zip(groups[1::2], groups[2::2]) if group.strip() in GROUPS)
+            if backends:
+                code += re.findall(r"=\\s*(\\w+)", backends)
                 if name.endswith(".egg-link") or '"editable"' in text(folder, name, "direct_url.json"):
                     editable.append(name)
         elif name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py"):
             startup.append([name, text(folder, name)])
-torch = folders("torch")
+torch = places("torch")
 beside = os.listdir(os.path.dirname(torch[0])) if torch else []
 conda = os.path.join(sys.prefix, "conda-meta")
 print(json.dumps({
     "python": sys.version,
-    "files": {name: [tree(folder) for folder in folders(name)] for name in ("torch", "triton")},
+    "places": {name: places(name) for name in code},
     "torch": torch[0] if torch else None,
     "recorded": any(n.startswith("torch-") and n.endswith((".dist-info", ".egg-info")) for n in beside),
     "installed": sorted(installed),
@@ -92,7 +84,10 @@ print(json.dumps({
     "libc": getattr(os, "confstr", lambda name: "")("CS_GNU_LIBC_VERSION") if sys.platform == "linux" else "",
 }))
 """
-"""Headers and templates under torch count too: generated code includes them."""
+"""Its places are those of code that decides: torch, what it is made of, and the packages of registered backends."""
+
+_PURPOSE = "contents of packages"
+"""Of the memo of what their files hold (``contents.py``)."""
 
 KEYED = (
     "CC", "CI", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
@@ -136,7 +131,7 @@ class Fingerprint:
 def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Fingerprint]:
     """Return the fingerprints of several interpreters, asked in parallel. Never raises: ``dirty`` says what cannot be found out.
 
-    One takes about 0.3 s, most of it for torch's 12 000 files.
+    One takes about 0.5 s, most of it to look at torch's 14 000 files. The first time it reads them, which takes seconds.
 
     Args:
         pythons: executables, by name or path.
@@ -180,9 +175,47 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
         environ = {**environ, "PYTHONPATH": os.pathsep.join(folders)}
     try:
         answer = json.loads(run_script(path, _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
-        return answer if isinstance(answer, dict) else {"error": f"{python} answered something else than it was asked"}
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return {"error": f"{python} could not be asked: {error}"}
+    if not isinstance(answer, dict):
+        return {"error": f"{python} answered something else than it was asked"}
+    return {**answer, "places": _take_code(python, answer.get("places") or {})}
+
+
+def _take_code(python: str, places: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return for each package the digests of its folders, or of its one file. What is known of files is kept for later runs."""
+    files = {place: dict(_files(place)) for found in places.values() for place in found}
+    known = cache_folder(python)
+    memo_path = known.with_suffix(".contents")
+    memo = read_memo(memo_path, _PURPOSE)
+    contents = take_contents({path: (path, stamp) for tree in files.values() for path, stamp in tree.items()}, memo)
+    if contents != memo:
+        with contextlib.suppress(OSError, NoKey):  # then all is read the next time too
+            if not make_own_folder(known):
+                write_memo(memo_path, _PURPOSE, contents)
+
+    def digest(place: str) -> str:
+        lines = [f"{path[len(place) :]} {contents[path].digest if path in contents else '?'}" for path in files[place]]
+        return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
+
+    return {name: [digest(place) for place in found] for name, found in places.items()}
+
+
+def _files(place: str) -> Iterator[tuple[str, Stamp]]:
+    """Yield the files below a folder, or one file, by path. Links are followed: installers link files into an environment."""
+    waiting, visited = [place], set()
+    while waiting:
+        folder = waiting.pop()
+        try:
+            status = os.stat(folder)
+            if not stat.S_ISDIR(status.st_mode):
+                yield folder, stamp_of(status)
+            elif (status.st_dev, status.st_ino) not in visited:
+                visited.add((status.st_dev, status.st_ino))
+                with os.scandir(folder) as entries:
+                    waiting += [entry.path for entry in entries if entry.name != "__pycache__"]
+        except OSError:
+            yield folder, ()
 
 
 def disturbing_variables(environ: Mapping[str, str]) -> list[str]:

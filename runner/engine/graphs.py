@@ -1,4 +1,4 @@
-"""Compiled graphs of earlier runs: which jobs may load them, under which key, and how many of them are kept.
+"""Compiled graphs of earlier runs: which jobs may load them, and under which key.
 
 torch loads a graph instead of compiling it where nothing has changed that its key or ours names. What fails with a loaded graph
 is compiled again before it counts (``runner/session/variant_run.py``), so that only a pass can rest on one.
@@ -6,23 +6,11 @@ is compiled again before it counts (``runner/session/variant_run.py``), so that 
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
-from runner.engine.cached import evict, make_cache_key, refusal
+from runner.engine.cached import make_cache_key, refusal
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.interpreters import cache_folder
 from runner.engine.messages import Job
-from runner.worker.settings import CACHE_FOLDER, PASSED
-
-FOLDERS = ("fxgraph", "aotautograd")
-"""Where torch keeps them, below its cache folder: Inductor's, and those of AOTAutograd that refer to them."""
-
-SIZE = 1 << 30
-"""Bytes that each of the folders may take. A variant of three operators takes a quarter of a megabyte."""
 
 _REFUSED = ("cache", "autotune")
 """Words in names of settings: a case that sets a cache means it, and what is chosen by time may be chosen otherwise."""
@@ -47,15 +35,3 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     if any(word in name for name in names for word in _REFUSED):
         return ""
     return make_cache_key(replace(job, seed=0), fingerprint)
-
-
-def trim(pythons: Iterable[str], size: int = SIZE) -> None:
-    """Remove the oldest graphs of these Pythons beyond ``size`` bytes a folder. A folder that a person chose is left alone."""
-    if os.environ.get(CACHE_FOLDER):
-        return
-    for python in pythons:
-        for name in FOLDERS:
-            with contextlib.suppress(OSError):
-                evict(Path(cache_folder(python), name), size)
-        with contextlib.suppress(OSError):
-            evict(Path(cache_folder(python), PASSED), size >> 10)

@@ -10,6 +10,7 @@ from pathlib import Path
 from runner import interrupts
 from runner.engine import interpreters, scratch
 from runner.engine.connections import Connections
+from runner.engine.kernel_caches import KernelCaches
 from runner.engine.zygotes import Zygotes
 
 
@@ -19,6 +20,7 @@ class Home(contextlib.AbstractContextManager["Home"]):
     Attributes:
         folder: goes with ``close``.
         environ: variables of every worker.
+        caches: the folders of compiled code.
     """
 
     def __init__(self) -> None:
@@ -33,7 +35,8 @@ class Home(contextlib.AbstractContextManager["Home"]):
         self._work.mkdir()
         self.environ[scratch.VARIABLE] = str(self._work)
         self.connections = Connections(self.folder)
-        self.zygotes = Zygotes(self.connections.address)
+        self.caches = KernelCaches(self.folder / "kernels")
+        self.zygotes = Zygotes(self.connections.address, self.caches)
         self._is_closed = False
         for path in (self.folder, self._work, Path(self.connections.address)):
             self._watch(path)
@@ -87,4 +90,5 @@ class Home(contextlib.AbstractContextManager["Home"]):
             self.connections.close()
             while self._watched:
                 os.close(self._watched.popitem()[1][0])
+            self.caches.close()
             scratch.remove(self.folder)

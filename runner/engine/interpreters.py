@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import interrupts
-from runner.engine import process_tree, scratch
+from runner.engine import process_tree
 from runner.worker import settings
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
@@ -145,8 +143,8 @@ def run_script(
     return process
 
 
-def worker_environment(python: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables of a worker run by ``python``: ours, then what a verdict needs, then ``overrides``.
+def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment variables of a worker: ours, then what a verdict needs, then ``overrides``.
 
     A worker that runs jobs as a user runs them (``AS_USER`` in ``overrides``) gets less.
     """
@@ -156,26 +154,7 @@ def worker_environment(python: str, overrides: Mapping[str, str] | None = None) 
     overrides = overrides or {}
     # What g++ made is still shared, under a hash of its text.
     environment |= {settings.NVML_CHECK: "1", **({} if settings.AS_USER in overrides else settings.VARIABLES)}
-    environment |= overrides
-    if not environment.get(settings.CACHE_FOLDER):
-        environment[settings.CACHE_FOLDER] = cache_folder(python)
-    return environment
-
-
-def cache_folder(python: str) -> str:
-    """Return the folder of the kernels and graphs that this Python compiles, which is made if it is not there: code is loaded from it."""
-    digest = hashlib.sha256((find_python(python) or python).encode(errors="surrogateescape")).hexdigest()[:16]
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    shared = os.path.join(tempfile.gettempdir(), f"torch-spec-runner-{os.getuid()}")
-    for folder in (os.path.join(base, "torch-spec-runner", digest), os.path.join(shared, digest)):
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                if os.stat(folder).st_uid == os.getuid():  # code is loaded from there
-                    return folder
-        except OSError:
-            continue  # a read-only home, a full disk
-    return str(scratch.make())
+    return {**environment, **overrides}
 
 
 def start_worker(

@@ -33,6 +33,7 @@ from runner.engine.schedule import next_start
 from runner.engine.servers import Server
 from runner.engine.workers import Kind, Worker
 from runner.engine.zygotes import Zygote
+from runner.worker import settings
 
 KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""
@@ -214,11 +215,11 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         self._servers.clear()
 
     def notices(self) -> list[str]:
-        """Return what a person should know of each server.
+        """Return what a person should know of the folders of compiled code, and of each server.
 
         It could not warm up, or compiles without vectors, or its living workers end early, many for the same reason.
         """
-        texts = []
+        texts = self._home.caches.notices()
         for server in self._servers.values():
             error, vectors = server.hello.get("warm_error"), server.hello.get("missing_vectors")
             if error:
@@ -235,6 +236,10 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 f"{self._damage}: a temporary folder was made anew {self._renewals} times, and what ran then ran again"
             )
         return list(dict.fromkeys(texts))
+
+    def remarks(self) -> list[str]:
+        """Return what makes the run slower and is no error."""
+        return self._home.caches.remarks()
 
     def _server(
         self, environment: str, isolation: Isolation, accelerated: bool, variables: Mapping[str, str]
@@ -254,8 +259,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 # opened fails in its children. And a verdict about the CPU must not depend on the machine's GPU.
                 environ[gpus.VARIABLE] = ""
             if self._private_kernels:  # one each, for code of one Python must not be loaded by another
-                folder = self._home.folder / "kernels" / str(list(self._environments).index(environment))
-                environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+                folder = self._home.caches.private / str(list(self._environments).index(environment))
+                environ |= {settings.CACHE_FOLDER: str(folder), settings.TRITON_FOLDER: str(folder / "triton")}
             log = self._home.folder / f"server-{len(self._servers)}.log"
             python = self._environments[environment]
             self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)

@@ -16,10 +16,18 @@ from typing import Any
 
 from runner.engine import gpus, interpreters, process_tree, scratch
 from runner.engine.connections import Channel
+from runner.engine.kernel_caches import KernelCaches
 from runner.worker import settings
 
 _LATE = frozenset(
-    {*settings.VARIABLES, settings.AS_USER, settings.CACHE_FOLDER, "TRITON_CACHE_DIR", scratch.VARIABLE, gpus.VARIABLE}
+    {
+        *settings.VARIABLES,
+        settings.AS_USER,
+        settings.CACHE_FOLDER,
+        settings.TRITON_FOLDER,
+        scratch.VARIABLE,
+        gpus.VARIABLE,
+    }
 )
 """Variables that nobody reads while torch is imported: servers in which they differ may have one zygote."""
 
@@ -142,9 +150,10 @@ class Zygote:
 class Zygotes:
     """The zygotes of an engine that listens at ``address``: one for each interpreter and what its import may depend on."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, caches: KernelCaches) -> None:
         """Start none yet."""
         self._address = address
+        self._caches = caches
         self._zygotes: dict[tuple[str, frozenset[tuple[str, str]]], Zygote] = {}
         self._earlier: list[Zygote] = []  # that have ended
 
@@ -158,13 +167,19 @@ class Zygotes:
         Raises:
             OSError: the interpreter cannot be started.
         """
-        variables = interpreters.worker_environment(python, environ)
+        folders = {} if settings.CACHE_FOLDER in environ else self._caches.variables(python)
+        variables = interpreters.worker_environment({**folders, **environ})
         zygote = self._zygote(python, variables, log)
         return zygote.fork({"token": token, "warm": warm, "log": str(log), "environ": variables})
 
     def prepare(self, python: str, environ: Mapping[str, str], log: Path) -> None:
-        """Start the zygote of servers that are yet to come. Raises OSError as ``start_server`` does."""
-        self._zygote(python, interpreters.worker_environment(python, environ), log)
+        """Start the zygote of servers that are yet to come. Raises OSError as ``start_server`` does.
+
+        Its servers get the folders of compiled code that are checked meanwhile. It must not load anything from there.
+        """
+        self._caches.prepare(python)
+        private = {settings.CACHE_FOLDER: str(self._caches.private)}
+        self._zygote(python, interpreters.worker_environment({**private, **environ}), log)
 
     def _zygote(self, python: str, variables: Mapping[str, str], log: Path) -> Zygote:
         key = python, frozenset(item for item in variables.items() if item[0] not in _LATE)

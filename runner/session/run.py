@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Protocol
 
 from runner import __version__, interrupts
-from runner.engine import graphs
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.home import Home
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
@@ -80,6 +79,9 @@ class ClosableEngine(Engine, Protocol):
 
     def notices(self) -> list[str]:
         """Return what a person should know after the run."""
+
+    def remarks(self) -> list[str]:
+        """Return what makes the run slower and is no error."""
 
     def close(self) -> None:
         """End every process."""
@@ -164,6 +166,8 @@ def run(
             )
         for text in engine.notices():
             yield Notice(text)
+        for text in engine.remarks():
+            yield Notice(text, "info")
     except KeyboardInterrupt:
         code, interrupted = INTERRUPTED, True
     except Exception as error:  # noqa: BLE001 (it is raised again, after the event that ends the log)
@@ -171,9 +175,6 @@ def run(
     finally:
         # The processes go first: what takes the last event may take a moment, and nothing should run on meanwhile.
         engine.close()
-        if settings.loads_graphs():
-            clean = {key for key, fingerprint in fingerprints.items() if not fingerprint.dirty}
-            graphs.trim({e.python for e in planned.environments if e.key in clean})
     if interrupts.noted():
         code, interrupted = INTERRUPTED, True
     yield RunFinished(code, round(time.monotonic() - begun, 3), interrupted)

@@ -23,6 +23,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
 
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+TRITON_FOLDER = "TRITON_CACHE_DIR"
 HASH_SEED = "PYTHONHASHSEED"
 PASSED = "runner-passed"
 """Folder below torch's cache folder: for each job that passed, the tag of its graphs, a hundred bytes."""
@@ -81,9 +82,15 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("guard timing, progress bars", "not done", "they cost 20 ms for a log line, and a thread"),
     Setting(
-        "TORCHINDUCTOR_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR",
         "a folder of the runner, unless set",
-        "kernels of wrong code must not lie among a user's own",
+        "kernels of wrong code must not lie among a user's own, and only what the user has signed is loaded",
+        needed=True,
+    ),
+    Setting(
+        "precompiled headers",
+        "beside the kernels",
+        "torch keeps them below the temporary folder, under a name that any user can take",
         needed=True,
     ),
     Setting(

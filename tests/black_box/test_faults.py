@@ -170,7 +170,7 @@ def in_small_disk(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command where ``disk`` is a file system of ``size`` bytes, seen by this process alone."""
     disk.mkdir()
-    mount = f'mount -t tmpfs -o size={size} tmpfs "{disk}" && exec "$@"'
+    mount = f'mount -t tmpfs -o size={size},mode=700 tmpfs "{disk}" && exec "$@"'
     probe = subprocess.run(["unshare", "-rm", "sh", "-c", mount, "sh", "true"], capture_output=True)
     if probe.returncode != 0:
         pytest.skip("this machine lets nobody mount a small file system")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from engine_jobs import take_fingerprint
 
-from runner.engine import fingerprint
+from runner.engine import contents, fingerprint
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
+from runner.record.signing import key_path
 
 
 @dataclass
@@ -48,6 +49,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (site / "triton" / "__init__.py").write_text("raise SystemExit('triton was imported')\n")
     (site / "torch-9.9.9.dist-info").mkdir()
     (site / "other-1.0.dist-info").mkdir()
+    (site / "plugin-1.0.dist-info").mkdir()
+    points = "[console_scripts]\nx = other:main\n\n[torch_dynamo_backends]\nmine = mine.code:compile\nplug=plug:compile [x]\n"
+    (site / "plugin-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (site / "mine").mkdir()
+    (site / "mine" / "__init__.py").write_text("raise SystemExit('a backend was imported')\n")
+    (site / "plug.py").write_text("raise SystemExit('a backend was imported')\n")
     (worker / "__main__.py").write_text("one\n")
     (worker / "judge.py").write_text("two\n")
     monkeypatch.setattr(fingerprint, "WORKER", worker / "__main__.py")
@@ -64,13 +71,20 @@ def test_nothing_changed_nothing_said(world: World) -> None:
     assert world.facts() == first
 
 
-def touched(path: str) -> Callable[[World], None]:
+def edited(path: str) -> Callable[[World], None]:
+    """Change a file, and neither its size nor its time: images and packages may have one time for all files."""
+
     def change(world: World) -> None:
         file = world.site / path
-        stat = file.stat()
-        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+        stat, content = file.stat(), file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
     return change
+
+
+def touched(world: World) -> None:
+    os.utime(world.site / "torch" / "__init__.py", (1, 1))
 
 
 def put(path: str, text: str = "new\n") -> Callable[[World], None]:
@@ -127,10 +141,14 @@ def worker_line_moved(world: World) -> None:
 
 
 CHANGES: dict[str, Callable[[World], None]] = {
-    "a file of torch": touched("torch/__init__.py"),
-    "a library of torch": touched("torch/lib/libtorch.so"),
-    "a header of torch": touched("torch/include/vec.h"),
-    "a file of triton": touched("triton/__init__.py"),
+    "a file of torch": edited("torch/__init__.py"),
+    "a library of torch": edited("torch/lib/libtorch.so"),
+    "a header of torch": edited("torch/include/vec.h"),
+    "a file of triton": edited("triton/__init__.py"),
+    "a file of functorch": put("functorch/__init__.py"),
+    "a module without source": put("torch/x.pyc"),
+    "a backend": edited("mine/__init__.py"),
+    "a backend of one file": edited("plug.py"),
     "a new file": put("torch/new.py"),
     "a new file, deep": put("torch/_inductor/kernel.jinja"),
     "a file gone": removed,
@@ -169,7 +187,7 @@ def test_what_may_change_an_outcome_is_noticed(world: World, name: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        put("torch/__pycache__/x.pyc"), put("torch/x.pyc"), put("other/code.py"), variable("LANG", "C"), variable("HOME", "/tmp"),
+        put("torch/__pycache__/x.pyc"), touched, put("other/code.py"), variable("LANG", "C"), variable("HOME", "/tmp"),
         variable("TORCHINDUCTOR_CACHE_DIR", "/tmp/x"), variable("TRITON_CACHE_DIR", "/tmp/x"),
     ],
 )  # fmt: skip
@@ -179,9 +197,27 @@ def test_what_cannot_is_not(world: World, change: Callable[[World], None]) -> No
     assert world.facts() == before
 
 
+def test_a_file_is_read_once_where_there_is_a_key(world: World, tmp_path: Path) -> None:
+    read, seen = contents._read, []
+    world.patch.setattr(contents, "_read", lambda path, stamp: seen.append(path) or read(path, stamp))
+    world.patch.setattr(contents, "_GRAIN", -(10**12))
+    world.patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first = world.facts()
+    assert len(seen) == len(set(seen)) > 5
+    seen.clear()
+    edited("torch/include/vec.h")(world)
+    assert world.facts() != first and seen == [str(world.site / "torch/include/vec.h")]
+    seen.clear()
+    key_path().chmod(0o644)
+    try:
+        assert world.facts() != first and len(seen) > 5
+    finally:
+        key_path().chmod(0o600)
+
+
 def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
     def files(site: Path) -> object:
-        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)})["files"]
+        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)})["places"]
 
     before = files(world.site)
     world.site.rename(world.site.with_name("moved"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runner.cases.flags import PRECISION
 from runner.cases.model import THREADS
-from runner.worker.settings import CACHE_FOLDER, NVML_CHECK, SETTINGS, VARIABLES
+from runner.worker.settings import CACHE_FOLDER, NVML_CHECK, SETTINGS, TRITON_FOLDER, VARIABLES
 
 ROOT = Path(__file__).parents[2]
 ROWS = {row.name: row for row in SETTINGS}
@@ -33,7 +33,11 @@ def test_the_page_has_the_rows_of_the_table() -> None:
 
 def test_variables_and_flags_have_their_rows() -> None:
     assert {name: ROWS[name].value for name in VARIABLES} == VARIABLES
-    assert not any(ROWS[name].needed for name in VARIABLES) and ROWS[NVML_CHECK].needed and ROWS[CACHE_FOLDER].needed
+    assert (
+        not any(ROWS[name].needed for name in VARIABLES)
+        and ROWS[NVML_CHECK].needed
+        and ROWS[f"{CACHE_FOLDER}, {TRITON_FOLDER}"].needed
+    )
     assert ROWS["intra-op threads"].value == str(THREADS)
     switches = {name.rpartition(".")[2] for name in PRECISION}
     assert switches == set(next(name for name in ROWS if "allow_tf32" in name).split(", "))

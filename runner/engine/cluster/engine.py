@@ -135,6 +135,10 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         notices, self._notices = self._notices, []
         return notices
 
+    def remarks(self) -> list[str]:
+        """Return nothing: each node keeps what it compiles, and its user's key."""
+        return []
+
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """Wait until at least one job ends, ``timeout`` seconds pass (None: no limit), or none is left.
 

@@ -88,8 +88,9 @@ def warm_up(level: str) -> None:
         return
     torch = importlib.import_module("torch")
     importlib.import_module("torch._dynamo")
+    keep_headers_with_kernels()
     if level == "compilers":
-        importlib.import_module("torch._inductor.compile_fx")
+        _import_inductor()
         if not _has_accelerator(torch):  # kernels for it need no vectors, and with an empty cache each probe compiles
             probe()
     if level in ("capture", "compilers"):
@@ -103,7 +104,7 @@ def warm_up(level: str) -> None:
     _load(_LAZY)
     accelerated = _has_accelerator(torch)
     if level in ("import", "inductor") or accelerated:
-        importlib.import_module("torch._inductor.compile_fx")
+        _import_inductor()
     if accelerated:
         load_for_devices()
         return  # compiling would open the accelerator, and every child would fail to open it again
@@ -145,6 +146,24 @@ def _load(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
+def _import_inductor() -> None:
+    """Import it, and let it make a precompiled header again that somebody has removed, with the cache folder, since this process made it."""
+    importlib.import_module("torch._inductor.compile_fx")
+    codecache: Any = sys.modules.get("torch._inductor.codecache")
+    original: Any = getattr(codecache, "_precompile_header", None)
+    if not hasattr(original, "cache_clear"):  # it is there already, or this torch has none
+        return
+
+    def precompile(*words: Any, **options: Any) -> str:
+        path = str(original(*words, **options))
+        if not os.path.exists(path):
+            original.cache_clear()
+            path = str(original(*words, **options))
+        return path
+
+    codecache._precompile_header = precompile
+
+
 def load_for_devices() -> None:
     """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process there."""
     _load(_LAZY_FOR_DEVICES)
@@ -184,6 +203,16 @@ def skip_guard_timing() -> None:
 
     quick.quick = True  # type: ignore[attr-defined]
     guards.profile_guard_manager = quick  # type: ignore[attr-defined]
+
+
+def keep_headers_with_kernels() -> None:
+    """Let Inductor keep precompiled headers in its cache folder, before it is imported.
+
+    By itself it takes a folder below the temporary one, whose name any user can take first, and compilers read headers from it.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # a torch that names its folders otherwise
+        paths: Any = importlib.import_module("torch._inductor.runtime.runtime_utils")
+        paths.default_cache_dir = paths.cache_dir
 
 
 def stop_progress_bars() -> None:

@@ -1,0 +1,109 @@
+"""The contents of files as sha256, each read once: a signed memo says what a file held whose stamp is still the same.
+
+A stamp is a file's size, both times, inode and device. Any program can set the time of the last writing (``mtime``); an image
+or a package may have the same one for all files. No program can set the time of the last change (``ctime``).
+
+A file may change twice within one grain of the clock and keep its stamp. So a file that changed within two seconds before it
+was read has no stamp in the memo, and is read again the next time. A memo without this user's signature counts as empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from runner.engine.processors import usable_processors
+from runner.files import open_regular
+from runner.record.signing import NoKey, sign
+
+VERSION = 1
+"""Of a memo. Another one counts as empty."""
+
+_GRAIN = 2 * 10**9
+"""Nanoseconds; the coarsest file systems count in two seconds."""
+_LONGEST = 256 << 20
+"""Bytes of a memo. A file takes about 200."""
+_BLOCK = 1 << 20
+
+Stamp = tuple[int, ...]
+
+
+class Entry(NamedTuple):
+    """What a file held. ``stamp`` is its size alone where the file was too new to be told by its times."""
+
+    digest: str
+    stamp: Stamp
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return what cannot stay the same when the file's content changes."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
+
+
+def take_contents(files: Mapping[str, tuple[str, Stamp]], memo: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return what files hold, by name. What cannot be read, or changes meanwhile, is left out.
+
+    Args:
+        files: by name, each file's path and stamp.
+        memo: what is known of earlier times, under the same names.
+    """
+    contents = {name: memo[name] for name, (_, stamp) in files.items() if name in memo and memo[name].stamp == stamp}
+    unknown = [name for name in files if name not in contents]
+    with ThreadPoolExecutor(usable_processors()) as pool:
+        entries = pool.map(lambda name: _read(*files[name]), unknown)
+        contents |= {name: entry for name, entry in zip(unknown, entries, strict=True) if entry is not None}
+    return contents
+
+
+def _read(path: str, stamp: Stamp) -> Entry | None:
+    began, digest = time.time_ns(), hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+            if stamp_of(os.fstat(file.fileno())) != stamp:
+                return None  # another file than was looked at, or one that somebody writes
+    except OSError:
+        return None
+    return Entry(digest.hexdigest(), stamp if stamp[2] < began - _GRAIN else stamp[:1])
+
+
+def read_memo(path: Path, purpose: str) -> dict[str, Entry]:
+    """Return a memo that this user has written for this purpose at this place; an empty one otherwise."""
+    try:
+        with open_regular(path) as file:
+            signature, _, body = file.read(_LONGEST).partition(b"\n")
+        text = body.decode("ascii")
+        if not hmac.compare_digest(_signature(path, purpose, text).encode(), signature):
+            return {}
+        return {name: Entry(digest, tuple(stamp)) for name, (digest, *stamp) in json.loads(text).items()}
+    except (OSError, ValueError, NoKey):
+        return {}
+
+
+def write_memo(path: Path, purpose: str, memo: Mapping[str, Entry]) -> None:
+    """Write a memo, whole or not at all. A link there is replaced. Raises OSError, and NoKey where nothing can be signed."""
+    text = json.dumps({name: [entry.digest, *entry.stamp] for name, entry in sorted(memo.items())})
+    signature = _signature(path, purpose, text)
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{signature}\n{text}")
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _signature(path: Path, purpose: str, text: str) -> str:
+    return sign(purpose, VERSION, str(path), text)

@@ -1,0 +1,123 @@
+"""Compiled code of earlier runs: used where this user has signed it, and never loaded otherwise."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .driver import LIMIT, Result, command, environment, run_in, spec, write
+
+CASE = spec("name: good\ninputs: {x: [8, 4]}\nchain: [F.relu]")
+
+
+class Marker:
+    """A pickle of it makes a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (self.path,)
+
+
+class Caches:
+    """A folder with a case, and one with the compiled code and the key of its user."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.kernels = folder, folder / "cache" / "torch-spec-runner"
+        places = {"XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "TMPDIR": "tmp"}
+        self.variables = {name: str(folder / place) for name, place in places.items()}
+        for name in ("cache", "tmp"):
+            (folder / name).mkdir(mode=0o700)
+        write(folder, {"a.spec.yaml": CASE})
+
+    def run(self) -> Result:
+        """A run of the case, which passes."""
+        result = run_in(self.folder, "run", "a.spec.yaml", env=self.variables)
+        assert result.verdicts == {"good@inductor": "PASS"}, result.text
+        return result
+
+    def files(self) -> list[Path]:
+        """The files that may be loaded."""
+        return [path for path in self.kernels.glob("*/**/*") if path.is_file()]
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Caches:
+    """Caches of a first run."""
+    made = Caches(tmp_path_factory.mktemp("caches"))
+    made.run()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def as_after_the_first_run(caches: Caches) -> None:
+    """The folder as the first run has left it."""
+    kept = caches.folder / "kept"
+    if not kept.exists():
+        shutil.copytree(caches.kernels, kept)
+    shutil.rmtree(caches.kernels)
+    shutil.copytree(kept, caches.kernels)
+
+
+def notices(result: Result) -> list[str]:
+    return [event["message"] for event in result.events if event["event"] == "notice"]
+
+
+def test_a_second_run_loads_graphs_and_says_nothing(caches: Caches) -> None:
+    result = caches.run()
+    assert result.of("good@inductor")["stored_graphs"] == 1 and not notices(result), result.text
+
+
+def test_headers_lie_with_the_kernels(caches: Caches) -> None:
+    """torch itself keeps them in the temporary folder, under a name that any user can take first."""
+    assert [path for path in caches.files() if path.suffix == ".gch"] and not [*(caches.folder / "tmp").glob("torch*")]
+
+
+def test_no_file_that_somebody_else_wrote_is_loaded(caches: Caches) -> None:
+    """Each one is a pickle that leaves a mark; as a shared object, a header or Python it would be an error."""
+    mark = caches.folder / "mark"
+    for path in caches.files():
+        path.write_bytes(pickle.dumps(Marker(mark)))
+    count = len(caches.files())
+    result = caches.run()
+    assert not mark.exists() and not result.of("good@inductor")["stored_graphs"]
+    assert "FLAKY" not in result.text and result.code == 0
+    (notice,) = notices(result)
+    assert notice.startswith(f"{count} files of compiled code went") and "info: " in result.text
+
+
+@pytest.mark.parametrize("suffix", [".so", "graphs"])
+def test_one_file_that_was_cut_short_is_made_anew(caches: Caches, suffix: str) -> None:
+    paths = [
+        path for path in caches.files() if path.suffix == suffix or (suffix == "graphs" and "fxgraph" in path.parts)
+    ]
+    assert paths
+    for path in paths:
+        os.truncate(path, path.stat().st_size // 2)
+    result = caches.run()
+    assert len(notices(result)) == 1 and "FLAKY" not in result.text
+
+
+def test_a_run_after_one_that_was_killed(caches: Caches) -> None:
+    shutil.rmtree(caches.kernels)
+    process = subprocess.Popen(
+        command("run", "a.spec.yaml"), cwd=caches.folder, env=environment(caches.variables), stdout=subprocess.DEVNULL
+    )
+    end = LIMIT * 20
+    while not [path for path in caches.files() if path.suffix == ".so"] and end and process.poll() is None:
+        end -= 1
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    result = caches.run()
+    (notice,) = notices(result)
+    assert "a run that was killed leaves such files" in notice
+    assert not notices(caches.run())
