@@ -184,21 +184,21 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _take_code(python: str, places: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return for each package the digests of its folders, or of its one file. What is known of files is kept for later runs."""
-    files = {place: dict(_files(place)) for found in places.values() for place in found}
-    known = cache_folder(python)
-    memo_path = known.with_suffix(".contents")
+    files = {place: dict(_files(place)) for paths in places.values() for place in paths}
+    folder = cache_folder(python)
+    memo_path = folder.with_suffix(".contents")
     memo = read_memo(memo_path, _PURPOSE)
     contents = take_contents({path: (path, stamp) for tree in files.values() for path, stamp in tree.items()}, memo)
     if contents != memo:
         with contextlib.suppress(OSError, NoKey):  # then all is read the next time too
-            if not make_own_folder(known):
+            if not make_own_folder(folder):
                 write_memo(memo_path, _PURPOSE, contents)
 
     def digest(place: str) -> str:
         lines = [f"{path[len(place) :]} {contents[path].digest if path in contents else '?'}" for path in files[place]]
         return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
 
-    return {name: [digest(place) for place in found] for name, found in places.items()}
+    return {name: [digest(place) for place in paths] for name, paths in places.items()}
 
 
 def _files(place: str) -> Iterator[tuple[str, Stamp]]:
