@@ -1,8 +1,8 @@
 """Which operators of ATen a case may call, and where their arguments must be names.
 
 A function of ``torch`` checks what it passes on; an operator of ``torch.ops`` need not. One is allowed if a public function has its name,
-if it is a structured kernel, whose shapes a function of its own checks, or if ``BY_NAME`` holds it. Overloads follow their operator.
-``tools/operator_sweep.py`` calls what is allowed with wrong arguments.
+if it is a structured kernel, whose shapes a function of its own checks, or if ``BY_NAME`` holds it. Structured derivatives are no
+exception to the last: many check nothing. Overloads follow their operator. ``tools/operator_sweep.py`` tries wrong arguments.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TRUSTS = (
 
 TRUSTING = frozenset({
     "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats", "torch.batch_norm_update_stats",
-    "aten._log_softmax_backward_data", "aten._softmax_backward_data",
+    "torch.nn.utils.rnn.PackedSequence",
 })  # fmt: skip
-"""Structured or public operators that the sweep found to do so."""
+"""Public functions that the sweep found to do so."""
 
 BY_NAME = {
     "it copies, views or casts one tensor": (
@@ -31,22 +31,24 @@ BY_NAME = {
         "_shape_as_tensor _to_copy _unsafe_view alias copy lift lift_fresh lift_fresh_copy set slice zero"
     ),
     "it is the form without a mutation of a public method": (
-        "_foreach_copy _foreach_zero cauchy exponential geometric log_normal normal_functional random uniform"
+        "_foreach_zero cauchy exponential geometric log_normal normal_functional random uniform"
     ),
     "public functions consist of it, so that graphs of models hold it": (
-        "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _cdist_forward _chunk_cat _convolution _embedding_bag _embedding_bag_forward_only "
-        "_fft_c2c _fft_c2r _fft_r2c _fused_rms_norm _int_mm _linalg_eigvals _logcumsumexp _pdist_forward _prelu_kernel _safe_softmax _stack "
-        "_to_dense _to_sparse _trilinear _unique _unique2 col2im im2col log_sigmoid log_sigmoid_forward multilabel_margin_loss_forward "
-        "nll_loss2d_forward reflection_pad2d rrelu_with_noise _grouped_mm _scaled_grouped_mm _scaled_mm _scaled_mm_v2 "
-        "_scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
-        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _cdist_forward _chunk_cat _convolution _fused_rms_norm _int_mm "
+        "_pdist_forward _prelu_kernel _safe_softmax _to_dense _to_sparse _trilinear _unique _unique2 col2im im2col log_sigmoid "
+        "log_sigmoid_forward multilabel_margin_loss_forward nll_loss2d_forward reflection_pad2d _grouped_mm _scaled_grouped_mm _scaled_mm "
+        "_scaled_mm_v2 _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_flash_attention"
     ),
-    "it is the derivative of a public function, so that graphs of training hold it": (
-        "_prelu_kernel_backward binary_cross_entropy_backward convolution_backward diagonal_backward glu_backward grid_sampler_2d_backward "
-        "grid_sampler_3d_backward hardswish_backward hardtanh_backward huber_loss_backward log_sigmoid_backward masked_scatter_backward "
-        "mish_backward mse_loss_backward multi_margin_loss_backward multilabel_margin_loss_backward native_dropout_backward "
-        "native_group_norm_backward native_layer_norm_backward nll_loss2d_backward replication_pad2d_backward rrelu_with_noise_backward "
-        "select_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward unfold_backward"
+    "it is the derivative of a public function that checks its arguments, so that graphs of training hold it": (
+        "_prelu_kernel_backward _softmax_backward_data binary_cross_entropy_backward convolution_backward diagonal_backward elu_backward "
+        "gelu_backward glu_backward hardshrink_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward "
+        "leaky_relu_backward log_sigmoid_backward logit_backward masked_scatter_backward mish_backward mse_loss_backward "
+        "multi_margin_loss_backward multilabel_margin_loss_backward native_dropout_backward native_group_norm_backward select_backward "
+        "sigmoid_backward silu_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward "
+        "softshrink_backward tanh_backward threshold_backward unfold_backward upsample_bicubic2d_backward upsample_bilinear2d_backward "
+        "upsample_linear1d_backward upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward "
+        "upsample_trilinear3d_backward"
     ),
     "shipped cases of an accelerator call it": "_cudnn_rnn cudnn_batch_norm_backward",
     "no backend knows it, and it returns its argument": "_foobar",
@@ -72,7 +74,8 @@ def by_name() -> frozenset[str]:
 
 def is_checked(packet: str, is_operator: Callable[[str], bool]) -> bool:
     """Return whether an operator of ATen is allowed. ``is_operator`` says whether the format allows a public name."""
-    return packet in by_name() or packet in inventory()["structured"] or bool(public_name(packet, is_operator))
+    is_structured = packet in inventory()["structured"] and "backward" not in packet
+    return packet in by_name() or is_structured or bool(public_name(packet, is_operator))
 
 
 def public_name(packet: str, is_operator: Callable[[str], bool]) -> str:

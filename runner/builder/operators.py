@@ -103,6 +103,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
      r"_scaled_dot_product_flash_attention_for_cpu_backward|native_batch_norm_backward)(\.\w+)?$|"
      r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|^prims\._unsafe_\w+",
      aten.TRUSTS),
+    (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an object"),
     (r"^aten\.sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor\b",
      "it trusts its indices; the public constructors of sparse tensors are written with their check"),
     (r"^torch\.nn\.attention\.flex_attention\.(flex_attention_hop|FlexKernelOptions)$|"
@@ -246,7 +247,7 @@ def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) 
 
 
 def _reason(name: str) -> str:
-    if ".".join(name.split(".")[:2]) in aten.TRUSTING:
+    if name in aten.TRUSTING or ".".join(name.split(".")[:2]) in aten.TRUSTING:
         return aten.TRUSTS
     return next((reason for pattern, reason in REFUSED if re.search(pattern, name)), "")
 
