@@ -53,7 +53,7 @@ BY_NAME = {
     "shipped cases of an accelerator call it": "_cudnn_rnn cudnn_batch_norm_backward",
     "no backend knows it, and it returns its argument": "_foobar",
 }
-"""Why operators without a public function are allowed, and which. Each was read, and the sweep found no access past an end."""
+"""Why operators without a public function are allowed, and which. The sweep found no access of theirs past an end."""
 
 _PREFIXES = ("special", "linalg", "fft", "sparse", "nested")
 _BESIDE = frozenset({
