@@ -8,7 +8,7 @@ supported torch, oldest first; a run adds what that version has to what the file
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import json
 import re
@@ -67,6 +67,36 @@ def packets(namespace: str) -> dict[str, list[str]]:
     return found
 
 
+def structured() -> set[str]:
+    """Operators of ATen that are structured kernels, or delegate to one: a function of their own checks shapes first."""
+    table = (
+        Path(importlib.util.find_spec("torchgen").origin).parent
+        / "packaged"
+        / "ATen"
+        / "native"
+        / "native_functions.yaml"
+    )
+    entries = re.split(r"^- func: ", table.read_text(), flags=re.MULTILINE)[1:]
+    pattern = re.compile(r"^  structured(: True|_delegate:)", re.MULTILINE)
+    return {re.match(r"\w+", entry)[0] for entry in entries if pattern.search(entry)}
+
+
+def codes(namespace: str) -> dict[str, list[int]]:
+    """Positions at which an operator takes a dtype, a layout or a memory format: for ``torch.ops`` these are numbers."""
+    positions = {}
+    for name in packets(namespace):
+        packet = getattr(getattr(torch.ops, namespace), name)
+        arguments = [a for o in packet.overloads() for a in enumerate(getattr(packet, o)._schema.arguments)]
+        places = {
+            i
+            for i, a in arguments
+            if not a.kwarg_only and re.search("ScalarType|Layout|MemoryFormat", str(a.real_type))
+        }
+        if places:
+            positions[f"{namespace}.{name}"] = sorted(places)
+    return positions
+
+
 def collect() -> dict[str, object]:
     """The inventory of this torch."""
     native = {n for n in dir(torch._C._VariableFunctions) if not n.startswith("_") or n.startswith("_foreach")}
@@ -91,6 +121,8 @@ def collect() -> dict[str, object]:
         ),
         "aten": packets("aten"),
         "prims": packets("prims"),
+        "structured": sorted(structured() & set(packets("aten"))),
+        "codes": {**codes("aten"), **codes("prims")},
         **spaces,
     }
 
@@ -107,7 +139,7 @@ def without_refused(names: object) -> object:
     """The same without names that reach files or the process's state."""
     if isinstance(names, dict):
         return {key: without_refused(value) for key, value in names.items() if not NOT_OPERATORS.search(key)}
-    return [name for name in names if not NOT_OPERATORS.search(name)]  # type: ignore[attr-defined]
+    return [name for name in names if not NOT_OPERATORS.search(str(name))]  # type: ignore[attr-defined]
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from runner.builder import kernels, operators
+from runner.builder import aten, kernels, operators
 from runner.builder.arguments import check_arguments, check_result, complete_call
 from runner.builder.options import kernel_options_fault
 from runner.builder.parameters import fill
@@ -189,6 +189,11 @@ class ChainWriter:
         fault, hint = kernel_options_fault(step.operator, step.arguments)
         if fault:
             problems.error(step.span, fault, hint)
+        code = aten.code_fault(step.operator, positional, keywords)
+        if code:
+            problems.error(
+                step.span, f"{step.operator} takes no number {code} here", "write a dtype, such as torch.float32"
+            )
         complete = operators.add_checks(operator, keywords)
         if complete is None:
             problems.error(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from runner.builder import aten
 from runner.cases.inventory import inventory, with_namespace
 from runner.diagnostics import nearest
 
@@ -101,7 +102,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
      r"_cdist_backward|_pdist_backward|_?fused_moving_avg_obs_\w+|_sparse_mm_reduce_impl_backward|mkldnn_rnn_layer(_backward)?|"
      r"_scaled_dot_product_flash_attention_for_cpu_backward|native_batch_norm_backward)(\.\w+)?$|"
      r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|^prims\._unsafe_\w+",
-     "it trusts the indices or sizes that it is given, and reads or writes past a tensor's end where these are wrong"),
+     aten.TRUSTS),
+    (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an object"),
     (r"^aten\.sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor\b",
      "it trusts its indices; the public constructors of sparse tensors are written with their check"),
     (r"^torch\.nn\.attention\.flex_attention\.(flex_attention_hop|FlexKernelOptions)$|"
@@ -143,6 +145,9 @@ OF_TORCH = frozenset({
 """What ``torch.ops`` holds beside the namespaces of custom operators."""
 
 
+MODULE = "a model in Python goes in with module: and --allow-python"
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """``kind``: module, function, method, attribute, operator, submodule, kernel, context. ``python`` is how it is written."""
@@ -180,11 +185,9 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
         return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword")
-    for pattern, reason in REFUSED:
-        if name not in EXTRA and name not in CONTEXTS and re.search(pattern, name):
-            return Refusal(
-                f"{name!r} is refused: {reason}", "a model in Python goes in with module: and --allow-python"
-            )
+    reason = _reason(name)
+    if reason and name not in EXTRA and name not in CONTEXTS:
+        return Refusal(f"{name!r} is refused: {reason}", _replacement(name) or MODULE)
     space, _, member = name.partition(".")
     if not member:
         return Refusal(
@@ -201,6 +204,11 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
             f"no operator namespace {space!r}", nearest(space, _FINDERS) or "namespaces: " + ", ".join(_FINDERS)
         )
     return finder(name, member)
+
+
+def is_operator(name: str) -> bool:
+    """Return whether a case may call ``name``."""
+    return isinstance(resolve(name), Operator)
 
 
 def takes_tensor(operator: Operator) -> bool:
@@ -238,6 +246,17 @@ def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) 
     return Refusal(f"unknown operator {name!r}", _near(word, known, head))
 
 
+def _reason(name: str) -> str:
+    if name in aten.TRUSTING or ".".join(name.split(".")[:2]) in aten.TRUSTING:
+        return aten.TRUSTS
+    return next((reason for pattern, reason in REFUSED if re.search(pattern, name)), "")
+
+
+def _replacement(name: str) -> str:
+    space, _, member = name.partition(".")
+    return aten.replacement(member.split(".")[0], is_operator) if space == "aten" else ""
+
+
 def _near(word: str, known: Iterable[str], head: str) -> str:
     return nearest(word, known).replace("'", "'" + head, 1)
 
@@ -273,6 +292,9 @@ def _dispatched(name: str, member: str) -> Operator | Refusal:
     if overload and overload not in packets[packet]:
         have = ", ".join(packets[packet])
         return Refusal(f"{space}.{packet} has no overload {overload!r}", f"overloads: {have}")
+    if space == "aten" and not aten.is_checked(packet, is_operator):
+        hint = aten.replacement(packet, is_operator) or MODULE
+        return Refusal(f"{name!r} is refused: {aten.UNCHECKED}", hint)
     return Operator(name, "function", f"torch.ops.{name}")
 
 

@@ -9,8 +9,8 @@ import re
 import pytest
 from built import Built
 
-from runner.builder import operators
-from runner.builder.operators import Operator, Refusal, context, inventory, resolve
+from runner.builder import aten, operators
+from runner.builder.operators import Operator, Refusal, context, inventory, is_operator, resolve
 
 FILES = "it reads or writes files"
 NETWORK = "it reaches the network or loads code"
@@ -24,6 +24,8 @@ CODE = "it runs code, opens files or changes objects"
 ATTRIBUTES = "it reaches attributes by name"
 NUMPY = "it is outside numpy's array functions"
 TRUSTS = "it trusts the indices or sizes that it is given"
+ADDRESS = "it takes what a tensor holds for the address of an object"
+UNCHECKED = "nothing is known to check its arguments"
 CONSTRUCTOR = "it trusts its indices; the public constructors of sparse tensors are written with their check"
 DUNDER = "dunder names reach past the operators"
 UNKNOWN = "unknown operator"
@@ -44,7 +46,18 @@ REFUSED: dict[str, list[str]] = {
         "aten._ctc_loss_backward", "aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward.grad_input", "aten._fused_adam_",
         "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward", "aten._fused_sgd", "aten._cdist_backward", "aten._pdist_backward",
         "torch.fused_moving_avg_obs_fake_quant", "aten._sparse_mm_reduce_impl_backward", "aten.native_batch_norm_backward", "prims._unsafe_index_put_",
-        "torch.sparse.SparseSemiStructuredTensor",
+        "torch.sparse.SparseSemiStructuredTensor", "aten.native_batch_norm", "aten.native_batch_norm.out", "torch.native_batch_norm",
+        "torch.batch_norm_update_stats", "aten.batch_norm_update_stats", "torch.nn.utils.rnn.PackedSequence",
+    ],
+    ADDRESS: ["torch.quantized_lstm_cell", "aten.quantized_gru_cell.default", "torch.fbgemm_linear_quantize_weight"],
+    UNCHECKED: [
+        "aten._cummax_helper", "aten._cummax_helper.default", "aten._cummin_helper", "aten._native_batch_norm_legit", "aten._batch_norm_with_update",
+        "aten._native_batch_norm_legit.no_stats", "aten._batch_norm_no_update", "aten.batch_norm_backward", "aten._adaptive_avg_pool2d_backward",
+        "aten._adaptive_avg_pool3d_backward.out", "aten._weight_norm_interface", "aten._weight_norm_interface_backward",
+        "aten._log_softmax_backward_data", "aten.avg_pool2d_backward", "aten.avg_pool3d_backward.grad_input", "aten.native_layer_norm_backward",
+        "aten.reflection_pad1d_backward", "aten.replication_pad2d_backward", "aten.grid_sampler_3d_backward", "aten.nll_loss_backward",
+        "aten._foreach_copy", "aten._scaled_dot_product_flash_attention_for_cpu", "aten._embedding_bag", "aten._logcumsumexp.out",
+        "aten._linalg_eigvals", "aten._fft_c2c", "aten._pad_packed_sequence", "aten._pack_padded_sequence_backward", "aten._histogramdd_from_bin_tensors",
     ],
     CONSTRUCTOR: ["aten.sparse_coo_tensor", "aten.sparse_coo_tensor.indices_size", "aten.sparse_csr_tensor", "aten.sparse_compressed_tensor"],
     FILES: [
@@ -164,7 +177,7 @@ ALLOWED = {
     "custom.mine.op": ("function", "torch.ops.mine.op"), "custom.mine.op.default": ("function", "torch.ops.mine.op.default"),
     "torch.utils.checkpoint.checkpoint": ("function", "torch.utils.checkpoint.checkpoint"), "torch._dynamo.graph_break": ("function", "torch._dynamo.graph_break"),
     "aten._unsafe_view": ("function", "torch.ops.aten._unsafe_view"), "torch.unsafe_split": ("function", "torch.unsafe_split"),  # both check sizes
-    "aten.as_strided": ("function", "torch.ops.aten.as_strided"), "aten._embedding_bag": ("function", "torch.ops.aten._embedding_bag"),
+    "aten.as_strided": ("function", "torch.ops.aten.as_strided"),
     "torch.sparse_coo_tensor": ("function", "torch.sparse_coo_tensor"), "torch.autograd.grad": ("function", "torch.autograd.grad"), "nn.MultiheadAttention": ("module", "nn.MultiheadAttention"), "torch.randn": ("function", "torch.randn"),
 }  # fmt: skip
 
@@ -261,6 +274,58 @@ def test_what_trusts_its_arguments_is_refused_in_every_version_s_spelling() -> N
     packets = [f"{space}.{name}" for space in ("aten", "prims") for name in inventory()[space]]
     allowed = {name for name in packets if words.search(name.partition(".")[2]) and isinstance(resolve(name), Operator)}
     assert allowed == {"aten._unsafe_view", "aten.unsafe_chunk", "aten.unsafe_split", "aten.unsafe_split_with_sizes"}
+
+
+def test_an_operator_of_aten_needs_a_public_function_a_structured_kernel_or_a_place_in_the_table() -> None:
+    lists = inventory()
+    for name in lists["aten"]:
+        if is_operator(f"aten.{name}"):
+            is_public = aten.public_name(name, is_operator)
+            is_structured = name in lists["structured"] and "backward" not in name
+            assert is_public or is_structured or name in aten.by_name(), name
+    assert not aten.is_checked("_no_such_helper", lambda name: False)
+    assert not aten.by_name() - lists["aten"].keys()
+    assert not [name for name in aten.by_name() if not is_operator(f"aten.{name}")]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("aten._cummax_helper", "write torch.cummax"),
+        ("aten._adaptive_avg_pool2d_backward", "write F.adaptive_avg_pool2d, and differentiate it"),
+        ("aten._native_batch_norm_legit", "write F.batch_norm"),
+        ("aten._pad_packed_sequence", "write torch.nn.utils.rnn.pad_packed_sequence"),
+        ("aten._index_put_impl_", "write torch.index_put"),
+        ("aten._amp_update_scale_", operators.MODULE),
+    ],
+)
+def test_a_refused_operator_of_aten_names_the_public_one(name: str, hint: str) -> None:
+    found = resolve(name)
+    assert isinstance(found, Refusal) and found.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("step", "is_refused"),
+    [
+        ("{aten.sum: {'*': [$x], dtype: -1}}", True),
+        ("{aten.sum: {'*': [$x], dtype: torch.float64}}", False),
+        ("{aten.sum: {'*': [$x], dtype: $dtype}}", False),
+        ("{aten.sum: {'*': [$x], dtype: null}}", False),
+        ("{aten.sum: {'*': [$x], dtype: $x.ndim}}", True),
+        ("{aten.sum: {'*': [$x], dtype: $x.dtype}}", False),
+        ("{aten.sum: {'*': [$x], dtype: '${x.ndim}'}}", True),
+        ("{aten.clone: {'*': [$x], memory_format: 77}}", True),
+        ("{aten.view.dtype: [$x, 99]}", True),
+        ("{aten.view: [$x, [2, 1]]}", False),
+        ("{aten.to: [$x, 99]}", True),
+        ("{prims.convert_element_type: [$x, 1000]}", True),
+        ("{prims.convert_element_type: [$x, torch.float64]}", False),
+    ],
+)
+def test_torch_ops_takes_no_number_for_a_dtype(built: Built, step: str, is_refused: bool) -> None:
+    """torch.ops reads a table at the number without a check."""
+    found = built.problems("inputs: {x: [2]}\nchain:\n- " + step)
+    assert any("takes no number" in text for text in found) == is_refused, found
 
 
 SPARSE = "inputs: {i: {shape: [1, 2], dtype: int64, init: zeros}, v: [2]}\nchain:\n- torch.sparse_coo_tensor: "
