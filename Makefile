@@ -40,4 +40,4 @@ $(VENV)/installed-test: $(BIN)/python $(SOURCES)
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) .runner .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) .runner .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

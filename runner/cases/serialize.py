@@ -357,13 +357,9 @@ def _known(entry: Known) -> dict[str, Any]:
     return data
 
 
-def _seconds(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{_decimal(seconds)}s"
-
-
-def _decimal(seconds: float) -> str:
-    """Without an exponent, which no duration has."""
-    return str(int(seconds)) if seconds == math.floor(seconds) else f"{seconds:.9f}".rstrip("0")
+def _seconds(seconds: float | None) -> str | float | None:
+    """A fraction is written as a number, which keeps every digit."""
+    return f"{int(seconds)}s" if seconds is not None and seconds == math.floor(seconds) else seconds
 
 
 def _blocks(data: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,9 +16,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 @pytest.fixture(scope="module")
 def bench_module() -> Iterator[Callable[[str], ModuleType]]:
     """Import a module of the bench; it is forgotten afterwards with all that it imported there, unless it was there before."""
-    present = {
-        *sys.modules
-    }  # the fuzzer's, which tests of its own have imported: a process must find the same classes again
+    present = {*sys.modules}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCH))
         yield importlib.import_module

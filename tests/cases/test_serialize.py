@@ -295,3 +295,11 @@ def test_a_marked_text_stays_marked(files: Files) -> None:
     text = case_text(case)
     files.write("b.spec.yaml", text)
     assert "{$text: y}" in text and case_text(files.suites("b.spec.yaml")[0].cases[0]) == text
+
+
+@pytest.mark.parametrize("seconds", ["0.1", "90", "1.1m", "3e-10", "5.382586560656451e-277"])
+def test_a_timeout_keeps_every_digit(files: Files, seconds: str) -> None:
+    case = files.case(f"timeout: {seconds}\ncompile: {{timeout: {seconds}}}")
+    files.write("b.spec.yaml", case_text(case))
+    copy = files.suites("b.spec.yaml")[0].cases[0]
+    assert (copy.timeout, copy.compile.timeout) == (case.timeout, case.compile.timeout)

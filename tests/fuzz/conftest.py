@@ -1,24 +1,26 @@
-"""The fuzzer's modules stand in bench/, beside one another and in no package."""
+"""How many examples the fuzzer tries, and the process that forks for each of their commands."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 
-BENCH = str(Path(__file__).resolve().parents[2] / "bench")
-if BENCH not in sys.path:
-    sys.path.append(BENCH)  # for good: a process that is spawned later needs it too
+from tests.fuzz.forks import Commands
+
+# Hypothesis' own provider under another name: under its own, five of six examples repeat parts of earlier ones.
+AVAILABLE_PROVIDERS["anew"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
+
+settings.register_profile("quick", backend="anew", derandomize=True, database=None, deadline=None,
+    suppress_health_check=[*HealthCheck])  # fmt: skip
+settings.register_profile("nightly", settings.get_profile("quick"), derandomize=False, print_blob=True)
 
 
-@pytest.fixture(scope="module")
-def trials() -> Iterator[ProcessPoolExecutor]:
-    """A process that forks for each trial. This one may have imported torch and started threads."""
-    from tests.fuzz import trials as module
-
-    with ProcessPoolExecutor(1, get_context("spawn"), module.start) as pool:
-        yield pool
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    """A process that forks for each command."""
+    process = Commands()
+    yield process
+    process.close()

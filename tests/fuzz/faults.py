@@ -1,12 +1,47 @@
-"""Faults that a process of the fuzzer plants in the program before a command, one for each oracle."""
+"""Faults that a fork plants in the program before a command: one for each oracle, and changed lines of the program."""
 
 from __future__ import annotations
 
-import os
-import subprocess
+import importlib
+import inspect
 import sys
-from pathlib import Path
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from tests.fuzz import files
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A function of the program with another text in one place. ``place`` is its module, a colon and its name there."""
+
+    place: str
+    old: str
+    new: str
+
+    def __call__(self) -> None:
+        file, _, path = self.place.partition(":")
+        owner: Any = importlib.import_module(file)
+        *outer, name = path.split(".")
+        for part in outer:
+            owner = getattr(owner, part)
+        function = inspect.unwrap(getattr(owner, name))
+        names: dict[str, Any] = {}
+        code = "from __future__ import annotations\n" + self.text(function)
+        exec(compile(code, "planted", "exec"), function.__globals__, names)
+        for module in [*sys.modules.values()]:  # who has imported it by its name has it too
+            if not outer and vars(module).get(name) is getattr(owner, name) and module is not owner:
+                setattr(module, name, names[name])
+        setattr(owner, name, names[name])
+
+    def text(self, function: Any) -> str:
+        """Return the changed text. Raises ValueError where the program has become another."""
+        source = textwrap.dedent(inspect.getsource(function))
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.place} does not have {self.old!r} once")
+        return source.replace(self.old, self.new)
 
 
 def paste_text() -> None:
@@ -19,121 +54,98 @@ def paste_text() -> None:
     render.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
 
 
-def raise_in_reader() -> None:
-    from runner.cases.suites import Reader
-
-    def spec(*_: Any, **__: Any) -> Any:
-        raise RecursionError("planted")
-
-    Reader.spec = spec  # type: ignore[method-assign]
-    Reader.suites = spec  # type: ignore[method-assign]
-    Reader.files = spec  # type: ignore[method-assign]
-
-
-def print_raw() -> None:
-    from runner import console
-
-    console.output = lambda text="", end="\n": sys.stdout.write(f"\x1b[2J{text}{end}")  # type: ignore[assignment,misc]
-
-
-def print_bytes() -> None:
-    os.write(1, b"caf\xe9 and more of it\n")
-
-
-def print_no_place() -> None:
-    os.write(2, b"error: something is wrong somewhere\n")
-
-
-def print_much() -> None:
-    os.write(2, b"runner: much\n" * 100_000)
-
-
-def end_with_internal() -> None:
-    from runner.cli import validate
-
-    validate.run = lambda *_: 3  # type: ignore[assignment]
-
-
-def end_without_word() -> None:
-    from runner.cli import validate
-
-    validate.run = lambda *_: 4  # type: ignore[assignment]
-
-
-def kill_itself() -> None:
-    os.kill(os.getpid(), 11)
-
-
-def burn_time() -> None:
-    import time
-
-    until = time.process_time() + 0.3
-    while time.process_time() < until:
-        pass
+COMPOSER, EXPRESSIONS, SERIALIZE = (
+    "runner.cases.yaml.composer:Builder",
+    "runner.cases.expressions",
+    "runner.cases.serialize",
+)
+Edits = tuple[files.Edit, ...]
+HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
+    # What earlier versions did.
+    "an alias of a key is the same key": ((files.double,), "write", "write-back", Changed(
+        f"{COMPOSER}._checked_key", "first is not None:", "first is not None and first is not node:")),
+    # Bounds.
+    "a power of any size": ((files.replace,), "show", "time", Changed(
+        f"{EXPRESSIONS}:_value", "_bits(left_value, right_value) > MAX_BITS", "False")),
+    "aliases of any size": ((files.bomb,), "validate", "time", Changed(
+        f"{COMPOSER}._alias", "self.expanded > self.limits.expanded_nodes", "False")),
+    "errors of any expression": ((files.replace,), "validate", "traceback", Changed(
+        f"{EXPRESSIONS}:parse", "except SyntaxError as error", "except ZeroDivisionError as error")),
+    "JSON of any depth": (None, "report", "traceback", Changed(
+        "runner.record.journal:parse_line", "except RecursionError", "except ZeroDivisionError")),
+    # Texts that leave their place.
+    "any text is code": ((files.plant_text,), "show", "twin", paste_text),
+    "quotes end any text": ((files.plant_text,), "show", "python", paste_text),
+    "quotes end a docstring": ((files.plant_text, files.change_text), "show", "python", Changed(
+        "runner.quote:docstring", """.replace('"', "'")""", "")),
+    "control characters are printed": (None, "report", "control-character", Changed(
+        "runner.text:visible", "_UNFIT.sub(_escape, text)", "text")),
+    # What is read is another thing than what was written.
+    "a marked text is written bare": ((files.plant_text,), "write", "write-back", Changed(
+        f"{SERIALIZE}:value_of", "if special or is_marked", "if False")),
+    "tile: is not written": ((files.change_number,), "write", "write-back", Changed(
+        f"{SERIALIZE}:_input", "tile=item.tile, ", "")),
+    "a way of init: loses its arguments": ((files.change_number,), "write", "write-back", Changed(
+        f"{SERIALIZE}:_input", "_way(item.init, item.init_args)", "item.init")),
+    # Logs, commands and places.
+    "events are not held against the schema": (None, "report", "traceback", Changed(
+        "runner.record.events:from_json", "event_checks()[kind](data)", "pass")),
+    "a stranger's command line is obeyed": (None, "rerun --yes", "act", Changed(
+        "runner.cli.foreign:taken_words", "harmless = option in HARMLESS", "harmless = True or option in HARMLESS")),
+    "a refused log has an exit code of its own": (None, "report", "exit-code", Changed(
+        "runner.cli.main:_end_of", "return error.code", "return 2")),
+    "a diagnostic has no column": ((files.rename,), "validate", "place", Changed(
+        "runner.diagnostics:Span.__str__", ":{self.column}", "")),
+    "refused defaults are no matter": ((files.spoil_key,), "show", "refused", Changed(
+        "runner.cases.suites:Reader._accepted", "None not in refused and ", "")),
+}  # fmt: skip
+"""A fault by its name: the changes that must find it (None for those of logs), the command, the oracle, the fault."""
 
 
-def hold_memory() -> None:
-    held = b"x" * (100 << 20)
-    assert held
+@dataclass(frozen=True)
+class Code:
+    """Statements that a fork runs before the command."""
+
+    text: str
+
+    def __call__(self) -> None:
+        exec(self.text, {})
 
 
-def run_program() -> None:
-    from runner.cli import show
-
-    def run(*_: Any) -> int:
-        subprocess.run(["true"], check=True)
-        print("import torch")
-        return 0
-
-    show.run = run  # type: ignore[assignment]
+def _show(deed: str) -> Code:
+    """``show`` does it, whatever the file, and prints a program."""
+    return Code(
+        f"from runner.cli import show\ndef run(*_):\n {deed}\n print('import torch')\n return 0\nshow.run = run"
+    )
 
 
-def write_file() -> None:
-    from runner.cli import show
-
-    def run(*_: Any) -> int:
-        Path("left_behind.txt").write_text("x")
-        print("import torch")
-        return 0
-
-    show.run = run  # type: ignore[assignment]
-
-
-def run_payload() -> None:
-    Path("zq_canary").touch()
-
-
-def go_on() -> None:
-    """Whatever is refused, ``show`` prints something."""
-    from runner.cli import show
-
-    def run(*_: Any) -> int:
-        print("import torch")
-        return 0
-
-    show.run = run  # type: ignore[assignment]
-
-
-def answer_by_the_clock() -> None:
-    import time
-
-    print(f"import torch  # {time.perf_counter_ns()}")
-
-
-def import_by_payload() -> None:
-    print("import zq_module")
-
-
-def print_no_python() -> None:
-    print("def (")
-
-
-def write_another_case() -> None:
-    from runner.cases import serialize
-
-    whole = serialize.case_text
-    serialize.case_text = lambda *given: whole(*given).replace("F.relu", "F.gelu")  # type: ignore[assignment]
-
-
-def break_xml() -> None:
-    print("<")
+_END_WITH = "from runner.cli import validate; validate.run = lambda *_: {}"
+go_on = _show("pass")
+break_xml = Code("print('<')")
+burn_time = Code("import time\nuntil = time.process_time() + 0.3\nwhile time.process_time() < until: pass")
+hold_memory = Code("assert b'x' * (100 << 20)")
+hang = Code("import time; time.sleep(60)")
+FAULTS = [
+    ("traceback", "validate", Code("from runner.cases.suites import Reader; Reader.suites = Reader.files = 0")),
+    ("traceback", "show", Code("from runner.cases.suites import Reader; Reader.suites = Reader.files = 0")),
+    ("exit-code", "validate", Code(_END_WITH.format(3))),
+    ("silent", "validate", Code(_END_WITH.format(4))),
+    ("signal", "list", Code("import os; os.kill(os.getpid(), 11)")),
+    ("text", "validate", Code("import os; os.write(2, b'runner: much\\n' * 100_000)")),
+    ("control-character", "list", Code("from runner import console; console.visible = lambda text: '\\x1b[2J' + text")),
+    ("utf-8", "list", Code("import os; os.write(1, b'caf\\xe9 and more of it\\n')")),
+    ("place", "validate", Code("import os; os.write(2, b'error: something is wrong somewhere\\n')")),
+    ("act", "show", _show("import subprocess; subprocess.run(['true'], check=True)")),
+    ("act", "show", _show("open('left_behind.txt', 'w').close()")),
+    ("wrote", "show", _show("open('left_behind.txt', 'w').close()")),
+    ("canary", "list", Code("open('zq_canary', 'w').close()")),
+    ("python", "show", Code("print('def (')")),
+    ("python-name", "show", Code("print('import zq_module')")),
+    ("repeatable", "show", Code("import time; print('import torch  #', time.perf_counter_ns())")),
+    (
+        "write-back",
+        "write",
+        Changed(f"{SERIALIZE}:case_text", "case, folder))", "case, folder)).replace('F.relu', 'F.gelu')"),
+    ),
+]
+"""The oracle that must see a fault, the command in which, and the fault."""

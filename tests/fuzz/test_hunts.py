@@ -1,0 +1,34 @@
+"""Faults in the program that changed files must find, each within a few hundred examples and by its oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, find, settings
+
+from tests.fuzz.faults import HUNTS
+from tests.fuzz.files import Trial, file_trials
+from tests.fuzz.forks import Commands
+from tests.fuzz.logs import log_trials
+from tests.fuzz.oracles import judge
+
+EXAMPLES = 300
+
+
+def _marks(oracle: str) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.nightly,) if oracle == "time" else ()  # what takes too long takes 11 seconds each time
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(row[2])) for name, row in HUNTS.items()])
+def test_a_planted_fault_is_found(commands: Commands, name: str) -> None:
+    edits, words, oracle, fault = HUNTS[name]
+
+    def shows(trial: Trial) -> bool:
+        trial = replace(trial, words=(*words.split(), "zq" if edits is None else trial.name))
+        return any(problem.startswith(f"{oracle}: ") for problem in judge(trial, commands, fault)[1])
+
+    trials = log_trials(commands.logs()) if edits is None else file_trials("spec", edits)
+    find(
+        trials, shows, settings=settings(settings.get_profile("quick"), max_examples=EXAMPLES, phases=[Phase.generate])
+    )
