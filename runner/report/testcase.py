@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from runner.record.events import VariantFinished, VariantPlanned
 from runner.report.failure import Source, headline, render_failure
@@ -22,6 +21,11 @@ KINDS = {
 _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "invalid", "XFAIL": "xfail",
           "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
 # Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
+
+_FACTS = (
+    "backend", "torch", "device", "dtype", "stage", "oracles", "verdict", "labels", "graphs", "cached", "attempts", "host",
+    "severity", "signature", "signature_id",
+)  # fmt: skip
 
 _MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")
 """What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a property."""
@@ -86,26 +90,11 @@ def _type(event: VariantFinished) -> str:
 
 def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], ...]:
     """Return the properties of a testcase: name and one line of text."""
-    facts: list[tuple[str, Any]] = [
-        ("backend", event.backend), ("torch", event.torch), ("device", event.device), ("dtype", event.dtype),
-    ]  # fmt: skip
-    if isinstance(event, VariantFinished):
-        facts += [
-            ("stage", event.stage),
-            ("oracles", ", ".join(event.oracles)),
-            ("verdict", event.verdict),
-            ("labels", ", ".join(event.labels)),
-            ("graphs", event.graphs),
-            ("cached", event.cached),
-            ("attempts", event.attempts if event.attempts > 1 else None),
-            ("host", event.host),
-            ("severity", event.severity),
-            ("signature", event.signature),
-            ("signature_id", event.signature_id),
-        ]
-    else:
-        facts.append(("verdict", "NOT-RUN"))
-    return tuple((key, _fact(str(value))) for key, value in facts if value not in (None, ""))
+    values = {name: getattr(event, name, None) for name in _FACTS}
+    values["verdict"] = values["verdict"] or "NOT-RUN"
+    values["attempts"] = values["attempts"] if (values["attempts"] or 1) > 1 else None
+    words = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return tuple((name, _fact(str(value))) for name, value in words.items() if value not in (None, ""))
 
 
 @functools.lru_cache(maxsize=4096)
