@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from runner import __version__
@@ -22,7 +21,7 @@ from runner.record.events import (
 )
 from runner.report.failure import headline, render_failure
 from runner.report.table import several_environments
-from runner.report.testcase import kind_of, title_of
+from runner.report.testcase import kind_of, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
 
 SPECIFICATION = "1.0.0"
@@ -56,7 +55,8 @@ def render(events: Sequence[Event]) -> str:
     limit = max(512, min(TEXT_LIMIT, TEXTS // (2 * red or 1)))
     tests = [_test(event, several, limit) for event in variants.values()]
     counts = Counter(test["status"] for test in tests)
-    start = _milliseconds(started.started) if started else 0
+    moment = utc_of(started.started) if started else None
+    start = max(0, round(1000 * moment.timestamp())) if moment else 0
     summary = {
         "tests": len(tests),
         **{status: counts[status] for status in ("passed", "failed", "skipped", "pending", "other")},
@@ -108,13 +108,3 @@ def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) ->
         test |= {"tags": [in_line(label) for label in event.labels]} if event.labels else {}
     facts = {name: one_line(str(value)) for name in _FACTS if (value := getattr(event, name, None))}
     return {**test, "extra": {**facts, "oracles": [in_line(word) for word in getattr(event, "oracles", ())]}}
-
-
-def _milliseconds(text: str) -> int:
-    """Return a time in milliseconds since 1970; 0 for what is none."""
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return 0
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return max(0, round(1000 * moment.timestamp()))

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +22,7 @@ from runner.record.events import Event, RunFinished, RunStarted, VariantFinished
 from runner.report.failure import Source
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
-from runner.report.testcase import Shown, facts_of, show, title_of
+from runner.report.testcase import Shown, facts_of, show, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, in_line, one_line
 
 Dialect = Literal["extended", "strict"]
@@ -202,7 +201,9 @@ class _Model:
         facts = _run_properties(run) if run else {}
         if self._level:
             facts["cut"] = "texts to {} bytes, outputs to {}; {}".format(*_LEVELS[self._level], self._pointer())
-        details = {"timestamp": _timestamp(run.started), "hostname": in_line(run.host)} if run else {}
+        moment = utc_of(run.started) if run else None  # without zone or fraction: Jenkins and every schema accept that
+        stamp = moment.replace(tzinfo=None).isoformat(timespec="seconds") if moment else ""
+        details = {"timestamp": stamp, "hostname": in_line(run.host)} if run else {}
         return write_suite(counts, name=suite.name, file=suite.file, properties=facts, **details)
 
     def _pointer(self) -> str:
@@ -276,17 +277,6 @@ def _run_properties(run: RunStarted) -> dict[str, str]:
 
     facts = {"runner": run.version, "torch": listed("torch"), "python": listed("python"), "run": run.run}
     return {key: one_line(value) for key, value in facts.items() if value}
-
-
-def _timestamp(started: str) -> str:
-    """Return UTC without zone or fraction, which Jenkins and every schema accept; empty when it is no time at all."""
-    try:
-        moment = datetime.fromisoformat(started)
-    except ValueError:
-        return ""
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _word(text: str) -> str:

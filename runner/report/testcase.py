@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from runner.record.events import VariantFinished, VariantPlanned
 from runner.report.failure import Source, headline, render_failure
@@ -39,6 +40,15 @@ def kind_of(verdict: str) -> str:
 def title_of(event: VariantPlanned | VariantFinished, several: bool) -> str:
     """Return the name of a testcase within its file; with its torch where the run has ``several``."""
     return in_line((event.id.partition("::")[2] or event.id) + (f" (torch {event.torch})" if several else ""))
+
+
+def utc_of(text: str) -> datetime | None:
+    """Return the time that an event names, in UTC; None for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):  # the second: before the year 1 in UTC
+        return None
 
 
 @dataclass(frozen=True, slots=True)
