@@ -272,10 +272,8 @@ class JUnitFile:
 
 
 def _run_properties(run: RunStarted) -> dict[str, str]:
-    def listed(key: str) -> str:
-        return one_line(", ".join(dict.fromkeys(str(environment.get(key, "?")) for environment in run.environments)))
-
-    facts = {"runner": run.version, "torch": listed("torch"), "python": listed("python"), "run": run.run}
+    listed = {key: dict.fromkeys(str(one.get(key, "?")) for one in run.environments) for key in ("torch", "python")}
+    facts = {"runner": run.version, **{key: ", ".join(words) for key, words in listed.items()}, "run": run.run}
     return {key: one_line(value) for key, value in facts.items() if value}
 
 

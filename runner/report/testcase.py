@@ -100,11 +100,14 @@ def _type(event: VariantFinished) -> str:
 
 def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], ...]:
     """Return the properties of a testcase: name and one line of text."""
-    values = {name: getattr(event, name, None) for name in _FACTS}
-    values["verdict"] = values["verdict"] or "NOT-RUN"
-    values["attempts"] = values["attempts"] if (values["attempts"] or 1) > 1 else None
+    values = {name: getattr(event, name, "NOT-RUN" if name == "verdict" else None) for name in _FACTS}
     words = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return tuple((name, _fact(str(value))) for name, value in words.items() if value not in (None, ""))
+    facts = [
+        (name, value)
+        for name, value in words.items()
+        if value not in (None, "") and (name, value) not in (("attempts", 0), ("attempts", 1))
+    ]
+    return tuple((name, _fact(str(value))) for name, value in facts)
 
 
 @functools.lru_cache(maxsize=4096)
