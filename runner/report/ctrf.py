@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from runner import __version__
 from runner.diagnostics import shown_file
+from runner.files import write_text
 from runner.record.events import (
     RED,
     Event,
@@ -19,7 +21,9 @@ from runner.record.events import (
     planned_of,
     start_of,
 )
+from runner.report.end_file import EndFile
 from runner.report.failure import headline, render_failure
+from runner.report.handlers import Options
 from runner.report.table import several_environments
 from runner.report.testcase import kind_of, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
@@ -43,6 +47,11 @@ _FACTS = (
     "cached",
     "host",
 )
+
+
+def reporter(path: Path, options: Options) -> EndFile:
+    """Return the reporter ``ctrf``."""
+    return EndFile("--ctrf", path, lambda events: write_text(path, render(events)), options.tell)
 
 
 def render(events: Sequence[Event]) -> str:

@@ -15,17 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from runner.diagnostics import shown_file, source_line
 from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
 from runner.report.failure import Source
+from runner.report.handlers import Dialect, Options
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
 from runner.report.testcase import Shown, facts_of, show, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, in_line, one_line
-
-Dialect = Literal["extended", "strict"]
 
 SIZE = 19_500_000
 """Bytes of a file. Readers refuse or cut larger ones; 20 MB is the least of what they take."""
@@ -266,6 +264,11 @@ class JUnitFile:
     def close(self) -> None:
         """Write what is left. Safe to call twice."""
         self._file.write(now=True)
+
+
+def reporter(path: Path, options: Options) -> JUnitFile:
+    """Return the reporter ``junit``."""
+    return JUnitFile(path, options.dialect, options.tell)
 
 
 # --- words ---------------------------------------------------------------------------------
