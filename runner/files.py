@@ -75,3 +75,13 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
             os.unlink(temporary)
         raise
     return size
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file: a regular one in one step, and into what is none, such as a device. Raises OSError."""
+    data = text.encode("utf-8", "backslashreplace")
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as handle:
+            handle.write(data)
+    else:
+        replace_file(path, [data])

@@ -185,7 +185,7 @@ def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None
 
 
 def add_outputs(parser: argparse._ActionsContainer) -> None:
-    """Add what ``runner.cli.outputs.add_reports`` reads, and the reporters of other packages."""
+    """Add what ``runner.cli.outputs.reporters_of`` reads."""
     parser.add_argument("--ctrf", metavar="FILE", help="JSON of the Common Test Report Format (ctrf.io) here")
     add_html(parser)
     add_github(parser, "in a job of GitHub Actions: a summary of the step, and remarks at lines of YAML")
@@ -198,9 +198,9 @@ def add_github(parser: argparse._ActionsContainer, text: str) -> None:
 
 
 def add_reporters(parser: argparse._ActionsContainer) -> None:
-    """Add which reporters of other packages write what where."""
+    """Add which reporters write where."""
     parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH",
-                        help="what another package's reporter writes, here: its name, or package:function; repeat for several")  # fmt: skip
+                        help="what a reporter writes, here: events, junit, ctrf, html, github, one of another package, or package:function; repeat for several")  # fmt: skip
 
 
 def add_html(parser: argparse._ActionsContainer) -> None:

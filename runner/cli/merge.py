@@ -15,7 +15,7 @@ from runner.files import replace_file
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal, Weight
 from runner.record.store import journal_of, make_latest, new_folder, read_log, started_of
-from runner.report.handlers import Reports, choose
+from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
 from runner.session.merge import check_stamps, merge
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
     outputs.check(arguments, {os.path.realpath(journal_of(run)) for run in arguments.runs})
-    reporters = choose(arguments.report)
+    chosen = outputs.reporters_of(arguments)
     events = merge([_shard(run) for run in arguments.runs])
     folder = _folder(arguments.output)
     start = started_of(events)
@@ -57,10 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if problems:
         raise UsageError(problems[0])
     make_latest(folder)
-    reporter = Reporter(reports=[str(path) for path in (*reports, folder / "events.jsonl")])
-    merged = Reports(reporter, reporters)
-    outputs.add_reports(merged, arguments, lambda: outputs.declared_of(events), None)
-    failed = merged.play(events)
+    terminal = Reporter(reports=[str(path) for path in (*reports, folder / "events.jsonl")])
+    options = Options(dialect=arguments.junit_dialect, stamp={"plan": start.plan})
+    failed = Reports(terminal, chosen, options).play(events)
     code = next(event.exit_code for event in reversed(events) if isinstance(event, RunFinished))
     return exit_codes.INTERNAL if failed and code in (exit_codes.OK, exit_codes.FAILED) else code
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner import console
 from runner.exit_codes import INTERNAL, UsageError
-from runner.files import foreign_link, replace_file
+from runner.files import foreign_link, write_text
 from runner.quote import shell_word
-from runner.record.signing import why_foreign
-from runner.record.store import started_of
 
 if TYPE_CHECKING:
-    from runner.record.events import Event
-    from runner.report.end_file import EndFile
-    from runner.report.handlers import Reports
-    from runner.report.site.declared import Declared
+    from runner.report.handlers import Opener
 
 OPTIONS = ("junit", "ctrf", "sarif", "events", "html", "html_folder", "json", "markdown", "plot", "svg", "output")
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -41,14 +36,16 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
     if getattr(arguments, "github", False) and arguments.command != "validate" and not os.environ.get(SUMMARY):
         raise UsageError(f"--github: {SUMMARY} names no file; this option is for a job of GitHub Actions")
     targets: dict[str, str] = {}
-    requests = [("report", request.partition("=")[2]) for request in getattr(arguments, "report", ()) if "=" in request]
-    for name, path in [*((name, getattr(arguments, name, None)) for name in OPTIONS), *requests]:
+    asked = [(f"--{name.removesuffix('_folder')}", name, getattr(arguments, name, None)) for name in OPTIONS]
+    requests = [request.partition("=") for request in getattr(arguments, "report", ()) if "=" in request]
+    kinds = {"events": "events", "junit": "junit", "html": "html_folder"}  # by which rules the path is looked at
+    asked += [("--report", kinds.get(name, ""), path) for name, _, path in requests]
+    for option, name, path in asked:
         # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
         if not isinstance(path, str) or (
-            path == "-" and name in ("junit", "json", "markdown", "sarif") and arguments.command != "run"
+            path == "-" and option in ("--junit", "--json", "--markdown", "--sarif") and arguments.command != "run"
         ):
             continue
-        option = f"--{name.removesuffix('_folder')}"
         try:
             target = Path(os.path.realpath(path))
             if path and (link := foreign_link(path)):
@@ -74,47 +71,27 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
             raise UsageError(f"{option} {path}: {problem}" if path else f"{option}: {problem}")
 
 
-def add_reports(
-    reports: Reports, arguments: argparse.Namespace, declared: Callable[[], Declared], run_folder: Path | None
-) -> EndFile | None:
-    """Add to a run's reports what ``--ctrf``, ``--html`` and ``--github`` ask for.
+def reporters_of(arguments: argparse.Namespace, *first: str) -> list[Opener]:
+    """Return the reporters that a command's options ask for, those of ``first`` before any other.
 
     Args:
-        reports: of the run.
         arguments: of a command with the options of ``add_outputs``.
-        declared: returns what the files of the cases say. It is called when the run has ended.
-        run_folder: the run's own, which may hold diagnoses.
+        first: ``events`` and ``junit``, where the command leaves them to reporters.
 
-    Returns:
-        The pages, if they are wanted.
+    Raises:
+        UsageError: ``--report`` names none, or one that cannot be imported.
     """
-    from runner.report.end_file import EndFile
+    from runner.report.reporters import built_in, choose  # late: most commands have no reporters
 
-    if path := arguments.ctrf:
-        from runner.report.ctrf import render
-
-        reports.add(lambda tell: EndFile("--ctrf", Path(path), lambda events: _replace(path, render(events)), tell))
-    pages = None
-    if folder := arguments.html_folder:
-        from runner.report.site.folder import INDEX, write_folder
-
-        def write(events: Sequence[Event]) -> None:
-            write_folder(Path(folder), events, declared(), run_folder)
-
-        pages = reports.add(lambda tell: EndFile("--html", Path(folder, INDEX), write, tell))
-    if arguments.github:
-        from runner.report.github import report_run
-
-        summary = Path(os.environ[SUMMARY])
-        reports.add(lambda tell: EndFile("--github", summary, lambda events: report_run(events, summary), tell))
-    return pages
-
-
-def declared_of(events: list[Event]) -> Declared:
-    """Return what the files that a log names say now; of a log of somebody else only those below the current folder."""
-    from runner.report.site.declared import read_declared
-
-    return read_declared(events, bool(why_foreign(started_of(events))))
+    paths = {
+        **{name: getattr(arguments, name) for name in first},
+        "ctrf": arguments.ctrf,
+        "html": arguments.html_folder,
+        "github": os.environ[SUMMARY] if arguments.github else None,
+    }
+    short = {name: built_in(name, path) for name, path in paths.items() if path}
+    early = [short.pop(name) for name in first if name in short]
+    return [*early, *map(choose, arguments.report), *short.values()]
 
 
 def write(option: str, path: str, text: str) -> None:
@@ -124,17 +101,9 @@ def write(option: str, path: str, text: str) -> None:
         UsageError: it cannot be written; then it is as it was.
     """
     try:
-        _replace(path, text)
+        write_text(path, text)
     except OSError as error:
         raise UsageError(f"{option} {path} could not be written: {error.strerror}", INTERNAL) from None
-
-
-def _replace(path: str, text: str) -> None:
-    data = text.encode("utf-8", "backslashreplace")
-    if os.path.exists(path) and not os.path.isfile(path):
-        Path(path).write_bytes(data)
-    else:
-        replace_file(path, [data])
 
 
 def show(arguments: argparse.Namespace, text: str, table: str) -> None:

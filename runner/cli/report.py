@@ -12,7 +12,7 @@ from runner.cli.arguments import add_junit, add_outputs, add_verbose
 from runner.exit_codes import UsageError
 from runner.record.events import RunFinished
 from runner.record.store import journal_of, read_events
-from runner.report.handlers import Reports, choose
+from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
 
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Make the reports again, by the same code that makes them during a run."""
     outputs.check(arguments, {os.path.realpath(journal_of(arguments.run))})
-    reporters = choose(arguments.report)
+    chosen = outputs.reporters_of(arguments)
     events = read_events(arguments.run)
     if arguments.junit:
         try:
@@ -44,12 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         outputs.write("--junit", arguments.junit, text)
     if not isinstance(events[-1], RunFinished):
         events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
-    reports = Reports(
-        Reporter(
-            whole=not sys.stdout.isatty(), verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet"
-        ),
-        reporters,
+    terminal = Reporter(
+        whole=not sys.stdout.isatty(), verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet"
     )
-    outputs.add_reports(reports, arguments, lambda: outputs.declared_of(events), journal_of(arguments.run).parent)
-    failed = reports.play(events)
-    return exit_codes.INTERNAL if failed else exit_codes.OK
+    options = Options(dialect=arguments.junit_dialect, folder=journal_of(arguments.run).parent)
+    return exit_codes.INTERNAL if Reports(terminal, chosen, options).play(events) else exit_codes.OK

@@ -34,7 +34,10 @@ from runner.record import lock
 from runner.record.events import Event, Key, Notice, RunFinished
 from runner.record.keep import USUAL, VARIABLE, Keep, from_environment, parse
 from runner.record.store import make_latest, new_folder, settled, started_of
-from runner.report.handlers import Reports, choose
+from runner.report.end_file import EndFile
+from runner.report.handlers import Options, Reports
+from runner.report.reporters import built_in
+from runner.report.terminal import Reporter
 from runner.session import history
 from runner.session.collect import Loaded
 from runner.session.prune import Pruned, prune
@@ -137,7 +140,7 @@ def _run_variants(
     holder: contextlib.ExitStack,
 ) -> int:
     """Do it. ``holder`` gets the lock of a new run's folder, which lasts until all is written."""
-    settings, reporters = settings_of(arguments), choose(arguments.report)
+    settings, chosen = settings_of(arguments), outputs.reporters_of(arguments, "events", "junit")
     keep = arguments.keep or from_environment()
     events = past.events if past else []
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
@@ -154,12 +157,17 @@ def _run_variants(
     complete = False
     with interrupts.held():  # a signal is looked for between two steps, so that the run always comes to its end below
         stamp = {"plan": planned.digest, "shard": str(settings.shard or "")}
-        reports = Reports.open(
-            folder, {key: text for key, text in stamp.items() if text}, junit=arguments.junit,
-            dialect=arguments.junit_dialect, events=arguments.events, chosen=reporters, slow=settings.slow,
-            verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet", earlier=history.seconds_by_key, again=past is not None,
+        options = Options(
+            dialect=arguments.junit_dialect, stamp={key: text for key, text in stamp.items() if text}, again=past is not None,
+            folder=folder, declared=lambda _: _declared(loaded),
         )  # fmt: skip
-        pages = outputs.add_reports(reports, arguments, lambda: _declared(loaded), folder)
+        own = [built_in("events", folder / "events.jsonl"), built_in("junit", folder / "junit.xml")]
+        terminal = Reporter(
+            slow=settings.slow, verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet",
+            earlier=history.seconds_by_key,
+        )  # fmt: skip
+        reports = Reports(terminal, [*own, *chosen], options)
+        pages = [file for file in reports.files if isinstance(file, EndFile) and file.option == "--html"]
 
         def tick(running: list[tuple[str, float, str]]) -> None:
             reports.tick(running)
@@ -197,9 +205,9 @@ def _run_variants(
     if arguments.diagnose and not end.interrupted:
         from runner.cli.diagnose import diagnose_run
 
-        diagnose_run(settings, planned.planned, received, folder, draw=pages is not None)
-        if pages is not None:
-            pages.write()  # once more, with the causes
+        diagnose_run(settings, planned.planned, received, folder, draw=bool(pages))
+        for file in pages:
+            file.write()  # once more, with the causes
     pruned = prune(keep, folder)
     if arguments.detail == "verbose" and (pruned.names or not pruned.enough):
         console.message(f"runner: {_pruned_words(keep, pruned)}")

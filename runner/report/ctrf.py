@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from runner import __version__
 from runner.diagnostics import shown_file
+from runner.files import write_text
 from runner.record.events import (
     RED,
     Event,
@@ -20,9 +21,11 @@ from runner.record.events import (
     planned_of,
     start_of,
 )
+from runner.report.end_file import EndFile
 from runner.report.failure import headline, render_failure
+from runner.report.handlers import Options
 from runner.report.table import several_environments
-from runner.report.testcase import kind_of, title_of
+from runner.report.testcase import kind_of, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
 
 SPECIFICATION = "1.0.0"
@@ -46,6 +49,11 @@ _FACTS = (
 )
 
 
+def reporter(path: Path, options: Options) -> EndFile:
+    """Return the reporter ``ctrf``."""
+    return EndFile("--ctrf", path, lambda events: write_text(path, render(events)), options.tell)
+
+
 def render(events: Sequence[Event]) -> str:
     """Return the report of a run. A variant without a verdict is ``pending``; XFAIL and SKIP are ``skipped``."""
     variants: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
@@ -56,7 +64,8 @@ def render(events: Sequence[Event]) -> str:
     limit = max(512, min(TEXT_LIMIT, TEXTS // (2 * red or 1)))
     tests = [_test(event, several, limit) for event in variants.values()]
     counts = Counter(test["status"] for test in tests)
-    start = _milliseconds(started.started) if started else 0
+    moment = utc_of(started.started) if started else None
+    start = max(0, round(1000 * moment.timestamp())) if moment else 0
     summary = {
         "tests": len(tests),
         **{status: counts[status] for status in ("passed", "failed", "skipped", "pending", "other")},
@@ -108,13 +117,3 @@ def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) ->
         test |= {"tags": [in_line(label) for label in event.labels]} if event.labels else {}
     facts = {name: one_line(str(value)) for name in _FACTS if (value := getattr(event, name, None))}
     return {**test, "extra": {**facts, "oracles": [in_line(word) for word in getattr(event, "oracles", ())]}}
-
-
-def _milliseconds(text: str) -> int:
-    """Return a time in milliseconds since 1970; 0 for a text that is not a time."""
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return 0
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return max(0, round(1000 * moment.timestamp()))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runner.record.events import Event, RunFinished
+from runner.report.handlers import Handler, Tell
 
 
-class EndFile:
+class EndFile(Handler):
     """A report of a whole run: ``write`` takes all its events. What is wrong with the file is told, and raises nothing."""
 
-    def __init__(
-        self, option: str, path: Path, write: Callable[[Sequence[Event]], None], tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, option: str, path: Path, write: Callable[[Sequence[Event]], None], tell: Tell) -> None:
         """``option`` asks for the file, and stands in front of what ``tell`` takes. ``path`` is what a person opens."""
         self.path, self.problem = path, ""
-        self._option, self._write, self._tell = option, write, tell
+        self.option, self._write, self._tell = option, write, tell
         self._events: list[Event] = []
         self._is_written = False
 
@@ -27,9 +26,6 @@ class EndFile:
         if isinstance(event, RunFinished):
             self.write()
 
-    def tick(self, running: Iterable[object]) -> None:
-        """Do nothing: it is written at the end."""
-
     def write(self) -> None:
         """Write what there is, also once more."""
         self._is_written = True
@@ -37,7 +33,7 @@ class EndFile:
             self._write(self._events)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
-            self.problem = f"{self._option} {self.path} could not be written: {why}"
+            self.problem = f"{self.option} {self.path} could not be written: {why}"
             self._tell(self.problem)
 
     def close(self) -> None:

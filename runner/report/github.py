@@ -15,8 +15,10 @@ from runner import console
 from runner.diagnostics import Diagnostic, Span, shown_file
 from runner.quote import command_words, workflow_command
 from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
+from runner.report.end_file import EndFile
 from runner.report.failure import headline, span
 from runner.report.groups import Group
+from runner.report.handlers import Options
 from runner.report.html import render
 from runner.report.places import repository_path
 from runner.report.site.results import Results, results_of
@@ -29,6 +31,11 @@ REMARKS = 10
 """Errors of a step that GitHub shows, and warnings."""
 
 _ROOM = ((50, 300), (50, 0), (5, 0))  # groups and results that a summary lists, in the order in which they are tried
+
+
+def reporter(path: Path, options: Options) -> EndFile:
+    """Return the reporter ``github``, which appends to the summary of a step, and prints."""
+    return EndFile("--github", path, lambda events: report_run(events, path), options.tell)
 
 
 def report_run(events: Sequence[Event], path: Path) -> None:

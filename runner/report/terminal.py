@@ -187,7 +187,7 @@ class Reporter:
         line = f"{verdict} [{time}] {in_line(event.id + torch)} ({len(self._finished)}/{total})"
         return line if event.verdict == "PASS" else f"{line} - {self._paint(headline(event, 100), 'dim')}"
 
-    def tick(self, running: list[tuple[str, float, str]]) -> None:
+    def tick(self, running: Sequence[tuple[str, float, str]]) -> None:
         """Show what runs now: (id, seconds so far, a remark such as the phase)."""
         if self._closed or self._broken or self._quiet:
             return
@@ -204,7 +204,7 @@ class Reporter:
                 self._line(f"{self._paint('   SLOW', 'yellow')} [> {self._next_remark[title]:.0f}s] {in_line(title)}")
                 self._next_remark[title] = (so_far // self._slow + 1) * self._slow
 
-    def _show(self, running: list[tuple[str, float, str]]) -> None:
+    def _show(self, running: Sequence[tuple[str, float, str]]) -> None:
         longest = self._status.note(running)
         if not self._status.due():
             return

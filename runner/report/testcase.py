@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timezone
 
 from runner.record.events import VariantFinished, VariantPlanned
 from runner.report.failure import Source, headline, render_failure
@@ -23,6 +23,11 @@ _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "
           "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
 # Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
 
+_FACTS = (
+    "backend", "torch", "device", "dtype", "stage", "oracles", "verdict", "labels", "graphs", "cached", "attempts", "host",
+    "severity", "signature", "signature_id",
+)  # fmt: skip
+
 _MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")
 """What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a property."""
 
@@ -35,6 +40,15 @@ def kind_of(verdict: str) -> str:
 def title_of(event: VariantPlanned | VariantFinished, several: bool) -> str:
     """Return the name of a testcase within its file; with its torch where the run has ``several``."""
     return in_line((event.id.partition("::")[2] or event.id) + (f" (torch {event.torch})" if several else ""))
+
+
+def utc_of(text: str) -> datetime | None:
+    """Return the time that an event names, in UTC; None for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):  # the second: before the year 1 in UTC
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +100,14 @@ def _type(event: VariantFinished) -> str:
 
 def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], ...]:
     """Return the properties of a testcase: name and one line of text."""
-    facts: list[tuple[str, Any]] = [
-        ("backend", event.backend), ("torch", event.torch), ("device", event.device), ("dtype", event.dtype),
-    ]  # fmt: skip
-    if isinstance(event, VariantFinished):
-        facts += [
-            ("stage", event.stage),
-            ("oracles", ", ".join(event.oracles)),
-            ("verdict", event.verdict),
-            ("labels", ", ".join(event.labels)),
-            ("graphs", event.graphs),
-            ("cached", event.cached),
-            ("attempts", event.attempts if event.attempts > 1 else None),
-            ("host", event.host),
-            ("severity", event.severity),
-            ("signature", event.signature),
-            ("signature_id", event.signature_id),
-        ]
-    else:
-        facts.append(("verdict", "NOT-RUN"))
-    return tuple((key, _fact(str(value))) for key, value in facts if value not in (None, ""))
+    values = {name: getattr(event, name, "NOT-RUN" if name == "verdict" else None) for name in _FACTS}
+    words = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    facts = [
+        (name, value)
+        for name, value in words.items()
+        if value not in (None, "") and (name, value) not in (("attempts", 0), ("attempts", 1))
+    ]
+    return tuple((name, _fact(str(value))) for name, value in facts)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.report.reporters import BUILT_IN
+
 from .driver import REPOSITORY, Result, run_in
 
 PAGE = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -49,6 +51,7 @@ def installed(folder: Path, kind: str) -> dict[str, str]:
 def test_the_page_has_all_that_is_tested() -> None:
     assert FILES.keys() == {"halves.spec.yaml", "my_backend.py", "my_oracle.py", "my_report.py"}
     assert POINTS.keys() == {"backend", "reporter"}
+    assert {*re.findall(r"^\| `(\w+)` \| .* \| `--", PAGE, re.MULTILINE)} == BUILT_IN.keys()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,12 +54,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"junit": "a\0b"}, "null"),
         ({"junit": "a", "events": "folder/../a"}, "--junit names the same file"),
         ({"events": "file", "html": "folder/../file"}, "--events names the same file"),
+        ({"report": ["html=file"]}, "--report file: this is a file; name a folder"),
+        ({"report": ["junit=pipe"]}, "--report pipe: not a regular file"),
+        ({"report": ["ctrf=folder"]}, "--report folder: this is a folder"),
+        ({"report": ["output=folder"]}, "--report folder: this is a folder"),
+        ({"report": ["ctrf=a"], "ctrf": "a"}, "--report a: --ctrf names the same file"),
     ],
     ids=str,
 )
-def test_what_cannot_be_written_is_refused(options: dict[str, str], message: str) -> None:
+def test_what_cannot_be_written_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
-        check(**options)  # type: ignore[arg-type]
+        check(**options)
     assert caught.value.code == 4
     assert not Path("none").exists() and Path("file").read_text() == "kept"
 
@@ -69,6 +75,7 @@ def test_what_cannot_be_written_is_refused(options: dict[str, str], message: str
         {"junit": "new.xml", "events": "new.jsonl"},
         {"junit": "file"},
         {"events": "pipe"},
+        {"report": ["events=pipe", "html=folder", "ctrf=/dev/null", "words:function=new"]},
         {"events": "/dev/stdout"},
         {"events": "/dev/null", "html": "/dev/null"},
         {"output": "folder"},
@@ -113,7 +120,9 @@ def test_permissions() -> None:
     Path("file").chmod(0o444)
     with pytest.raises(UsageError, match="no permission to write it"):
         check(junit="file")
+    Path("folder", "log").write_text("appended to")
     Path("folder").chmod(0o555)
+    check(report=["events=folder/log"])
     for options in ({"junit": "folder/a"}, {"output": "folder"}):
         with pytest.raises(UsageError, match="no permission to write"):
             check(**options)  # type: ignore[arg-type]

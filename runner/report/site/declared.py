@@ -19,6 +19,8 @@ from runner.cases.suites import PathError
 from runner.diagnostics import InputError, Span, source_lines
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
+from runner.record.signing import why_foreign
+from runner.record.store import started_of
 from runner.report.failure import span
 from runner.session.collect import load
 
@@ -87,6 +89,11 @@ class Declared:
 
     def _lines(self, file: str) -> Sequence[str]:
         return _read(file) if file else ()
+
+
+def declared_of(events: Sequence[Event]) -> Declared:
+    """Return what the files that a log names say now; of a log of somebody else only those below the current folder."""
+    return read_declared(events, bool(why_foreign(started_of([*events]))))
 
 
 def read_declared(events: Sequence[Event], foreign: bool) -> Declared:

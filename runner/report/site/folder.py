@@ -11,7 +11,9 @@ from pathlib import Path
 from runner.exit_codes import UsageError
 from runner.files import replace_file
 from runner.record.events import Event, Key, VariantFinished
-from runner.report.site.declared import Declared
+from runner.report.end_file import EndFile
+from runner.report.handlers import Options
+from runner.report.site.declared import Declared, declared_of
 from runner.report.site.failures import Cause, render_page
 from runner.report.site.overview import render_overview
 from runner.report.site.results import Results, results_of
@@ -31,6 +33,14 @@ MARK = '<meta name="generator" content="torch-spec-runner">'
 
 _OWN = re.compile(r"\d{5,}\.(html|txt)")
 _JSON = 4 << 20  # bytes of a diagnosis
+
+
+def reporter(path: Path, options: Options) -> EndFile:
+    """Return the reporter ``html``, whose path is a folder."""
+    declare = options.declared or declared_of
+    return EndFile(
+        "--html", path / INDEX, lambda events: write_folder(path, events, declare(events), options.folder), options.tell
+    )
 
 
 def check_folder(path: str) -> None:

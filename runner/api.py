@@ -1,0 +1,48 @@
+"""What an extension imports: an oracle ``check``, ``Evidence`` and ``Finding``; a reporter ``Handler`` and the events.
+
+An oracle runs in a worker, with torch. A reporter runs in control, without it. So a name is imported when it is asked for,
+and brings nothing of the other half. ``docs/extending.md`` has an example of each.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runner.record.events import (
+        Event,
+        Notice,
+        RunFinished,
+        RunResumed,
+        RunStarted,
+        VariantFinished,
+        VariantPlanned,
+        VariantStarted,
+    )
+    from runner.report.handlers import Handler
+    from runner.report.live_file import LiveFile
+    from runner.worker.judge.compare import equal_bits
+    from runner.worker.judge.evidence import Evidence, Finding
+    from runner.worker.judge.judge import check
+
+__all__ = [
+    "Event", "Evidence", "Finding", "Handler", "LiveFile", "Notice", "RunFinished", "RunResumed", "RunStarted",
+    "VariantFinished", "VariantPlanned", "VariantStarted", "check", "equal_bits",
+]  # fmt: skip
+
+_HOMES = {
+    "Handler": "runner.report.handlers",
+    "LiveFile": "runner.report.live_file",
+    "equal_bits": "runner.worker.judge.compare",
+    "Evidence": "runner.worker.judge.evidence",
+    "Finding": "runner.worker.judge.evidence",
+    "check": "runner.worker.judge.judge",
+}
+"""Where a name is defined; all others are events."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'runner.api' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "runner.record.events")), name)
