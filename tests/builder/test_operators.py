@@ -36,6 +36,7 @@ NO_OPERATOR = "is no operator"
 
 REFUSED: dict[str, list[str]] = {
     TRUSTS: [
+        "torch.lu_unpack", "aten.lu_unpack", "aten.lu_unpack.out", "torch.lstm", "aten.lstm", "aten.lstm.data", "torch.gru", "aten.gru.input",
         "aten._sparse_coo_tensor_unsafe", "aten._sparse_coo_tensor_unsafe.default", "aten._sparse_csr_tensor_unsafe", "aten._sparse_compressed_tensor_unsafe",
         "aten._sparse_coo_tensor_with_dims_and_tensors", "aten._coalesced_", "aten._coalesced.out", "aten._unsafe_index", "aten._unsafe_index.Tensor",
         "aten._unsafe_index_put", "aten._unsafe_masked_index", "aten._unsafe_masked_index_put_accumulate", "aten._index_put_impl_", "aten._reshape_alias",
