@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from runner.builder.source import build  # noqa: E402
 from runner.cases.model import LAUNCH  # noqa: E402
+from runner.contract.oracles import EXPLAINED, row_of  # noqa: E402
 from runner.engine.local import LocalEngine  # noqa: E402
 from runner.record.events import VariantFinished  # noqa: E402
 from runner.record.store import read_events  # noqa: E402
@@ -30,7 +31,6 @@ from runner.session.plan import Planned, as_user, job  # noqa: E402
 from runner.session.scheduler import drive, with_reference  # noqa: E402
 from runner.verdict import outcomes  # noqa: E402
 from runner.verdict.user_run import AS_USER  # noqa: E402
-from runner.worker.oracles import EXPLAINED, row_of  # noqa: E402
 
 CHUNK = 4
 """Jobs that are asked for together."""

@@ -17,8 +17,8 @@ sys.path.insert(0, str(REPOSITORY))
 from runner.cases.limits import Limits  # noqa: E402
 from runner.cases.model import Case  # noqa: E402
 from runner.cases.suites import Reader  # noqa: E402
+from runner.contract.oracles import rank_of, row_of  # noqa: E402
 from runner.verdict.stages import STAGES  # noqa: E402
-from runner.worker.oracles import rank_of, row_of  # noqa: E402
 
 SPECS = REPOSITORY / "specs" / "found"
 PAGE = SPECS / "README.md"

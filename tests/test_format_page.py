@@ -15,8 +15,8 @@ from runner.builder import operators
 from runner.cases import case, expressions, limits, python_names, select
 from runner.cases.model import DTYPES
 from runner.cases.yaml import reader, schema
+from runner.contract.oracles import GATES
 from runner.session.collect import load
-from runner.worker.oracles import GATES
 from tests.bench_modules import bench_module
 
 REPOSITORY = Path(__file__).resolve().parents[1]

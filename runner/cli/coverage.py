@@ -9,6 +9,7 @@ from runner import console, exit_codes, interrupts
 from runner.cli import outputs
 from runner.cli.arguments import add_paths, add_selection, add_settings, set_epilog, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants
+from runner.contract.lines import is_text
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Job
@@ -20,7 +21,6 @@ from runner.session.coverage import Entry, measure, reached_parts
 from runner.session.environments import find_environments
 from runner.session.plan import Environment
 from runner.session.scheduler import drive, with_reference
-from runner.worker.lines import is_text
 
 _EPILOG = """\
 A name counts where the chain of a case holds it, in one of the spellings of

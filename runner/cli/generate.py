@@ -11,6 +11,7 @@ from typing import Any
 
 from runner import console, exit_codes, interrupts
 from runner.cli.arguments import add_settings, integer, set_epilog, settings_of
+from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
 from runner.engine.local import LocalEngine
@@ -22,7 +23,6 @@ from runner.record.store import output_folder
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY
 from runner.text import plural
-from runner.worker.generate.profiles import PROFILES
 
 IDLE = 8
 """Batches without a valid case, after which no more is drawn."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from runner import console, exit_codes
 from runner.cli.arguments import add_settings, integer, seconds, set_epilog, settings_of
 from runner.cli.generate import PROFILE_HELP, depth
+from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
 from runner.generate.parents import Parents, named_parents
@@ -24,7 +25,6 @@ from runner.hunt.status import render
 from runner.record import lock
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
-from runner.worker.generate.profiles import PROFILES
 
 BATCH = 60
 """Cases that a round draws."""

@@ -12,6 +12,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
+from runner.contract.oracles import EXCEPTIONS, ORACLES
 from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnostics import shown_path
@@ -24,7 +25,6 @@ from runner.text import plural
 from runner.verdict import outcomes
 from runner.verdict.policy import ranked
 from runner.verdict.signature import signature_of
-from runner.worker.oracles import EXCEPTIONS, ORACLES
 
 VALUES = frozenset(row.name for row in ORACLES if row.minified)
 """Oracles that the minifier at level 4 can see: it compares with ``torch._dynamo.utils.same``, so values alone."""

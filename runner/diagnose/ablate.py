@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.cases.model import LAUNCH, THREADS, Grad, Variant
+from runner.contract.oracles import row_of
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.engine.messages import Job
@@ -16,7 +17,6 @@ from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, shows
-from runner.worker.oracles import row_of
 
 _INDUCTOR = "torch._inductor.config."
 _DEVICES = ("cpu", "cuda")

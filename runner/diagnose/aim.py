@@ -15,6 +15,8 @@ from typing import Any
 
 from runner.builder.scope import python_name
 from runner.cases.model import Variant
+from runner.contract.global_state import Setting
+from runner.contract.oracles import is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.engine.messages import Job
 from runner.quote import QuoteError, decimal, identifier, literal
@@ -22,8 +24,6 @@ from runner.record.events import Finding, VariantFinished
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
 from runner.verdict.policy import ranked
 from runner.verdict.user_run import AS_USER
-from runner.worker.global_state import Setting
-from runner.worker.oracles import is_excuse, row_of
 
 NOISE = 3.0
 """How many times eager's own error a script must leave between rounding and the bug, on either side of its bound."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from runner.builder.source import Source
 from runner.cases.model import LAUNCH, Case
 from runner.cases.walk import all_steps
+from runner.contract.oracles import row_of
 from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import Span, shown_file
@@ -17,7 +18,6 @@ from runner.text import of_several
 from runner.verdict import outcomes
 from runner.verdict.signature import FailureSignature, signature_of
 from runner.verdict.stages import LADDER
-from runner.worker.oracles import row_of
 
 SECONDS = 60.0
 """One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""

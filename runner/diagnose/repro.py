@@ -18,6 +18,7 @@ from runner.builder.launchers import FUTURE
 from runner.builder.source import Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
 from runner.cases.python_names import is_name
+from runner.contract.oracles import EXCEPTIONS
 from runner.diagnose.aim import Aim, Result, aim_at
 from runner.engine.messages import Job
 from runner.quote import QuoteError, decimal, docstring, dotted_name, integer, literal, torch_flag, torch_name
@@ -26,7 +27,6 @@ from runner.templates import template
 from runner.text import one_line
 from runner.verdict.explained import DRAWS, RANDOM
 from runner.verdict.stages import stage_of
-from runner.worker.oracles import EXCEPTIONS
 
 _HEAD = re.compile(
     r'"""(?P<title>[^\n]*)\n\n(?P<doc>.*?\n\n)?Written from [^\n]*\n"""\n\n(?P<imports>.*?)\n\n\n(?P<body>.*)', re.S

@@ -20,6 +20,7 @@ from runner.cases.chain_nodes import Step
 from runner.cases.model import Variant
 from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
+from runner.contract.oracles import NUMERIC, row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.privacy import private_texts
 from runner.diagnose.similar import operator_name
@@ -27,7 +28,6 @@ from runner.record.events import Finding
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
 from runner.verdict.policy import applies, explains, ranked
 from runner.verdict.signature import shows
-from runner.worker.oracles import NUMERIC, row_of
 
 NEWEST = "2.13"
 """The newest release of torch when this was written: a report must show that it fails there, or on a later one."""

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.contract import settings
 from runner.engine.cache_folders import cache_folder, make_own_folder
 from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
 from runner.engine.interpreters import WORKER, find_python, run_script
 from runner.engine.processors import usable_processors
 from runner.record.signing import NoKey
-from runner.worker import settings
 
 _ASK = """
 import importlib.util, json, os, re, sys
@@ -233,8 +233,8 @@ def keyed_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def worker_code() -> str:
-    """Return a digest of the code that workers run, which is all of one folder."""
-    return code_digest(WORKER.parent)
+    """Return a digest of the code that workers run: the worker's folder, and the contract's beside it."""
+    return code_digest(WORKER.parent) + code_digest(WORKER.parent.with_name("contract"))
 
 
 def code_digest(folder: Path) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from runner import interrupts
+from runner.contract import settings
 from runner.engine import process_tree
-from runner.worker import settings
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
 """Environment variable by which tests name another function that runs jobs (see ``runner/worker/server/child.py``)."""

@@ -10,11 +10,11 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from runner.contract.settings import CACHE_FOLDER, TRITON_FOLDER
 from runner.engine.cache_folders import cache_folder, make_folder, make_own_folder
 from runner.engine.signed_folder import SignedFolder
 from runner.record.signing import NoKey, user_key
 from runner.text import plural
-from runner.worker.settings import CACHE_FOLDER, TRITON_FOLDER
 
 
 class KernelCaches:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import exit_codes, interrupts
+from runner.contract import settings
 from runner.engine import gpus, scratch
 from runner.engine.connections import Channel
 from runner.engine.home import Home
@@ -33,7 +34,6 @@ from runner.engine.schedule import next_start
 from runner.engine.servers import Server
 from runner.engine.workers import Kind, Worker
 from runner.engine.zygotes import Zygote
-from runner.worker import settings
 
 KERNEL_CACHES = ("shared", "private")
 """Where Inductor and Triton keep what they compile."""

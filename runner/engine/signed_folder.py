@@ -24,9 +24,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner.contract.settings import PASSED
 from runner.engine.cached import evict
 from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
-from runner.worker.settings import PASSED
 
 PURPOSE = "compiled code"
 GRAPHS = ("fxgraph", "aotautograd")

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.contract import settings
 from runner.engine import gpus, interpreters, process_tree, scratch
 from runner.engine.connections import Channel
 from runner.engine.kernel_caches import KernelCaches
-from runner.worker import settings
 
 _LATE = frozenset(
     {

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from runner.builder.operators import Operator, resolve
 from runner.builder.source import build
 from runner.cases.suites import SPEC
+from runner.contract.settings import HASH_SEED
 from runner.diagnose.harness import result_of
 from runner.diagnostics import nearest
 from runner.engine import scratch
@@ -30,7 +31,6 @@ from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.session.scheduler import Engine, drive, with_reference
 from runner.text import one_line
-from runner.worker.settings import HASH_SEED
 
 T = TypeVar("T")
 Items = Mapping[int, T]

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runner.contract.oracles import rank_of
 from runner.hunt.state import Red, Reduction, Report, State
 from runner.hunt.triage import Triage
-from runner.worker.oracles import rank_of
 
 FAILURES = ("FAIL", "ERROR")
 """Verdicts about the compiler. The groups of others, such as VACUOUS, are listed, and nothing of them is reduced."""

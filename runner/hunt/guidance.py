@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
+from runner.contract.lines import Lines, is_text
 from runner.generate.mutations import Case, mutant_of
 from runner.generate.parents import Parents, read_parents
 from runner.hunt.files import spec_of
 from runner.hunt.state import Round
-from runner.worker.lines import Lines, is_text
 
 SHARE = 0.5
 """Part of a round's cases that are mutants, where there is a parent."""

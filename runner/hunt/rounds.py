@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runner import interrupts
 from runner.cases.model import Variant
+from runner.contract.lines import Lines, is_text
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
@@ -29,7 +30,6 @@ from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line
 from runner.verdict.signature import assess, worst_findings
-from runner.worker.lines import Lines, is_text
 
 Say = Callable[[str], None]
 """Takes one line that says what is being done; behind a semicolon stands what changes often."""

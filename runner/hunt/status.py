@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
+from runner.contract.lines import KIND, Lines, is_text
 from runner.hunt.groups import Group
 from runner.hunt.state import State
 from runner.text import duration, one_line, plural
-from runner.worker.lines import KIND, Lines, is_text
 
 _HEADERS = ("severity", "signature", "count", "first", "triage", "operators", "culprit")
 _WIDTH = 90

@@ -14,12 +14,12 @@ from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
 from runner.cases.version_ranges import narrow_range, smallest_range
 from runner.cases.versions import release_of
+from runner.contract.oracles import gate_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes
 from runner.ledger.review import Entry, Judged, Run, applying
 from runner.session.collect import load
 from runner.verdict.policy import applies, explains, unexplained
-from runner.worker.oracles import gate_of
 
 WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError")
 """Exceptions that only say that there is another one; which of them it is differs between versions of torch."""

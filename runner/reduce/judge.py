@@ -9,6 +9,7 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import KERNEL_BACKENDS, Case, Variant
+from runner.contract.oracles import row_of
 from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
@@ -19,7 +20,6 @@ from runner.verdict import explained, outcomes
 from runner.verdict.policy import ranked
 from runner.verdict.signature import FailureSignature, signature_of
 from runner.verdict.stages import LADDER, STAGES, locate, stage_of
-from runner.worker.oracles import row_of
 
 FAINTER = 100.0
 """By how much the relative error of a wrong value may fall: below that it is likely to be rounding that is found instead.

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from runner.contract.oracles import row_of
 from runner.reduce.state import SIMPLE_INITS, Attempt, Path, State, init_name, tables_of, value_rank
-from runner.worker.oracles import row_of
 
 Data = Mapping[str, Any]
 

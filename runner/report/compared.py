@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from runner.contract.oracles import is_excuse
 from runner.record.events import VariantFinished
 from runner.text import one_line, plural
-from runner.worker.oracles import is_excuse
 
 STARRED = "PASS*"
 """How tables write a pass that needed an excuse."""

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from runner import __version__
+from runner.contract.lines import KIND, Lines
 from runner.session.coverage import Coverage, Part
 from runner.text import in_line, plural
 from runner.verdict.score import Share
-from runner.worker.lines import KIND, Lines
 
 SCHEMA = 1
 """The version of what ``--json`` writes."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from runner.contract.pattern import telling_line
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
 from runner.record.events import Finding, VariantFinished
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, tail_lines
 from runner.verdict.stages import in_order
-from runner.worker.pattern import telling_line
 
 Source = Callable[[str, int], str]
 """How a line of a file is read: (path, line number) to its text, empty when it cannot be had."""

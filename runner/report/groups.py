@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from runner.contract.oracles import rank_of
 from runner.record.events import VariantFinished
 from runner.text import one_line
 from runner.verdict.signature import assess
-from runner.worker.oracles import rank_of
 
 _HEADERS = ("results", "severity", "signature")
 

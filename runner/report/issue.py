@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from runner.cases.model import Variant
 from runner.cases.walk import all_steps
+from runner.contract.oracles import row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.material import Material
 from runner.diagnose.privacy import redact
@@ -24,7 +25,6 @@ from runner.templates import template
 from runner.text import cap, clean, one_line, ordinal
 from runner.verdict.policy import ranked
 from runner.verdict.stages import LADDER
-from runner.worker.oracles import row_of
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
 

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner import __version__
+from runner.contract.oracles import gate_of
 from runner.quote import markdown_code, markdown_text, shell_words
 from runner.report.table import wrap_id
 from runner.templates import template
 from runner.text import in_line, one_line, plural, visible
 from runner.verdict.score import CREDITS, OUTCOMES, UNCLAIMED, UNIT, Column, Failures, Score, ScoredRun, Tally
-from runner.worker.oracles import gate_of
 
 SCHEMA = 1
 """The version of ``schema/score.schema.json``."""

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from runner.contract.oracles import row_of
 from runner.record.events import VariantFinished, VariantPlanned
 from runner.report.failure import Source, headline, render_failure
 from runner.text import clean, in_line, one_line, seconds
-from runner.worker.oracles import row_of
 
 KINDS = {
     "FAIL": "failure", "XPASS": "failure", "VACUOUS": "failure", "FLAKY": "failure",

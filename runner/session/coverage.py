@@ -16,9 +16,9 @@ from runner.cases.chain_nodes import Constant, Literal
 from runner.cases.inventory import inventory
 from runner.cases.model import Case, Input, Variant
 from runner.cases.walk import all_steps, values_of
-from runner.worker.lines import KIND as LINE
-from runner.worker.lines import Lines
-from runner.worker.oracles import BUDGETS, ORACLES, Oracle
+from runner.contract.lines import KIND as LINE
+from runner.contract.lines import Lines
+from runner.contract.oracles import BUDGETS, ORACLES, Oracle
 
 SPACES: Mapping[str, str] = {
     **{name: name for name in ("torch", "Tensor", "F", "nn")},

@@ -7,12 +7,12 @@ import os
 import sys
 
 from runner.cases.model import Backend, Unclaimed
+from runner.contract.settings import HASH_SEED
 from runner.diagnostics import shown_path
 from runner.quote import operand, shell_words
 from runner.record.events import VariantPlanned
 from runner.session.context import RunContext
 from runner.session.plan import Planned
-from runner.worker.settings import HASH_SEED
 
 
 def planned_event(planned: Planned) -> VariantPlanned:

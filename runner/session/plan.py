@@ -14,11 +14,11 @@ from runner.builder.source import Source
 from runner.cases.flags import PRECISION
 from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Case, Tolerance, Variant
 from runner.cases.versions import matches
+from runner.contract.settings import AS_USER
 from runner.engine.messages import Job
 from runner.session.claims import unclaimed_need
 from runner.verdict.policy import Verdict
 from runner.verdict.stages import stage_of
-from runner.worker.settings import AS_USER
 
 INTERPRET = {"TRITON_INTERPRET": "1"}
 """What makes Triton run kernels in its interpreter. It is read while Triton is imported, and so is set before."""
@@ -166,7 +166,7 @@ USER_VARIABLES: Mapping[str, str] = MappingProxyType({AS_USER: "1"})
 def as_user(job: Job, variant: Variant) -> Job:
     """Return a judging job as a user runs the variant, in a process of its own: with the case's own settings and torch's defaults.
 
-    Only what ``runner/worker/settings.py`` calls ``needed`` is set beside them.
+    Only what ``runner/contract/settings.py`` calls ``needed`` is set beside them.
     """
     return dataclasses.replace(
         job,

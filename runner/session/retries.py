@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from runner.contract.oracles import row_of
 from runner.engine.messages import Job, Outcome
 from runner.record.events import RED, VariantFinished
 from runner.verdict.outcomes import describe
-from runner.worker.oracles import row_of
 
 ORDER_DEPENDENT = "order-dependent"
 """Label of a variant that did otherwise once nothing had run before it, or nothing ran beside it."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runner.contract.oracles import EXPLAINED, row_of
+from runner.contract.settings import FALLBACK_RANDOM
 from runner.record.events import Finding
-from runner.worker.oracles import EXPLAINED, row_of
-from runner.worker.settings import FALLBACK_RANDOM
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = FALLBACK_RANDOM

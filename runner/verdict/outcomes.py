@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.builder.source import Source
+from runner.contract.oracles import CRASH, row_of
+from runner.contract.pattern import top_frame
 from runner.engine.messages import Outcome
 from runner.record.events import Finding
-from runner.worker.oracles import CRASH, row_of
-from runner.worker.pattern import top_frame
 
 EAGER_PHASES = ("load", "eager")
 

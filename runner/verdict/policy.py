@@ -10,10 +10,10 @@ from typing import Any
 from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
+from runner.contract.oracles import CRASHES, gate_of
 from runner.diagnostics import Span
 from runner.record.events import Finding, Word
 from runner.verdict.stages import contains
-from runner.worker.oracles import CRASHES, gate_of
 
 COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "Unsupported")
 """Exceptions by which a compiler says that it failed itself."""

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from runner.cases.suites import SPEC, SUITE
+from runner.contract.oracles import SEVERITIES, rank_of
 from runner.exit_codes import UsageError
 from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, start_of, variants_of
 from runner.text import in_line
 from runner.verdict.signature import severity_of, worst_findings
-from runner.worker.oracles import SEVERITIES, rank_of
 
 UNCLAIMED = "unclaimed"
 

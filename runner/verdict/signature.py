@@ -14,10 +14,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from runner.contract.oracles import rank_of, row_of
+from runner.contract.pattern import mark_of, pattern_of
 from runner.record.events import RED, Finding, VariantFinished
 from runner.verdict.policy import ranked
-from runner.worker.oracles import rank_of, row_of
-from runner.worker.pattern import mark_of, pattern_of
 
 _DTYPES = re.compile(
     r"\b(?:torch\.)?(?:(?:cuda\.)?(?:Float|Double|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from runner.cases.model import KERNEL_BACKENDS
+from runner.contract.oracles import row_of
 from runner.record.events import Finding
-from runner.worker.oracles import row_of
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runner.contract.oracles import row_of
 from runner.engine.messages import Outcome
 from runner.record.events import Finding
 from runner.verdict.policy import headline, ranked
-from runner.worker.oracles import row_of
 
 AS_USER = "as-user"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import row_of
 from runner.worker.case import backends, replays
 from runner.worker.case.compiling import CompileWatch
 from runner.worker.case.errors import ErrorRecord, InvalidCase, refutation
@@ -25,7 +26,6 @@ from runner.worker.judge.legal_runs import disagreement_of_same_choices, judge_d
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.tolerance import missing_place
 from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, note_autocast, vacuity_reason
-from runner.worker.oracles import row_of
 
 Send = Callable[[dict[str, Any]], None]
 

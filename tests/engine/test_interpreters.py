@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from engine_jobs import gone, one
 
+from runner.contract.settings import AS_USER, VARIABLES
 from runner.engine import interpreters
 from runner.engine.local import LocalEngine
-from runner.worker.settings import AS_USER, VARIABLES
 
 
 def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:

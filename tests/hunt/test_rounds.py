@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runner.contract.lines import Lines
 from runner.generate.generator import GeneratedCase
 from runner.generate.parents import Parents
 from runner.hunt import rounds
@@ -21,7 +22,6 @@ from runner.hunt.state import Round
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
-from runner.worker.lines import Lines
 from tests.handmade import Answer, environment, finding, played
 from tests.hunt.samples import HEAD
 

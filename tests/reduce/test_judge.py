@@ -11,13 +11,13 @@ import pytest
 from fakes import SIGNATURE, variant
 
 from runner.cases.model import Variant
+from runner.contract.pattern import pattern_of
 from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Job, Outcome
 from runner.record.events import Finding
 from runner.reduce.judge import EngineJudge, alike, backends_for, relative_error
 from runner.session.plan import Environment
 from runner.verdict.signature import FailureSignature
-from runner.worker.pattern import pattern_of
 
 HERE = Environment("0", "python", "2.13.0", "2.13.0+cpu", "3.11.2")
 WRONG = {"oracle": "value", "message": "off", "path": "output", "numbers": {"abs_error_max": 1.0, "scale": 2.0}}

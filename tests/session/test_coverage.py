@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from runner.contract.oracles import ORACLES, ROWS
 from runner.report.coverage import missing_lines, render, to_dict
 from runner.session.coverage import (
     SPACES,
@@ -20,7 +21,6 @@ from runner.session.coverage import (
     measure,
     reached_parts,
 )
-from runner.worker.oracles import ORACLES, ROWS
 from tests.handmade import loaded, written
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schema" / "coverage.schema.json").read_text())

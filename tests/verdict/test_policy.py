@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Known, Variant
+from runner.contract.oracles import ORACLES
 from runner.diagnostics import Span
 from runner.verdict.policy import Verdict, answering, applies, decide, excuse_wavering, explains, is_crash, ranked
-from runner.worker.oracles import ORACLES
 from tests.handmade import finding, variants
 
 HERE = Span("a.spec.yaml", 7, 9)

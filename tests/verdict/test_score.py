@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from runner.contract.oracles import SEVERITIES
 from runner.exit_codes import UsageError
 from runner.record.events import GREEN, RED, Event, RunFinished, VariantFinished
 from runner.verdict.score import CREDITS, JUDGED, OUTCOMES, UNIT, Column, Failures, Score, Share, score
-from runner.worker.oracles import SEVERITIES
 from tests.report.events_sample import failure, finished, planned, started, value_finding
 
 VALUE = {"findings": (value_finding(),), "oracles": ("value",)}

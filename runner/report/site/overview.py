@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from runner.contract.oracles import rank_of
 from runner.quote import command_words, shell_words
 from runner.record.events import (
     GREEN,
@@ -32,7 +33,6 @@ from runner.report.site.results import GROUPS, Results
 from runner.report.table import cell_text, several_environments
 from runner.templates import template
 from runner.text import duration, in_line, one_line, visible
-from runner.worker.oracles import rank_of
 
 SIZE = 4_500_000
 """Bytes of the page. Rows without a failure are left out first."""

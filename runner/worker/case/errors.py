@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from runner.contract.pattern import telling_line, top_frame
 from runner.worker.case.raisers import frames_of, raiser
-from runner.worker.pattern import telling_line, top_frame
 
 MESSAGE_LIMIT = 4000  # characters
 TRACE_LINES = 30

@@ -20,8 +20,8 @@ from typing import Any
 
 from torch._dynamo.utils import counters
 
+from runner.contract.settings import PASSED
 from runner.worker.case.load import configured
-from runner.worker.settings import PASSED
 
 TAG = "torch.compiler.config.cache_key_tag"
 CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")

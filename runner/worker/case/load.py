@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
+from runner.contract.settings import DEFAULT_THREADS
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.replacements import Replacements
 from runner.worker.case.state import Variable, file_variables, state_leaves
 from runner.worker.case.vectors import VECTORS_OK, forget_answers
-from runner.worker.settings import DEFAULT_THREADS
 
 MAKE_INPUTS = "make_inputs"
 _numbers = itertools.count()

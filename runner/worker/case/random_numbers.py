@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.case.load import Source, configured
 from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.settings import FALLBACK_RANDOM
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ import torch
 from torch._dynamo.utils import counters
 from torch.fx.experimental import proxy_tensor
 
+from runner.contract.lines import text_of
 from runner.worker.case.structured_trace import Event, Trace, tracing
-from runner.worker.lines import text_of
 
 LOWERED = "inductor_post_grad_graph"
 """The graph whose operators Inductor lowers."""

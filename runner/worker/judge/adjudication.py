@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import NEARER, NOISE
 from runner.worker.judge.elements import TINY, classes, finite_difference, finite_part, norm, number, pieces, rmse
 from runner.worker.judge.tolerance import Tolerance
-from runner.worker.oracles import NEARER, NOISE
 
 # How many times eager's error against float64 the compiled error may be: torch._dynamo.utils.same takes 3 for half
 # precision and for fewer than 1000 elements, 2 otherwise.

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import NEARER, NOISE, OVERFLOWED, ROUNDING
 from runner.worker.judge import sensitivity
 from runner.worker.judge.adjudication import adjudicate
 from runner.worker.judge.elements import (
@@ -29,7 +30,6 @@ from runner.worker.judge.elements import (
     planes,
 )
 from runner.worker.judge.tolerance import Tolerance
-from runner.worker.oracles import NEARER, NOISE, OVERFLOWED, ROUNDING
 
 
 @dataclass(frozen=True)

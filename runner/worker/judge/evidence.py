@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import UNSPECIFIED
 from runner.worker.case.observe import CallRecord, Observation
 from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.reference import Reference
 from runner.worker.judge.undefined import Undefined
-from runner.worker.oracles import UNSPECIFIED
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Two observations to findings: one function an oracle, in the order of the gates.
 
 A finding is a fact with its numbers. Whether it is expected or known is decided elsewhere.
-To add an oracle, write a function with ``@check`` here, at its gate, and a row in ``runner/worker/oracles.py``.
+To add an oracle, write a function with ``@check`` here, at its gate, and a row in ``runner/contract/oracles.py``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
+from runner.contract.oracles import BUDGETS, METADATA, ROWS, is_plugin
 from runner.worker.case.aliases import memory_of
 from runner.worker.case.errors import ErrorRecord, counts_as
 from runner.worker.case.snapshot import Leaf
@@ -22,7 +23,6 @@ from runner.worker.judge.leaves import (
     needless_writes,
     value_findings,
 )
-from runner.worker.oracles import BUDGETS, METADATA, ROWS, is_plugin
 
 Look = Callable[[Evidence], Iterable[Finding]]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
 from runner.worker.judge.compare import Comparison, Movement, compare_values, equal_bits, lies_within
@@ -16,7 +17,6 @@ from runner.worker.judge.elements import number
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.small_tensors import compare_small_tensors
 from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
-from runner.worker.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
 
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:

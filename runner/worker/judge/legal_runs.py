@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.contract.oracles import row_of
 from runner.worker.case.devices import end_if_lost
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, observe
@@ -44,7 +45,6 @@ from runner.worker.judge.judge import judge
 from runner.worker.judge.steps import compare_rounded
 from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.judge.undefined import Range, Result, Undefined, Use
-from runner.worker.oracles import row_of
 
 DRAWS = 10
 """Legal runs. The first of equals, the last of them, and eight at random: an element that stands in the middle of three

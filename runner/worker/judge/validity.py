@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import UNSPECIFIED
 from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Tree, flatten, map_tensors
@@ -17,7 +18,6 @@ from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.tolerance import tolerance_for
-from runner.worker.oracles import UNSPECIFIED
 
 SECOND_SEED = 1000  # added to the job's seed
 FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)

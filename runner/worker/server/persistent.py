@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from runner.worker import global_state
+from runner.contract import global_state
 from runner.worker.definitions import Definitions
 from runner.worker.server.warm_up import forget
 

@@ -22,11 +22,11 @@ from typing import Any, NoReturn
 
 import torch
 
+from runner.contract.pattern import mark_of
+from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.case.prepare import own_cache
 from runner.worker.job import Send, run_job
-from runner.worker.pattern import mark_of
 from runner.worker.server.child import die_with_parent, encode
-from runner.worker.settings import FALLBACK_RANDOM
 from runner.worker.tasks.applications import key_of, record_applications
 
 SECONDS = 60.0

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from runner.contract.lines import KIND
 from runner.worker.case.reach import line_table, tables
 from runner.worker.generate.database import entries
 from runner.worker.job import Send
-from runner.worker.lines import KIND
 
 _SPACES = {"": "torch", "nn.functional": "F"}
 _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}

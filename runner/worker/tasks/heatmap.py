@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.oracles import ORACLES
 from runner.worker.case import backends
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source, open_source
@@ -30,7 +31,6 @@ from runner.worker.judge.evidence import Evidence, Finding
 from runner.worker.judge.legal_runs import judge_defined
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
-from runner.worker.oracles import ORACLES
 
 CELLS = 64
 """Rows and columns of the grid, at most."""

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 
+from runner.contract.pattern import telling_line, top_frame
 from runner.worker.case.errors import MESSAGE_LIMIT, describe
-from runner.worker.pattern import telling_line, top_frame
 
 
 def raised(action):

@@ -11,10 +11,10 @@ import torch
 import torch._inductor.config
 from torch.fx.experimental import proxy_tensor
 
+from runner.contract.lines import Lines
 from runner.worker.case import reach as reach_module
 from runner.worker.case.observe import start_counting
 from runner.worker.case.reach import Reach, line_table, tables
-from runner.worker.lines import Lines
 
 
 def silu_and_product(x: torch.Tensor) -> torch.Tensor:

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from runner.contract.profiles import PROFILES
 from runner.worker.generate import cases
 from runner.worker.generate.cases import Wish
 from runner.worker.generate.chain import Chain
-from runner.worker.generate.profiles import PROFILES
 
 
 def test_a_case_is_the_same_for_the_same_seed_and_number_alone() -> None:

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from runner.contract.oracles import NEARER, NOISE, OVERFLOWED
 from runner.worker.judge.compare import ask_same, compare_values, equal_bits, lies_within
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
-from runner.worker.oracles import NEARER, NOISE, OVERFLOWED
 
 INF, NAN = math.inf, math.nan
 EXACT = Tolerance(0.0, 0.0, exact=True)

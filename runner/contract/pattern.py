@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runner.worker.oracles import row_of
+from runner.contract.oracles import row_of
 
 _VARYING = (
     (re.compile(r"0x[0-9a-fA-F]+"), "0x"),

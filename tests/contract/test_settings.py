@@ -8,12 +8,12 @@ from pathlib import Path
 
 from runner.cases.flags import PRECISION
 from runner.cases.model import THREADS
-from runner.worker.settings import CACHE_FOLDER, NVML_CHECK, SETTINGS, TRITON_FOLDER, VARIABLES
+from runner.contract.settings import CACHE_FOLDER, NVML_CHECK, SETTINGS, TRITON_FOLDER, VARIABLES
 
 ROOT = Path(__file__).parents[2]
 ROWS = {row.name: row for row in SETTINGS}
 
-CODE = ("job.py", "settings.py", "case", "server", "judge")
+CODE = ("job.py", "case", "server", "judge")
 """The part of ``runner/worker/`` in which settings of a judged run are changed; tasks of their own and kernels are apart."""
 
 RESTORED = {"set_rng_state", "set_default_device", "set_default_dtype", "set_state", "set_wakeup_fd"}

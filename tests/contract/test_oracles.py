@@ -15,12 +15,8 @@ from typing import Any
 import pytest
 
 from runner.cases.yaml.schema import load_schema
-from runner.record.event_schema import Unfit, event_checks
-from runner.record.events import Finding, to_json
-from runner.verdict.policy import decide, ranked
-from runner.worker import oracles
-from runner.worker.judge import judge as judging
-from runner.worker.oracles import (
+from runner.contract import oracles
+from runner.contract.oracles import (
     CAPTURE,
     CRASH,
     EXCEPTION,
@@ -34,6 +30,10 @@ from runner.worker.oracles import (
     rank_of,
     row_of,
 )
+from runner.record.event_schema import Unfit, event_checks
+from runner.record.events import Finding, to_json
+from runner.verdict.policy import decide, ranked
+from runner.worker.judge import judge as judging
 from tests.handmade import variants
 from tests.report.events_sample import failure
 
@@ -216,6 +216,6 @@ def test_a_case_ignores_a_plugin_s_findings() -> None:
 
 
 def test_the_table_needs_the_standard_library_alone() -> None:
-    code = "import sys, runner.worker.oracles; print('torch' in sys.modules, 'jsonschema' in sys.modules)"
+    code = "import sys, runner.contract.oracles; print('torch' in sys.modules, 'jsonschema' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.worker.lines import FILES, LAST, Lines, is_text, text_of
+from runner.contract.lines import FILES, LAST, Lines, is_text, text_of
 
 
 def test_lines_of_files_become_ranges_and_come_back() -> None:
