@@ -241,10 +241,9 @@ def faults_of(draft: Draft) -> Mapping[str, str]:
 
 
 def _fault(judging: Any) -> str:
-    arguments = {key: getattr(judging, key) for key in judging.__dataclass_fields__}
-    settings = Settings.of(arguments)
+    settings = Settings.of(judging)
     try:
-        with open_source(arguments) as source:
+        with open_source(judging) as source:
             loaded = [source.load(settings.seed) for _ in range(2)]
             first, again = (observe(each, each.model, settings) for each in loaded)
     except InvalidCase as error:

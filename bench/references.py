@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
 from runner.builder.source import build
+from runner.contract.job import Job
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job, skip_reason
 from runner.worker.case.errors import InvalidCase
@@ -53,12 +53,12 @@ class Answer:
     units: float = 0.0
 
 
-def examine(fields: dict[str, Any]) -> Answer:
+def examine(job: Job) -> Answer:
     """Run eager and the reference of a job."""
     try:
-        with open_source(fields) as source:
-            require(fields)
-            settings = Settings.of(fields)
+        with open_source(job) as source:
+            require(job)
+            settings = Settings.of(job)
             loaded = source.load(settings.seed)
             eager = observe(loaded, loaded.model, settings)
             if eager.error is not None:
@@ -98,16 +98,16 @@ def _units(own: torch.Tensor, exact: torch.Tensor) -> float:
     return float(gap[finite].max()) / (unit * scale) if scale else 0.0
 
 
-def _child(fields: dict[str, Any], pipe: Connection) -> None:
+def _child(job: Job, pipe: Connection) -> None:
     torch.set_num_threads(1)
     with contextlib.redirect_stdout(io.StringIO()):  # what cases print
-        pipe.send(examine(fields))
+        pipe.send(examine(job))
 
 
-def examine_alone(fields: dict[str, Any]) -> Answer:
+def examine_alone(job: Job) -> Answer:
     """Examine a job in a process of its own, which may die."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_child, args=(fields, theirs))
+    process = multiprocessing.get_context("fork").Process(target=_child, args=(job, theirs))
     process.start()
     theirs.close()
     try:
@@ -119,16 +119,16 @@ def examine_alone(fields: dict[str, Any]) -> Answer:
         process.join()
 
 
-def jobs(paths: list[str], backends: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def jobs(paths: list[str], backends: list[str]) -> Iterator[tuple[str, Job]]:
     """Yield (id, job) of every variant that can run here."""
     environment = Environment("here", sys.executable, torch.__version__.partition("+")[0], torch.__version__, "")
     for variant in load(paths, allow_python=True).variants:
         planned = Planned(variant, environment)
         if skip_reason(planned) or (backends and variant.backend.name not in backends):
             continue
-        fields = dataclasses.asdict(job(planned, build(variant)))
-        if fields["float64"]:
-            yield variant.id, fields
+        asked = job(planned, build(variant))
+        if asked.float64:
+            yield variant.id, asked
 
 
 def main() -> int:

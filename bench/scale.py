@@ -135,7 +135,8 @@ def _planned(number: int) -> VariantPlanned:
 
 
 def _finished(number: int) -> VariantFinished:
-    from runner.record.events import Finding, VariantFinished
+    from runner.contract.finding import Finding
+    from runner.record.events import VariantFinished
 
     verdict = {7: "FAIL", 57: "ERROR", 23: "XFAIL", 73: "XFAIL", 99: "SKIP"}.get(number % 100, "PASS")
     values: dict[str, object] = {

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from runner.contract.finding import Finding
     from runner.record.events import (
         Event,
-        Finding,
         Notice,
         RunFinished,
         RunResumed,
@@ -45,6 +45,7 @@ _HOMES = {
     "RunSettings": "runner.session.settings",
     "Loaded": "runner.session.collect",
     "collect": "runner.session.collect",
+    "Finding": "runner.contract.finding",
 }
 
 

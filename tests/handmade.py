@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.model import Variant
-from runner.record.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.contract.finding import Finding
+from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.session.collect import Loaded, load
 from runner.session.identity import planned_event
 from runner.session.plan import Environment, Planned
@@ -49,7 +50,7 @@ def finding(
 ) -> Finding:
     """A finding; ``chain`` are the classes of its exception, outermost first."""
     error = {"type": chain[0], "message": message, "chain": [*chain], "trace": ""} if chain else None
-    return Finding(oracle, message, "call 0, output", stage, error=error, **more)
+    return Finding(oracle, message, "call 0, output", stage=stage, error=error, **more)
 
 
 def played(

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from runner.cases.model import Variant
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 from runner.record.events import Event, VariantFinished
 from runner.session.context import RunContext
 from runner.session.identity import planned_event

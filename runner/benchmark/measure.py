@@ -14,7 +14,8 @@ from runner.benchmark.model import Compile, Copy, Row, Side, Spread, Traffic
 from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import LAUNCH
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.session.plan import Environment, Planned, job, skip_reason
 from runner.session.scheduler import Engine, Steps, drive

@@ -9,10 +9,10 @@ from runner import console, exit_codes, interrupts
 from runner.cli import outputs
 from runner.cli.arguments import add_paths, add_selection, add_settings, set_epilog, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants
+from runner.contract.job import Job
 from runner.contract.lines import is_text
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
 from runner.record.store import read_log

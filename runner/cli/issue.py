@@ -15,6 +15,7 @@ from runner.cases.versions import release_of
 from runner.cli import outputs
 from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
+from runner.contract.finding import Finding
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
@@ -23,7 +24,7 @@ from runner.diagnose.material import find_blame, gather
 from runner.diagnose.rules import Check, VersionVerdict
 from runner.engine import scratch
 from runner.exit_codes import UsageError
-from runner.record.events import Finding, VariantFinished
+from runner.record.events import VariantFinished
 from runner.report.diagnosis import taken_over
 from runner.report.issue import write
 from runner.session.environments import find_environments

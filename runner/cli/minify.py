@@ -12,11 +12,12 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
+from runner.contract.job import Isolation
 from runner.contract.oracles import EXCEPTIONS, ORACLES
 from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels
 from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnostics import shown_path
-from runner.engine.messages import Isolation, Outcome
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.quote import operand, shell_word, shell_words
 from runner.record.events import VariantFinished

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli.arguments import add_environment, add_result_codes, settings_of
+from runner.contract.job import Job
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.session.environments import find_environments, worker_paths
 from runner.session.plan import TIMEOUT

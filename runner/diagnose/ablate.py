@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.cases.model import LAUNCH, THREADS, Grad, Variant
+from runner.contract.job import Job
 from runner.contract.oracles import row_of
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.harness import Answer, VariantEngine
-from runner.engine.messages import Job
 from runner.session.plan import Planned, skip_reason
 from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
@@ -151,10 +151,10 @@ def jobs(engine: VariantEngine, candidates: Sequence[Change], helpers: bool = Tr
 
 def read(signature: FailureSignature, change: Change, answer: Answer) -> Ablation | None:
     """Return what became of the failure; None where this torch or machine lacks the setting."""
-    reason = str((answer.trust or {}).get("reason", ""))
-    if (answer.trust or {}).get("verdict") == "SKIP" or lacks(answer, change.config):
+    trust = answer.trust
+    if (trust and trust.verdict == "SKIP") or lacks(answer, change.config):
         return None
-    outcome, detail = "no answer", reason
+    outcome, detail = "no answer", trust.reason if trust else ""
     if answer.findings:
         outcome = "same" if shows(signature, answer.findings) else "other"
         detail = headline(ranked(answer.findings)[0])
@@ -165,5 +165,5 @@ def read(signature: FailureSignature, change: Change, answer: Answer) -> Ablatio
 
 def lacks(answer: Answer, flags: Mapping[str, Any]) -> bool:
     """Return whether the worker's torch lacks one of these flags."""
-    match = _MISSING.search(str((answer.trust or {}).get("reason", "")))
+    match = _MISSING.search(answer.trust.reason) if answer.trust else None
     return match is not None and (match[1] or match[2]) in flags

@@ -15,12 +15,13 @@ from typing import Any
 
 from runner.builder.scope import python_name
 from runner.cases.model import Variant
+from runner.contract.finding import Finding
 from runner.contract.global_state import Setting
+from runner.contract.job import Job
 from runner.contract.oracles import is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis
-from runner.engine.messages import Job
 from runner.quote import QuoteError, decimal, identifier, literal
-from runner.record.events import Finding, VariantFinished
+from runner.record.events import VariantFinished
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
 from runner.verdict.policy import ranked
 from runner.verdict.user_run import AS_USER

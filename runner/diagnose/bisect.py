@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from runner.builder.source import Source
 from runner.cases.model import LAUNCH, Case
 from runner.cases.walk import all_steps
+from runner.contract.finding import Finding
+from runner.contract.job import Job
 from runner.contract.oracles import row_of
 from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import Span, shown_file
-from runner.engine.messages import Job, Outcome
-from runner.record.events import Finding
+from runner.engine.messages import Outcome
 from runner.text import of_several
 from runner.verdict import outcomes
 from runner.verdict.signature import FailureSignature, signature_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 from runner.verdict.signature import FailureSignature
 
 OUTCOMES = ("same", "gone", "other", "no answer")

@@ -13,11 +13,14 @@ from runner import console
 from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Variant
+from runner.contract.finding import Finding
+from runner.contract.job import Isolation, Job
+from runner.contract.record import Trust
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Isolation, Job, Outcome
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
-from runner.record.events import Finding, VariantFinished
+from runner.record.events import VariantFinished
 from runner.session.context import RunContext
 from runner.session.environments import checked_environments, worker_paths
 from runner.session.plan import Environment, Planned, job, skip_reason, warmth
@@ -30,15 +33,15 @@ from runner.verdict import outcomes
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one judged run said: its findings, and its doubt (``{"verdict", "reason"}``) if there was one."""
+    """What one judged run said: its findings, and its doubt if there was one."""
 
     findings: tuple[Finding, ...]
-    trust: Mapping[str, Any] | None
+    trust: Trust | None
 
     @property
     def sound(self) -> bool:
         """Whether it says something about the backend: the case was valid and the harness whole."""
-        return (self.trust or {}).get("verdict") not in ("INVALID", "SKIP", "BROKEN", "FLAKY")
+        return self.trust is None or self.trust.verdict == "VACUOUS"
 
 
 class VariantEngine:

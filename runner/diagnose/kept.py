@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import runner
+from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.engine.cached import evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import code_digest, take_fingerprints
-from runner.record.events import Finding
 from runner.record.signing import NoKey
 from runner.record.store import FOLDER
 from runner.session.plan import job

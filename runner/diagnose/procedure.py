@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from runner.cases.model import Variant
+from runner.contract.finding import Finding
+from runner.contract.job import Job
 from runner.diagnose import ablate
 from runner.diagnose import bisect as bisector
 from runner.diagnose.ablate import Change
 from runner.diagnose.bisect import Bisected
 from runner.diagnose.diagnosis import Ablation, Diagnosis
 from runner.diagnose.harness import Answer, VariantEngine
-from runner.engine.messages import Job
-from runner.record.events import Finding, VariantFinished
+from runner.record.events import VariantFinished
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, main_signature
 from runner.verdict.stages import below, stage_of

@@ -18,9 +18,9 @@ from runner.builder.launchers import FUTURE
 from runner.builder.source import Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
 from runner.cases.python_names import is_name
+from runner.contract.job import Job
 from runner.contract.oracles import EXCEPTIONS
 from runner.diagnose.aim import Aim, Result, aim_at
-from runner.engine.messages import Job
 from runner.quote import QuoteError, decimal, docstring, dotted_name, integer, literal, torch_flag, torch_name
 from runner.session.plan import TIMEOUT, Environment, Planned, job, precision_flags, variables_of
 from runner.templates import template

@@ -20,11 +20,11 @@ from runner.cases.chain_nodes import Step
 from runner.cases.model import Variant
 from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
+from runner.contract.finding import Finding
 from runner.contract.oracles import NUMERIC, row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.privacy import private_texts
 from runner.diagnose.similar import operator_name
-from runner.record.events import Finding
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
 from runner.verdict.policy import applies, explains, ranked
 from runner.verdict.signature import shows

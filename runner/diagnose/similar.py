@@ -26,9 +26,9 @@ from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cases.suites import PathError, Reader
 from runner.cases.walk import all_steps
+from runner.contract.finding import Finding
 from runner.diagnostics import shown_path
 from runner.exit_codes import NOTHING, UsageError
-from runner.record.events import Finding
 from runner.text import one_line
 from runner.verdict.policy import COMPILER_OWN, ranked
 

@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.messages import ISOLATION, Job, Outcome
+from runner.engine.messages import Outcome
 from runner.record.signing import NoKey, sign
 
 VERSION = 2
@@ -228,23 +229,20 @@ def doubt(outcome: Outcome) -> str:
     """Return why an outcome is not kept; empty when it may be."""
     if outcome.ended != "result":
         return f"it ended in {outcome.ended}"
-    trust = outcome.result.get("trust")
-    if trust:
-        return f"{trust.get('verdict')} says nothing about the next time"
+    if trust := outcome.record.trust:
+        return f"{trust.verdict} says nothing about the next time"
     if outcome.lost or outcome.host or outcome.cached:
         return "it was not run here, or not once"
-    if outcome.result.get("findings") and outcome.job.isolation == "living":
+    if outcome.record.findings and outcome.job.isolation == "living":
         return "what ran before it in that process may be to blame"
     return ""
 
 
 def _answer(outcome: Outcome) -> _Answer:
     """Return an outcome without its numbers: how it ended, the kinds of its findings, and the verdict that replaces them, if any."""
-    kinds = frozenset(
-        (str(finding.get("oracle")), str((finding.get("error") or {}).get("type")))
-        for finding in outcome.result.get("findings", ())
-    )
-    return outcome.ended, kinds, str((outcome.result.get("trust") or {}).get("verdict"))
+    record = outcome.record
+    kinds = frozenset((finding.oracle, str((finding.error or {}).get("type"))) for finding in record.findings)
+    return outcome.ended, kinds, str(record.trust and record.trust.verdict)
 
 
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:

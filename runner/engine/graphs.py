@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runner.contract.job import Job
 from runner.engine.cached import make_cache_key, refusal
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.messages import Job
 
 _REFUSED = ("cache", "autotune")
 """Words in names of settings: a case that sets a cache means it, and what is chosen by time may be chosen otherwise."""

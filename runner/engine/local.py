@@ -24,11 +24,12 @@ from typing import Any
 
 from runner import exit_codes, interrupts
 from runner.contract import settings
+from runner.contract.job import Isolation, Job
 from runner.engine import gpus, scratch
 from runner.engine.connections import Channel
 from runner.engine.home import Home
 from runner.engine.memory import machine_memory
-from runner.engine.messages import Isolation, Job, Outcome
+from runner.engine.messages import Outcome
 from runner.engine.running_job import RunningJob, Task
 from runner.engine.schedule import next_start
 from runner.engine.servers import Server

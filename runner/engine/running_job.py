@@ -8,14 +8,15 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from runner.contract.job import Job
 from runner.engine import process_tree
 from runner.engine.interpreters import tail
 from runner.engine.memory import Meter
-from runner.engine.messages import Ended, Job, Outcome
+from runner.engine.messages import Ended, Outcome
 from runner.engine.wire import check_record
 
 GRACE = 0.5
@@ -72,7 +73,7 @@ class RunningJob:
         job = self.task.job
         return {
             "ticket": self.task.ticket,
-            "job": {item.name: getattr(job, item.name) for item in fields(job)},
+            "job": job.to_json(),
             "log": str(self.log),
             "stack": str(self.stack),
             "limit": self.limit,

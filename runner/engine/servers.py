@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.contract.job import Job
 from runner.engine import interpreters, process_tree, running_job
 from runner.engine.connections import Channel
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.engine.running_job import RunningJob, Task
 from runner.engine.workers import Kind, Worker
 from runner.engine.zygotes import ServerProcess, Zygotes

@@ -58,7 +58,7 @@ def read_message(line: bytes) -> dict[str, Any]:
 
 
 def check_record(record: Mapping[str, Any]) -> None:
-    """Check the record of a job that compares (``RESULT_KEYS`` in ``messages.py``).
+    """Check the record of a job that compares (``runner/contract/record.py``).
 
     Raises:
         Unfit: it is none.
@@ -77,7 +77,10 @@ def _message_check() -> Check:
 def _record_check() -> Check:
     definitions = load_schema("events")["definitions"]
     severity = definitions["severity"]
-    definitions = {**definitions, "severity": {**severity, "enum": [*severity["enum"], ""]}}  # empty: the oracle's own
+    definitions = {
+        **definitions,
+        "severity": {**severity, "type": ["string", "null"], "enum": [*severity["enum"], None]},
+    }  # the oracle's own
     event = definitions["variant-finished"]["properties"]
     error = definitions["finding"]["properties"]["error"]
     verdicts = {"type": "string", "enum": ["FLAKY", "VACUOUS", "INVALID", "SKIP"]}

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from runner.contract.job import Job
 from runner.engine import process_tree, running_job
 from runner.engine.connections import Channel
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.engine.running_job import RunningJob
 
 

@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from runner.builder.operators import Operator, resolve
 from runner.builder.source import build
 from runner.cases.suites import SPEC
+from runner.contract.job import Job
 from runner.contract.settings import HASH_SEED
 from runner.diagnose.harness import result_of
 from runner.diagnostics import nearest
 from runner.engine import scratch
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.generate.files import text_of, with_python_beside
 from runner.generate.mutations import Case
@@ -47,9 +48,6 @@ MEMORY = 4 << 30
 
 HASHES = {HASH_SEED: "0"}
 """Of the processes that draw. Torch's samples of ``meshgrid`` come in the order of a set, which is another in each process otherwise."""
-
-OF_A_RUN = ("name", "source", "backend", "dtype", "device", "grad", "autocast", "threads", "config", "expect")
-"""The fields of a judging job that say how its case runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +228,7 @@ class CaseGenerator:
         return self._job("draw", len(numbers), arguments)
 
     def _trying(self, jobs: Items[Job]) -> Job:
-        cases = [{name: getattr(each, name) for name in OF_A_RUN} for each in jobs.values()]
-        return self._job("try", len(jobs), {"jobs": cases})
+        return self._job("try", len(jobs), {"jobs": [each.to_json() for each in jobs.values()]})
 
     def _job(self, task: str, count: int, arguments: Mapping[str, Any]) -> Job:
         self._jobs += 1

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
+from runner.contract.finding import Finding
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import shown_path
 from runner.hunt import state as states
 from runner.hunt import triage as triages
 from runner.hunt.groups import FAILURES
-from runner.record.events import Finding
 from runner.session.collect import read_cases
 from runner.verdict.policy import applies, explains
 

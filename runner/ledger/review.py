@@ -14,8 +14,9 @@ from typing import Any
 
 from runner.cases.model import Backend, Case, Known, Variant
 from runner.cases.versions import matches, release_of
+from runner.contract.finding import Finding
 from runner.diagnostics import Span
-from runner.record.events import Event, Finding, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.record.events import Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.verdict.policy import answering, applies, explains, ranked, unexplained
 from runner.verdict.stages import contains
 

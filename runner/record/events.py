@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from runner.contract.finding import Finding
 from runner.record.event_schema import Unfit, event_checks
 
 Word = Literal["PASS", "XFAIL", "SKIP", "FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID", "NOT-RUN"]
@@ -22,25 +23,6 @@ GREEN: tuple[Word, ...] = ("PASS", "XFAIL", "SKIP")
 
 RED: tuple[Word, ...] = ("FAIL", "ERROR", "XPASS", "VACUOUS", "FLAKY", "INVALID")
 """Verdicts that make the exit code 1: a wrong answer, no answer, or an answer that proves nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One disagreement with its numbers, as the worker measured it.
-
-    ``oracle`` is a word of the ledger (value, stride, compile-error, ...). ``path`` leads to the place (``call 0, output[1]``).
-    ``stage`` is the first stage of the ladder that shows it. ``error`` holds ``type``, ``message``, ``chain`` (class names of the
-    exception and its causes) and ``trace``. ``place`` is the YAML ``file:line:column`` where known, the file absolute.
-    """
-
-    oracle: str
-    message: str
-    path: str = ""
-    stage: str | None = None
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
-    place: str | None = None
-    severity: str | None = None  # None in a log of a version that had none
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,18 +220,18 @@ _CLASSES: dict[str, type] = {
 _NAMES = {cls: name for name, cls in _CLASSES.items()}
 
 
-_FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in (*_NAMES, Finding)}
+_FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in _NAMES}
 
 
 def to_json(event: Event) -> dict[str, Any]:
     """Return the event as a plain dict, its kind under ``event``. What it holds is the event's own, not a copy."""
     data = {"event": _NAMES[type(event)], **_plain(event)}
     if isinstance(event, VariantFinished):
-        data["findings"] = [_plain(finding) for finding in event.findings]
+        data["findings"] = [finding.to_json() for finding in event.findings]
     return data
 
 
-def _plain(value: Event | Finding) -> dict[str, Any]:
+def _plain(value: Event) -> dict[str, Any]:
     return {name: getattr(value, name) for name in _FIELDS[type(value)]}
 
 
@@ -271,7 +253,7 @@ def from_json(data: Mapping[str, Any]) -> Event | None:
         if key in data:
             values[key] = _shared(data[key])
     if cls is VariantFinished:
-        values["findings"] = tuple(_finding(f) for f in data.get("findings", ()))
+        values["findings"] = tuple(Finding.from_json(finding) for finding in data.get("findings", ()))
     return cls(**values)  # type: ignore[no-any-return]
 
 
@@ -288,7 +270,3 @@ def _shared(value: Any) -> Any:
 
 _NOTHING: Mapping[str, Any] = {}
 """The value of fields that hold nothing."""
-
-
-def _finding(data: Mapping[str, Any]) -> Finding:
-    return Finding(**{key: data[key] for key in _FIELDS[Finding] if key in data})

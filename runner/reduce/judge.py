@@ -9,10 +9,12 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import KERNEL_BACKENDS, Case, Variant
+from runner.contract.finding import Finding
+from runner.contract.job import Job
 from runner.contract.oracles import row_of
+from runner.contract.record import Trust
 from runner.diagnose.harness import VariantEngine
-from runner.engine.messages import Job, Outcome
-from runner.record.events import Finding
+from runner.engine.messages import Outcome
 from runner.reduce.remove_steps import ValueInfos
 from runner.reduce.value_info import ValueInfo
 from runner.session.scheduler import Scheduler, Steps, with_reference
@@ -50,9 +52,7 @@ def alike(finding: Finding | None, expected: FailureSignature, error: float) -> 
     return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
 
 
-def _fails_alike(
-    findings: Sequence[Finding], doubt: Mapping[str, Any] | None, expected: tuple[FailureSignature, float]
-) -> bool:
+def _fails_alike(findings: Sequence[Finding], doubt: Trust | None, expected: tuple[FailureSignature, float]) -> bool:
     return alike(ranked(findings)[0] if findings and not doubt else None, *expected)
 
 
@@ -150,7 +150,7 @@ class EngineJudge:
 
         def answer(
             backend: str, config: Mapping[str, Any] | None = None
-        ) -> Steps[tuple[Outcome, list[Finding], Mapping[str, Any] | None]]:
+        ) -> Steps[tuple[Outcome, list[Finding], Trust | None]]:
             job = self.engine.job(
                 variant=variant,
                 source=source,
@@ -163,7 +163,7 @@ class EngineJudge:
             return outcome, *outcomes.read(outcome, source)
 
         outcome, findings, doubt = yield from answer(self.backend)
-        drew_random = bool(outcome.result.get("drew_random"))
+        drew_random = outcome.record.drew_random
         if not _fails_alike(findings, doubt, self._expected):
             return False
         if self.below is not None and not row_of(self._expected[0].oracle).limit:  # that takes as long

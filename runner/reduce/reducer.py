@@ -16,12 +16,13 @@ from runner.cases.expand import expand
 from runner.cases.model import Backend, Case, Suite, Variant
 from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
+from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import InputError, Span
 from runner.engine import scratch
 from runner.exit_codes import NO_RESULT, UsageError
-from runner.record.events import RED, Finding, VariantFinished
+from runner.record.events import RED, VariantFinished
 from runner.reduce import passes, shrink
 from runner.reduce.judge import EngineJudge, relative_error
 from runner.reduce.names import named

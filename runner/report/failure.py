@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from runner.contract.finding import Finding
 from runner.contract.pattern import telling_line
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
-from runner.record.events import Finding, VariantFinished
+from runner.record.events import VariantFinished
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, tail_lines
 from runner.verdict.stages import in_order
 

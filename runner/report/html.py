@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.quote import operand, shell_word
-from runner.record.events import Finding
 from runner.report.diagnosis import serving
 from runner.report.failure import layout, number, raiser_of
 from runner.report.heatmap import bars, heat_map

@@ -7,12 +7,12 @@ before a run. Such variants run.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from runner.cases.chain_nodes import Constant, Node
 from runner.cases.model import Case, Input, Variant
 from runner.cases.walk import values_of
+from runner.contract.record import Record
 from runner.verdict.operators import written_input
 
 
@@ -33,16 +33,15 @@ def unclaimed_need(variant: Variant) -> str:
     return f"device {device}" if unclaimed.devices and (device := _first(kinds, unclaimed.devices)) else ""
 
 
-def unclaimed_by_run(variant: Variant, result: Mapping[str, Any]) -> str:
+def unclaimed_by_run(variant: Variant, record: Record) -> str:
     """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is nothing.
 
     Precision is such a need if every finding is a value that lies within the tolerance of the dtype that is claimed.
     """
-    if variant.backend.unclaimed.random and result.get("drew_random"):
+    if variant.backend.unclaimed.random and record.drew_random:
         return "random numbers of eager"
-    is_certain = variant.backend.unclaimed.precision and not result.get("trust")
-    findings = result.get("findings") or () if is_certain else ()
-    needs = [(finding.get("numbers") or {}).get("precision") for finding in findings]
+    is_certain = variant.backend.unclaimed.precision and record.trust is None
+    needs = [finding.numbers.get("precision") for finding in record.findings] if is_certain else []
     return f"precision of {needs[0]}" if needs and all(needs) else ""
 
 

@@ -14,8 +14,8 @@ from runner.builder.source import Source
 from runner.cases.flags import PRECISION
 from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Case, Tolerance, Variant
 from runner.cases.versions import matches
+from runner.contract.job import Job
 from runner.contract.settings import AS_USER
-from runner.engine.messages import Job
 from runner.session.claims import unclaimed_need
 from runner.verdict.policy import Verdict
 from runner.verdict.stages import stage_of

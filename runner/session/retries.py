@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from runner.contract.job import Job
 from runner.contract.oracles import row_of
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.record.events import RED, VariantFinished
 from runner.verdict.outcomes import describe
 
@@ -85,7 +86,7 @@ def opinions(first: Outcome) -> int:
 
 def _failed(outcome: Outcome) -> bool:
     """Found something or died, and not for want of time or memory."""
-    return (outcome.ended != "result" or bool(outcome.result.get("findings"))) and not machine_made(outcome)
+    return (outcome.ended != "result" or bool(outcome.record.findings)) and not machine_made(outcome)
 
 
 def disagreement(at_first: str, alone: Outcome) -> str:
@@ -104,11 +105,9 @@ def alike(one: Outcome, other: Outcome) -> bool:
 
 
 def _signature(outcome: Outcome) -> tuple[Any, ...]:
-    findings = frozenset(
-        (_kind(finding.get("oracle")), (finding.get("error") or {}).get("type"))
-        for finding in outcome.result.get("findings", ())
-    )
-    return outcome.ended, outcome.signal, findings, (outcome.result.get("trust") or {}).get("verdict")
+    record = outcome.record
+    findings = frozenset((_kind(finding.oracle), (finding.error or {}).get("type")) for finding in record.findings)
+    return outcome.ended, outcome.signal, findings, record.trust and record.trust.verdict
 
 
 def _kind(oracle: str) -> str:
@@ -121,9 +120,9 @@ def summary(outcome: Outcome) -> str:
     """One line for people: what an outcome says."""
     if outcome.ended != "result":
         return describe(outcome)
-    trust = outcome.result.get("trust")
-    oracles = dict.fromkeys(str(finding.get("oracle")) for finding in outcome.result.get("findings", ()))
-    return ", ".join(oracles) or (f"{trust['verdict']}: {trust['reason']}" if trust else "passes")
+    trust = outcome.record.trust
+    oracles = dict.fromkeys(finding.oracle for finding in outcome.record.findings)
+    return ", ".join(oracles) or (f"{trust.verdict}: {trust.reason}" if trust else "passes")
 
 
 def order_note(shared: Outcome, alone: Outcome) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 from runner.verdict.outcomes import died_in_float64
 
 T = TypeVar("T")

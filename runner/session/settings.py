@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.cases.limits import Limits
-from runner.engine.messages import ISOLATION, Isolation
+from runner.contract.job import ISOLATION, Isolation
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 

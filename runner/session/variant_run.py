@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import LAUNCH
+from runner.contract.finding import Finding
+from runner.contract.job import Isolation, Job
+from runner.contract.record import Record, Trust
 from runner.engine.graphs import graphs_digest
-from runner.engine.messages import Isolation, Job, Outcome
-from runner.record.events import RED, Finding, VariantFinished, VariantPlanned
+from runner.engine.messages import Outcome
+from runner.record.events import RED, VariantFinished, VariantPlanned
 from runner.session import retries
 from runner.session.claims import unclaimed_by_run
 from runner.session.context import RunContext
@@ -77,7 +80,7 @@ class _Attempt:
     main: Outcome | None = None
     shared: Outcome | None = None
     findings: list[Finding] = field(default_factory=list)
-    doubt: Mapping[str, Any] | None = None
+    doubt: Trust | None = None
     stages: dict[str, list[Finding]] = field(default_factory=dict)  # what each stage below found
     as_user: Outcome | None = None  # of a run as a user runs the variant
     user: list[Finding] | None = None  # what that found, where it gave an answer
@@ -117,15 +120,13 @@ class _Attempt:
 
     def _may_fail_by_stored_graphs(self, main: Outcome) -> bool:
         """Return whether a job failed, and graphs that it loaded, or may have loaded before it died, may be to blame."""
-        loaded = bool(main.result.get("stored_graphs")) or (
-            bool(main.job.graphs) and main.ended in ("signal", "no-result")
-        )
+        loaded = bool(main.record.stored_graphs) or (bool(main.job.graphs) and main.ended in ("signal", "no-result"))
         return loaded and self._is_suspect(main)
 
     def is_stale(self, verdict: Verdict) -> bool:
         """Return whether the verdict is red by a stored result or stored graphs: only a new attempt may say so."""
         main = self.main
-        return verdict.word in RED and main is not None and bool(main.cached or main.result.get("stored_graphs"))
+        return verdict.word in RED and main is not None and bool(main.cached or main.record.stored_graphs)
 
     # --- jobs ---
 
@@ -219,8 +220,9 @@ class _Attempt:
                 self.notes.append(f"float64 reference dropped: {outcomes.describe(outcome)} while it ran")
         if outcome.cached:
             return
-        self.model_runs += outcome.result.get("model_runs", 0)
-        phases: Mapping[str, float] = outcome.result.get("seconds") or {}
+        record = outcome.record
+        self.model_runs += record.model_runs
+        phases = record.seconds
         parts = {
             "busy": outcome.busy,
             "torch": sum(phases.get(name, 0.0) for name in _TORCH),
@@ -234,7 +236,7 @@ class _Attempt:
 
     def _is_suspect(self, outcome: Outcome) -> bool:
         findings, doubt = outcomes.read(outcome, self.source)
-        return bool(findings) or (doubt or {}).get("verdict") not in (None, "SKIP", "BROKEN")
+        return bool(findings) or (doubt is not None and doubt.verdict not in ("SKIP", "BROKEN"))
 
     def _judge(self, main: Outcome) -> Steps[Verdict]:
         """Return what an outcome means: held against the shared process, located on the ladder, explained by a policy or not."""
@@ -243,13 +245,13 @@ class _Attempt:
             main, flaky = yield from self._compare(main)
         self.main = main
         self.findings, self.doubt = outcomes.read(main, self.source)
-        if need := unclaimed_by_run(self.planned.variant, main.result):
+        if need := unclaimed_by_run(self.planned.variant, main.record):
             self.findings, self.doubt = [], None
             return Verdict("SKIP", f"{self.planned.variant.backend.name} claims no {need}", unclaimed=need)
         if flaky and self.shared is not None:
             self.findings = self.findings or outcomes.read(self.shared, self.source)[0]
         located = not flaky or self._may_waver()
-        if self.findings and located and (self.doubt or {}).get("verdict") != "INVALID":
+        if self.findings and located and not (self.doubt and self.doubt.verdict == "INVALID"):
             yield from self._locate(main)
         return self._decide(flaky)
 
@@ -288,7 +290,7 @@ class _Attempt:
         variant = self.planned.variant
         backend = variant.backend.backend
         rungs = below(backend)
-        drew_random = self.main is not None and bool(self.main.result.get("drew_random"))
+        drew_random = self.main is not None and self.main.record.drew_random
         flags = explained.candidates(
             self.findings, stage_of(backend), self.source.text, variant.dtype, variant.config, drew_random
         )
@@ -305,7 +307,7 @@ class _Attempt:
             self.as_user = answers.pop(0)
         for (stage, _), outcome in zip(rungs, answers, strict=False):
             findings, doubt = outcomes.read(outcome, self.source)
-            if findings or (doubt or {}).get("verdict") not in NO_ANSWER:
+            if findings or not (doubt and doubt.verdict in NO_ANSWER):
                 self.stages[stage] = findings
         for flag, outcome in zip(flags, answers[len(rungs) :], strict=True):
             findings, doubt = outcomes.read(outcome, self.source)
@@ -313,10 +315,10 @@ class _Attempt:
                 self.policies.append(flag)
 
     def _decide(self, flaky: str) -> Verdict:
-        if self.doubt and self.doubt.get("verdict") == "BROKEN":
+        if self.doubt and self.doubt.verdict == "BROKEN":
             if self.main is not None and self.main.ended == "damage":
                 return Verdict("ERROR", self.main.detail)
-            self.harness_errors.append(self.doubt["reason"])
+            self.harness_errors.append(self.doubt.reason)
             return Verdict("ERROR", "the harness failed; this says nothing about the backend")
         variant = self.planned.variant
         if flaky:
@@ -368,13 +370,13 @@ class _Attempt:
         """Return what is reported of this attempt."""
         plain = planned_event(self.planned)
         main = self.main
-        record = main.result if main is not None else {}
-        labels = [*record.get("labels", ()), *(explained.label(flag) for flag in self.policies), *self.labels]
+        record = main.record if main is not None else Record()
+        labels = [*record.labels, *(explained.label(flag) for flag in self.policies), *self.labels]
         labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
-        notes = [*record.get("notes", ()), *self.notes]
+        notes = [*record.notes, *self.notes]
         if self.user is not None and verdict.word in retries.CONFIRMED:
             notes += filter(None, [user_run.note_of(self.user, self.findings[0])])
-        counts: dict[str, Any] = {name: record.get(name) for name in _COUNTS}
+        counts: dict[str, Any] = {name: getattr(record, name) if main and main.result else None for name in _COUNTS}
         if main is not None and main.lost:
             notes.append(f"run again elsewhere: {main.lost} node{'s' if main.lost > 1 else ''} went away while it ran")
         return VariantFinished(
@@ -390,10 +392,10 @@ class _Attempt:
             notes=tuple(notes),
             reason=verdict.reason,
             stages=self._strip(),
-            break_reasons=tuple(record.get("break_reasons", ())),
-            reached=tuple(record.get("reached", ())),
-            comparisons=record.get("comparisons", 0),
-            compared=record.get("compared", {}),
+            break_reasons=record.break_reasons,
+            reached=record.reached,
+            comparisons=record.comparisons,
+            compared=record.compared,
             known=verdict.known,
             unclaimed=verdict.unclaimed,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
@@ -401,7 +403,7 @@ class _Attempt:
             stack=main.stack if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
             repro=repro(self.planned, self.context) if verdict.word in RED else "",
-            place=outcomes.place_of((self.doubt or {}).get("error"), self.source)
+            place=outcomes.place_of(self.doubt.error if self.doubt else None, self.source)
             if verdict.word == "INVALID"
             else None,
             cached=(main.cached or None) if main else None,

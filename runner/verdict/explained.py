@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runner.contract.finding import Finding
 from runner.contract.oracles import EXPLAINED, row_of
 from runner.contract.settings import FALLBACK_RANDOM
-from runner.record.events import Finding
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = FALLBACK_RANDOM

@@ -9,7 +9,7 @@ from runner.builder.operators import IN_PLACE
 from runner.cases.chain_nodes import Arguments, If, Items, Literal, Node, Ref, Step, Table, Value, With
 from runner.cases.model import Case
 from runner.cases.walk import names_used, values_of
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 
 _WRITING = frozenset({*IN_PLACE, "setitem", "delitem"})
 """Operators of Python that write into their first operand."""

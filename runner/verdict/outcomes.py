@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from runner.builder.source import Source
+from runner.contract.finding import Finding
 from runner.contract.oracles import CRASH, row_of
 from runner.contract.pattern import top_frame
+from runner.contract.record import Trust
 from runner.engine.messages import Outcome
-from runner.record.events import Finding
 
 EAGER_PHASES = ("load", "eager")
 
@@ -18,24 +20,25 @@ _DISK = ("No space left on device", "Disk quota exceeded", "Read-only file syste
 """What strerror says when a file cannot be written for reasons that are no compiler's."""
 
 
-def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Mapping[str, Any] | None]:
-    """Findings of the compiled run, and the doubt (``{"verdict", "reason"}``) if there is one.
+def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Trust | None]:
+    """Findings of the compiled run, and the doubt if there is one.
 
     A death while eager ran is the case's own (INVALID), while eager ran again eager's (FLAKY), in the backend the compiler's.
     """
     if outcome.ended == "result":
-        found = [finding(data, source) for data in outcome.result.get("findings", ())]
-        machine = next(filter(None, (_machine_trouble(f.error) for f in found)), None)
+        record = outcome.record
+        findings = [finding(plain, source) for plain in record.findings]
+        machine = next(filter(None, (_machine_trouble(f.error) for f in findings)), None)
         if machine is not None:
-            return [], {"verdict": "BROKEN", "reason": f"this machine cannot compile: {machine}"}
-        return found, outcome.result.get("trust")
+            return [], Trust("BROKEN", f"this machine cannot compile: {machine}")
+        return findings, record.trust
     how = describe(outcome)
     if outcome.ended in ("broken", "damage"):
-        return [], {"verdict": "BROKEN", "reason": outcome.detail or "the harness failed"}
+        return [], Trust("BROKEN", outcome.detail or "the harness failed")
     if outcome.phase in EAGER_PHASES:
-        return [], {"verdict": "INVALID", "reason": f"eager itself: {how}"}
+        return [], Trust("INVALID", f"eager itself: {how}")
     if outcome.phase == "eager-again":
-        return [], {"verdict": "FLAKY", "reason": f"the second eager run: {how}"}
+        return [], Trust("FLAKY", f"the second eager run: {how}")
     name = {"signal": outcome.signal or "signal", "no-result": "NoResult", "timeout": "Timeout", "memory": "Memory"}[
         outcome.ended
     ]
@@ -76,18 +79,10 @@ def describe(outcome: Outcome) -> str:
     return outcome.detail or f"the process ended with exit status {outcome.exit_status} and left no result"
 
 
-def finding(data: Mapping[str, Any], source: Source) -> Finding:
-    """A worker's finding, with the place of the source line that it or its error names."""
-    error = data.get("error")
-    return Finding(
-        oracle=data["oracle"],
-        message=data.get("message", ""),
-        path=data.get("path", ""),
-        numbers=data.get("numbers") or {},
-        error=error,
-        place=place_of(error, source) or place_of(data, source),
-        severity=data.get("severity") or row_of(data["oracle"]).severity,
-    )
+def finding(plain: Finding, source: Source) -> Finding:
+    """Return a worker's finding with its severity, and the place of the source line that it or its error names."""
+    place = place_of(plain.error, source) or place_of({"line": plain.line}, source)
+    return replace(plain, place=place, severity=plain.severity or row_of(plain.oracle).severity, line=None)
 
 
 def place_of(error: Mapping[str, Any] | None, source: Source) -> str | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
+from runner.contract.finding import Finding
 from runner.contract.oracles import CRASHES, gate_of
+from runner.contract.record import Trust
 from runner.diagnostics import Span
-from runner.record.events import Finding, Word
+from runner.record.events import Word
 from runner.verdict.stages import contains
 
 COMPILER_OWN = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "Unsupported")
@@ -37,7 +38,7 @@ class Verdict:
 
 
 def decide(
-    variant: Variant, torch: str, findings: Sequence[Finding], trust: Mapping[str, Any] | None, use_known: bool = True
+    variant: Variant, torch: str, findings: Sequence[Finding], trust: Trust | None, use_known: bool = True
 ) -> Verdict:
     """The verdict of a variant under one torch.
 
@@ -45,9 +46,10 @@ def decide(
     Order: an invalid case says nothing about a compiler; then findings against the ledger; then doubt; then an entry that
     did not come true.
     """
-    doubt = (trust or {}).get("verdict")
-    if trust and doubt in ("INVALID", "SKIP"):
-        return Verdict(doubt, trust.get("reason", ""))
+    doubt = trust and trust.verdict
+    assert doubt != "BROKEN", "a harness that failed says nothing about a variant"
+    if trust and doubt and doubt in ("INVALID", "SKIP"):
+        return Verdict(doubt, trust.reason)
     entries = [k for k in variant.case.known if applies(k, variant, torch)] if use_known else []
     if findings:
         answer = answering(entries, findings)
@@ -59,7 +61,7 @@ def decide(
             return _used(entries[0], word, f"{headline(first)}; the ledger expects {_signature(entries[0])}")
         return Verdict(word, headline(first))
     if trust and doubt:
-        return Verdict(doubt, trust.get("reason", ""))
+        return Verdict(doubt, trust.reason)
     certain = [entry for entry in entries if not entry.sometimes]
     if certain:
         return _used(certain[0], "XPASS", f"passes, and the ledger says it fails: {_signature(certain[0])}")

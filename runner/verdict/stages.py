@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from runner.cases.model import KERNEL_BACKENDS
+from runner.contract.finding import Finding
 from runner.contract.oracles import row_of
-from runner.record.events import Finding
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runner.contract.finding import Finding
 from runner.contract.oracles import row_of
 from runner.engine.messages import Outcome
-from runner.record.events import Finding
 from runner.verdict.policy import headline, ranked
 
 AS_USER = "as-user"
@@ -18,7 +18,7 @@ def is_answer(outcome: Outcome, findings: Sequence[Finding], first: Finding) -> 
     Torch's own pool of compile processes takes time and memory, so that a limit counts only where ``first`` is one of behaviour.
     """
     limit = any(row_of(finding.oracle).limit for finding in findings)
-    return (outcome.ended == "result" and not outcome.result.get("trust")) or (
+    return (outcome.ended == "result" and not outcome.record.trust) or (
         bool(findings) and (not limit or row_of(first.oracle).group == "behaviour")
     )
 

@@ -7,15 +7,18 @@ import importlib.metadata
 import pkgutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.contract.oracles import row_of
+from runner.contract.record import Record, Trust
 from runner.worker.case import backends, replays
 from runner.worker.case.compiling import CompileWatch
-from runner.worker.case.errors import ErrorRecord, InvalidCase, refutation
+from runner.worker.case.errors import InvalidCase, refutation
 from runner.worker.case.graph_cache import count_loaded, stored_graphs
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
@@ -74,68 +77,52 @@ class Phases:
         self.current = ""
 
 
-def run_job(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Run one job in this process.
+def run_job(data: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Run the job of a plain dict, and return its answer as one: a ``Record`` of a job that compares, or what its task answers.
 
-    Args:
-        job: the contract's Job as a plain dict.
-        send: is given ``{"phase": name}`` whenever a part begins.
-
-    Returns:
-        The record that the contract's RESULT_KEYS describe. A case that is wrong gives a record with trust INVALID;
-        only a defect of the harness raises.
+    ``send`` is given ``{"phase": name}`` whenever a part begins. Only a defect of the harness raises.
     """
-    task = str(job.get("task", "judge"))
-    if task != "judge":
-        return pkgutil.resolve_name(TASKS[task])(job, send)  # type: ignore[no-any-return]
+    job = Job.from_json(data)
+    if job.task != "judge":
+        return pkgutil.resolve_name(TASKS[job.task])(job, send)  # type: ignore[no-any-return]
+    return judge_job(job, send).to_json()
+
+
+def judge_job(job: Job, send: Send) -> Record:
+    """Run a model in eager and under a backend, and return what the comparison says. A case that is wrong is INVALID."""
     phases = Phases(send)
-    record: dict[str, Any] = {
-        "findings": [],
-        "trust": None,
-        "labels": [],
-        "notes": [],
-        "comparisons": 0,
-        "compared": {},
-        "graphs": 0,
-        "graph_breaks": 0,
-        "recompiles": 0,
-        "break_reasons": [],
-        "eager_error": None,
-    }
+    run = _Run(job, phases)
     phases.begin("load")
     try:
         with open_source(job) as source:
-            try:
-                _Run(job, source, phases, record).go()
-            finally:
-                record["model_runs"] = source.models
+            run.go(source)
     except InvalidCase as error:
-        record["trust"] = _trust("INVALID", error.reason, error.error)
+        run.note(trust=Trust("INVALID", error.reason, error.error.info if error.error is not None else None))
     except Unavailable as error:
-        record["trust"] = _trust("SKIP", str(error))
+        run.note(trust=Trust("SKIP", str(error)))
     phases.end()
-    record["seconds"] = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
-    return record
+    run.note(seconds={name: round(seconds, 6) for name, seconds in phases.seconds.items()})
+    return run.record
 
 
 class Unavailable(Exception):
     """Something that the case needs and this machine lacks."""
 
 
-def require(job: Mapping[str, Any]) -> None:
+def require(job: Job) -> None:
     """Check that the device and the packages of a job are there.
 
     Raises:
         Unavailable: one is not; the message says which.
     """
-    kind, _, index = str(job.get("device", "cpu")).partition(":")
+    kind, _, index = job.device.partition(":")
     if kind not in ("cpu", "meta"):
         module = getattr(torch, kind, None)
         if module is None or not module.is_available():
             raise Unavailable(f"no device {kind} here")
         if index and hasattr(module, "device_count") and int(index) >= module.device_count():
             raise Unavailable(f"no device {kind}:{index} here: there are {module.device_count()}")
-    for package in job.get("packages", ()):
+    for package in job.packages:
         if not is_installed(package):
             raise Unavailable(f"no package {package} here")
 
@@ -166,7 +153,7 @@ def validate_distributions(on: bool) -> None:
 
 
 def observe_backend(
-    job: Mapping[str, Any],
+    job: Job,
     source: Source,
     compile_module: backends.Compile,
     eager: Observation,
@@ -186,7 +173,7 @@ def observe_backend(
     validate_distributions(False)
     target = compile_module(loaded.model)
     with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
-        compiled = observe(loaded, target, settings, packages=backends.packages(str(job["backend"]["backend"])))
+        compiled = observe(loaded, target, settings, packages=backends.packages(str(job.backend["backend"])))
     validate_distributions(True)
     read_counts(compiled)
     compiled.replays = counted.count
@@ -199,26 +186,38 @@ def observe_backend(
 
 
 class _Run:
-    """The parts of one job, in order; each fills its keys of the record."""
+    """The parts of one job, in order; each adds to the record."""
 
-    def __init__(self, job: Mapping[str, Any], source: Source, phases: Phases, record: dict[str, Any]) -> None:
-        self.job, self.source, self.phases, self.record = job, source, phases, record
+    def __init__(self, job: Job, phases: Phases) -> None:
+        self.job, self.phases, self.record = job, phases, Record()
         self.settings = Settings.of(job)
-        self.agree = Agreement(self.settings.device, job.get("tolerance"))
+        self.agree = Agreement(self.settings.device, job.tolerance)
 
-    def go(self) -> None:
+    def note(self, **values: Any) -> None:
+        """Set fields of the record."""
+        self.record = replace(self.record, **values)
+
+    def go(self, source: Source) -> None:
         """Run all parts.
 
         Raises:
             InvalidCase: the case is wrong.
+            Unavailable: this machine lacks something.
         """
+        self.source = source
+        try:
+            self._go()
+        finally:
+            self.note(model_runs=source.models)
+
+    def _go(self) -> None:
         require(self.job)
-        compile_module = backends.build(self.job["backend"])
+        compile_module = backends.build(self.job.backend)
         validate_distributions(True)
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
         eager = observe(loaded, loaded.model, self.settings)
-        self.record["drew_random"] = eager.drew_random
+        self.note(drew_random=eager.drew_random)
         self._check_eager(eager)
 
         self.phases.begin("eager-again")
@@ -228,30 +227,30 @@ class _Run:
         del second_eager  # so that its tensors are gone before the backend's run
 
         self.phases.begin("backend")
-        watch = CompileWatch(self.phases.send) if self.job.get("compile_timeout") is not None else None
-        reach = Reach(self.job["coverage"] == "lines") if self.job.get("coverage") else None
+        watch = CompileWatch(self.phases.send) if self.job.compile_timeout is not None else None
+        reach = Reach(self.job.coverage == "lines") if self.job.coverage else None
         with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
-            self.record["stored_graphs"] = count_loaded() if self.job.get("graphs") else 0
+            self.note(stored_graphs=count_loaded() if self.job.graphs else 0)
         if reach:
-            self.record["reached"] = sorted(reach.names)
-        for key in ("graphs", "graph_breaks", "recompiles", "break_reasons"):
-            self.record[key] = getattr(compiled, key)
-        if self.job["backend"]["backend"] == "inductor":
-            self.record.update({key: getattr(compiled, key) for key in ("kernels", "vectorized", "replays")})
-            if not compiled.replays and replays.makes_graphs(self.job["backend"], self.settings.device):
-                compiled.notes.append(replays.missing_note(self.job["backend"]["mode"], len(compiled.calls)))
+            self.note(reached=tuple(sorted(reach.names)))
+        self.note(graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,
+                  break_reasons=tuple(compiled.break_reasons))  # fmt: skip
+        if self.job.backend["backend"] == "inductor":
+            self.note(kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays)
+            if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
+                compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
         self.phases.begin("judge")
         self._judge(eager, compiled, place)
         if self.agree.varied:
-            self.record["labels"].append(VARIES)
-        if store is not None and not self.record["findings"] and self.record["trust"] is None:
+            self.note(labels=(*self.record.labels, VARIES))
+        if store is not None and not self.record.findings and self.record.trust is None:
             store.keep()
 
     def _disagreement(self, first: Observation, second: Observation) -> str | None:
         """Return where two eager runs disagree, values by the rules of the device."""
-        return find_disagreement(first, second, "value" not in (self.job.get("ignore") or ()), self.agree)
+        return find_disagreement(first, second, "value" not in self.job.ignore, self.agree)
 
     def _check_eager(self, eager: Observation) -> None:
         """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case names.
@@ -259,10 +258,10 @@ class _Run:
         Raises:
             InvalidCase: it did otherwise.
         """
-        expected = (self.job.get("expect") or {}).get("raises")
+        expected = self.job.expect.get("raises")
         error = eager.error
         if error is not None:
-            self.record["eager_error"] = error.info
+            self.note(eager_error=error.info)
         if expected is None:
             if error is not None:
                 raise InvalidCase(f"eager raised {error.summary}", error)
@@ -270,7 +269,7 @@ class _Run:
             if unfit:
                 raise InvalidCase(f"grad: {unfit}")
             paths = [leaf.path for call in eager.calls for leaf in call.outputs.leaves]
-            place = missing_place(self.job.get("tolerance"), paths)
+            place = missing_place(self.job.tolerance, paths)
             if place is not None:
                 raise InvalidCase(
                     f"tolerance: the model returns no {place}; it returns {', '.join(paths[:5]) or 'nothing'}"
@@ -281,27 +280,20 @@ class _Run:
 
     def _judge(self, eager: Observation, compiled: Observation, place: str | None) -> None:
         """Compare and fill the record; ``place`` is where two eager runs disagreed, if they did."""
-        enabled = bool(self.job.get("float64", True))
-        reference = Reference(self.source, self.settings, eager, enabled, self.phases.begin)
+        reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
         evidence = Evidence(self.job, eager, compiled, reference)
         evidence, findings = judge_defined(evidence, self.source, self.settings, self.phases.begin, place is not None)
         if place is not None and evidence.undefined is not None:
             place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
         if place is not None:
-            self.record["trust"] = _trust("FLAKY", f"two eager runs, made alike, disagree: {place}")
+            self.note(trust=Trust("FLAKY", f"two eager runs, made alike, disagree: {place}"))
             findings = [finding for finding in findings if not row_of(finding.oracle).numeric]
         elif not findings:
             replacements = self.source.replacements
             reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
             if reason:
-                self.record["trust"] = _trust("VACUOUS", reason)
-        self.record["findings"] = [dict(vars(finding)) for finding in findings]
-        self.record["labels"] = evidence.labels
+                self.note(trust=Trust("VACUOUS", reason))
         note_autocast(evidence, findings)
-        self.record["notes"] = [*compiled.notes, *reference.notes, *evidence.notes]
-        self.record["comparisons"] = evidence.comparisons
-        self.record["compared"] = dict(evidence.compared)
-
-
-def _trust(verdict: str, reason: str, error: ErrorRecord | None = None) -> dict[str, Any]:
-    return {"verdict": verdict, "reason": reason, "error": error.info if error is not None else None}
+        self.note(findings=tuple(findings), labels=tuple(evidence.labels),
+                  notes=(*compiled.notes, *reference.notes, *evidence.notes),
+                  comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip

@@ -9,7 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from runner.record.events import Finding, VariantFinished
+from runner.contract.finding import Finding
+from runner.record.events import VariantFinished
 
 
 @pytest.fixture(scope="module")

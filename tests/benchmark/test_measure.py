@@ -13,7 +13,8 @@ import pytest
 from runner.benchmark.measure import Measurer, Options
 from runner.cases.flags import PRECISION
 from runner.cases.model import Backend, Variant
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 from runner.session.plan import Planned
 from tests.handmade import environment, variants
 

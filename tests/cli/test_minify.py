@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from runner.cli.minify import Attempt, Failure, attempts, ended, failure_of, kind_of
+from runner.contract.finding import Finding
+from runner.contract.job import Job
 from runner.diagnose.minified import graph_of, operators_of, standalone
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
-from runner.record.events import Finding, VariantFinished
+from runner.record.events import VariantFinished
 
 CRASH = {"type": "InductorError", "message": "no", "chain": ["InductorError", "LoweringException", "KeyError"]}
 

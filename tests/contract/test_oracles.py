@@ -16,6 +16,7 @@ import pytest
 
 from runner.cases.yaml.schema import load_schema
 from runner.contract import oracles
+from runner.contract.finding import Finding
 from runner.contract.oracles import (
     CAPTURE,
     CRASH,
@@ -31,7 +32,7 @@ from runner.contract.oracles import (
     row_of,
 )
 from runner.record.event_schema import Unfit, event_checks
-from runner.record.events import Finding, to_json
+from runner.record.events import to_json
 from runner.verdict.policy import decide, ranked
 from runner.worker.judge import judge as judging
 from tests.handmade import variants
@@ -186,7 +187,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> dict[Any, frozenset[str]]:
 
 
 def evidence(*ignored: str) -> Any:
-    return SimpleNamespace(job={"ignore": ignored})
+    return SimpleNamespace(job=SimpleNamespace(ignore=ignored))
 
 
 def test_a_word_without_a_row_is_refused(checks: dict[Any, frozenset[str]]) -> None:

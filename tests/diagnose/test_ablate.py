@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Variant
+from runner.contract.finding import Finding
+from runner.contract.record import Trust
 from runner.diagnose.ablate import Change, changes, jobs, lacks, read
 from runner.diagnose.harness import Answer, VariantEngine
-from runner.record.events import Finding
 from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, variants
 
@@ -97,7 +98,7 @@ def test_a_gpu_is_asked_where_torch_could_have_one(variant: Variant) -> None:
 
 
 def answer(findings: Sequence[Finding] = (), verdict: str = "", reason: str = "") -> Answer:
-    trust = {"verdict": verdict, "reason": reason} if verdict else None
+    trust = Trust(verdict, reason) if verdict else None
     return Answer(tuple(findings), trust)
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from runner.contract.job import Job
 from runner.diagnose.bisect import BUDGET, HANG_SECONDS, SECONDS, Bisected, read, task, whole_stage
 from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import VariantEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, loaded, variants, written
 

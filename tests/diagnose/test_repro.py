@@ -27,10 +27,10 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Backend, Variant
+from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.repro import script
 from runner.diagnose.rules import script_shows
-from runner.record.events import Finding
 from runner.session.plan import Environment, Planned, job
 from runner.verdict.outcomes import finding
 from runner.verdict.policy import ranked
@@ -389,7 +389,7 @@ def judged(chosen: Variant) -> Diagnosis:
     source = build(chosen)
     request = job(Planned(chosen, Environment("", "", "", "", "")), source)
     record = run_job(json.loads(json.dumps(dataclasses.asdict(request))), lambda message: None)
-    findings = tuple(ranked([finding(data, source) for data in record["findings"]]))
+    findings = tuple(ranked([finding(Finding.from_json(data), source) for data in record["findings"]]))
     return Diagnosis(chosen.id, torch.__version__, "", findings=findings, labels=tuple(record["labels"]))
 
 

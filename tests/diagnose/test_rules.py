@@ -14,10 +14,10 @@ import pytest
 
 from runner.builder.source import build
 from runner.cases.model import Variant
+from runner.contract.finding import Finding
 from runner.diagnose import rules
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.rules import RULES, Check, ReportInput, ScriptRun, VersionVerdict, check, code_lines
-from runner.record.events import Finding
 from runner.verdict.signature import FailureSignature
 from tests.handmade import loaded, written
 from tests.report.pictures import NUMBERS, crash, diagnosis, wrong
@@ -152,7 +152,9 @@ def test_a_gross_difference_is_not_explained_by_roundings(report: Make) -> None:
     only(report(chain=half, findings=(numbered({"abs_error_max": 1e-3}),), ablations=(casts,)), rules.not_explained)
 
 
-NAN = Finding("nonfinite", "another NaN", "output[0]", "inductor", {"elements": 4, "eager": "nan", "compiled": 0.0})
+NAN = Finding(
+    "nonfinite", "another NaN", "output[0]", {"elements": 4, "eager": "nan", "compiled": 0.0}, stage="inductor"
+)
 LOST = ScriptRun(1, PROBLEM)
 INTEGERS = {"eager": 3, "compiled": 4, "eager_error_max": None, "compiled_error_max": None}
 
@@ -178,7 +180,7 @@ def test_indices_are_not_compared(chain: str, met: bool, report: Make) -> None:
 )
 def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], told: str, report: Make) -> None:
     assert told in only(report(inputs=({**ORDINARY, **entry},)), rules.ordinary_inputs).fact
-    stride = Finding("stride", "eager [1], compiled [2]", "output[0]", "inductor")
+    stride = Finding("stride", "eager [1], compiled [2]", "output[0]", stage="inductor")
     script = ScriptRun(1, "AssertionError: compiled differs from eager")
     assert unmet(report(findings=(stride,), inputs=({**ORDINARY, **entry},), script=script)) == []
 
@@ -283,5 +285,5 @@ def test_the_newest_torch_fails_too(report: Make) -> None:
 
 def test_values_of_findings(report: Make) -> None:
     assert report().about_values and report().about_rounding
-    lost = Finding("mutation", "inputs after the call", "inputs", "aot")
+    lost = Finding("mutation", "inputs after the call", "inputs", stage="aot")
     assert not report(findings=(lost,), signature=FailureSignature("mutation", "aot")).about_values

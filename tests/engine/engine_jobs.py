@@ -6,10 +6,11 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping
 
+from runner.contract.job import Job
 from runner.engine import process_tree
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 
 Make = Callable[..., LocalEngine]
 """The type of the fixture ``make``."""

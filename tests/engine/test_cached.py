@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from engine_jobs import Make, finish, one, take_fingerprint
 
+from runner.contract.job import Job
 from runner.engine import cached, fingerprint
 from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 
 FACTS = Fingerprint("digest")
 SOURCE = '"""A case.\n\nWritten from a/b.yaml:3.\n"""\n\nimport torch\n'

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from engine_jobs import ENTRY, finish, job
 
+from runner.contract.job import Job
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from tests.gpus import count as gpus_here
 
 CASE = """import torch

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from runner.contract.job import Job
 from runner.engine.cached import make_cache_key
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.graphs import graphs_digest
-from runner.engine.messages import Job
 
 FACTS = Fingerprint("digest")
 JOB = Job("v here main", "v", "here", "m", "import torch\n", {"backend": "inductor"})

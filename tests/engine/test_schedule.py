@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, finish, job
 
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 
 SPAN = """
 import os, time

@@ -106,7 +106,7 @@ def test_a_killed_control_leaves_nothing_behind(fake: dict[str, str], tmp_path: 
     script = f"""
 import os, sys
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job
+from runner.contract.job import Job
 engine = LocalEngine({{"here": sys.executable}}, 2, warm={{"here": "none"}}, environ={fake!r})
 for key in "ab":
     engine.submit(Job(key, key, "here", key, {source!r}, {{}}))
@@ -141,7 +141,7 @@ def test_a_control_killed_while_a_server_starts_leaves_nothing_behind(fake: dict
     script = f"""
 import sys
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job
+from runner.contract.job import Job
 engine = LocalEngine({{"here": sys.executable}}, environ={fake!r})
 engine.submit(Job("a", "a", "here", "a", "", {{}}))
 engine.wait()

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, finish, gone, job, one
 
+from runner.contract.job import Job
 from runner.engine import local
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 
 PID = "import os; result['pid'] = os.getpid()\n"
 

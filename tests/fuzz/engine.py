@@ -7,9 +7,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from runner.contract.job import Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.interpreters import Packages
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.session import environments, run
 from runner.session.plan import Environment
 from tests.scripted import FakeEngine

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine.messages import Ended, Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Ended, Outcome
 from runner.exit_codes import UsageError
 from runner.generate.files import write_specs, write_suite
 from runner.generate.generator import BATCH, CaseGenerator, GeneratedCase, Request

@@ -11,9 +11,10 @@ import pytest
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cli.main import main
+from runner.contract.finding import Finding
 from runner.ledger.review import read_run, review
 from runner.ledger.update import group_failures, plan_changes, rewrite
-from runner.record.events import Event, Finding
+from runner.record.events import Event
 from runner.record.journal import Journal
 from tests.handmade import Answer, finding, loaded, played, variants, written
 

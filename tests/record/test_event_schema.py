@@ -16,9 +16,10 @@ import pytest
 
 from runner.cases.yaml.schema import _validator, load_schema
 from runner.cli.main import main
+from runner.contract.finding import Finding
 from runner.record import events as events_module
 from runner.record.event_schema import Unfit, _Compiler, event_checks
-from runner.record.events import GREEN, RED, Event, Finding, Notice, RunResumed, VariantStarted, from_json, to_json
+from runner.record.events import GREEN, RED, Event, Notice, RunResumed, VariantStarted, from_json, to_json
 from runner.record.journal import read_journal
 from runner.report.testcase import KINDS
 from tests.handmade import finding, played, variants

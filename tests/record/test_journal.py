@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from runner.cases.limits import Limits
+from runner.contract.finding import Finding
 from runner.record import journal
-from runner.record.events import Event, Finding, Notice, RunFinished, RunStarted, VariantFinished
+from runner.record.events import Event, Notice, RunFinished, RunStarted, VariantFinished
 from runner.record.journal import Journal, Problems, Weight, lines, read_journal, stream_journal
 
 STARTED = RunStarted(

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner.record.events import Event, Finding, RunStarted, VariantFinished, VariantPlanned, VariantStarted, to_json
+from runner.contract.finding import Finding
+from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned, VariantStarted, to_json
 from runner.record.latest import latest_backends, latest_result, latest_seed, latest_suites
 from runner.record.signing import signature_of
 

@@ -11,10 +11,11 @@ import pytest
 from fakes import SIGNATURE, variant
 
 from runner.cases.model import Variant
+from runner.contract.finding import Finding
+from runner.contract.job import Job
 from runner.contract.pattern import pattern_of
 from runner.diagnose.harness import VariantEngine
-from runner.engine.messages import Job, Outcome
-from runner.record.events import Finding
+from runner.engine.messages import Outcome
 from runner.reduce.judge import EngineJudge, alike, backends_for, relative_error
 from runner.session.plan import Environment
 from runner.verdict.signature import FailureSignature

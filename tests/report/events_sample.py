@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.record.events import Event, Finding, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.contract.finding import Finding
+from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned
 
 FILE = "specs/regressions/silent.spec.yaml"
 VERDICTS = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", "NOT-RUN")

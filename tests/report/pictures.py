@@ -8,11 +8,11 @@ from typing import Any
 from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
+from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.material import Material
 from runner.diagnose.repro import script
 from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict
-from runner.record.events import Finding
 from runner.verdict.signature import main_signature
 
 PICTURE: dict[str, Any] = {

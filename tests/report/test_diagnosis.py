@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
-from runner.record.events import Finding
 from runner.report.diagnosis import blame, render, sentence
 from runner.verdict.signature import FailureSignature
 
-VALUE = Finding("value", "3 of 8 elements differ", "output", "inductor", {"mismatched": 3, "elements": 8})
+VALUE = Finding("value", "3 of 8 elements differ", "output", {"mismatched": 3, "elements": 8}, stage="inductor")
 WHOLE = Diagnosis(
     id="a.spec.yaml::relu[float32,cpu]@inductor",
     torch="2.13.0",

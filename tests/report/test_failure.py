@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 from runner.report.failure import headline, ladder, layout, number, render_failure, span
 from tests.report.events_sample import FILE, NASTY, failure, finished, value_finding
 
@@ -134,8 +134,8 @@ def test_ladder_is_in_the_ladders_order() -> None:
 
 
 def test_nasty_text_everywhere_leaves_no_control_characters() -> None:
-    nasty = Finding(NASTY, NASTY, NASTY, NASTY, {NASTY: NASTY, "worst_index": NASTY},
-                    {"type": NASTY, "message": NASTY, "chain": [NASTY, "x"]}, NASTY)  # fmt: skip
+    nasty = Finding(NASTY, NASTY, NASTY, stage=NASTY, numbers={NASTY: NASTY, "worst_index": NASTY},
+                    error={"type": NASTY, "message": NASTY, "chain": [NASTY, "x"]}, place=NASTY)  # fmt: skip
     event = failure(
         reason=NASTY, stage=NASTY, oracles=(NASTY,), findings=(nasty,), labels=(NASTY,), notes=(NASTY,),
         stages={NASTY: NASTY}, known=NASTY, signal=NASTY,

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from runner.record.events import Event, Finding
+from runner.contract.finding import Finding
+from runner.record.events import Event
 from runner.report import junit, testcase
 from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started

@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from runner.record.events import Event, Finding
+from runner.contract.finding import Finding
+from runner.record.events import Event
 from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, every_verdict, failure, finished, planned
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Backend, Unclaimed, Variant
+from runner.contract.finding import Finding
+from runner.contract.record import Record, Trust
 from runner.session.claims import unclaimed_by_run, unclaimed_need
 from runner.session.plan import Planned, skip, skip_reason
 from runner.session.shards import plan_hash
@@ -164,11 +166,13 @@ def test_less_precision_is_a_need_if_all_findings_show_it_and_nothing_casts_doub
     (variant,) = variants(tmp_path, "")
     backend = dataclasses.replace(variant.backend, unclaimed=Unclaimed(precision={"float32": "bfloat16"}))
     claiming = dataclasses.replace(variant, backend=backend)
-    within = {"numbers": {"precision": "float32 beyond bfloat16"}}
-    assert unclaimed_by_run(claiming, {"findings": [within, within]}) == "precision of float32 beyond bfloat16"
-    assert unclaimed_by_run(claiming, {"findings": [within, {"numbers": {}}]}) == ""
-    assert unclaimed_by_run(claiming, {"findings": [within], "trust": {"verdict": "INVALID"}}) == ""
-    assert unclaimed_by_run(claiming, {"findings": []}) == unclaimed_by_run(variant, {"findings": [within]}) == ""
+    within, plain = (
+        Finding("value", "", numbers=numbers) for numbers in ({"precision": "float32 beyond bfloat16"}, {})
+    )
+    assert unclaimed_by_run(claiming, Record((within, within))) == "precision of float32 beyond bfloat16"
+    assert unclaimed_by_run(claiming, Record((within, plain))) == ""
+    assert unclaimed_by_run(claiming, Record((within,), Trust("INVALID", ""))) == ""
+    assert unclaimed_by_run(claiming, Record()) == unclaimed_by_run(variant, Record((within,))) == ""
 
 
 def test_an_input_of_a_further_call_counts(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from runner import __version__
+from runner.contract.finding import Finding
 from runner.exit_codes import UsageError
 from runner.record.events import (
     Event,
-    Finding,
     Notice,
     RunFinished,
     RunResumed,
@@ -71,7 +71,7 @@ def _finished(event: VariantPlanned, file: str) -> VariantFinished:
     values = {name: getattr(event, name) for name in VariantPlanned.__dataclass_fields__}
     if event.number % 5:
         return VariantFinished(**values, verdict="PASS", seconds=1.0)
-    finding = Finding("value", "it differs", "call 0, output", "inductor", place=f"{file}:3:5")
+    finding = Finding("value", "it differs", "call 0, output", stage="inductor", place=f"{file}:3:5")
     return VariantFinished(
         **values, verdict="FAIL", seconds=1.0, findings=(finding,), oracles=("value",), entry=f"{file}:9:1"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 from runner.session.sample import EVERY, SHARE, Sample
 
 JOB = Job("k", "i", "here", "n", "", {})

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from runner.engine.messages import Job, Outcome
+from runner.contract.job import Job
+from runner.engine.messages import Outcome
 from runner.session.scheduler import Scheduler, Steps, with_reference
 from tests.scripted import FakeEngine
 

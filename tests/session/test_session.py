@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Backend, Variant
-from runner.engine.messages import Job
+from runner.contract.job import Job
 from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
 from runner.session.plan import plan
 from runner.session.session import Session

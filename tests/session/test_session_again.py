@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Variant
+from runner.contract.job import Job
 from runner.contract.settings import AS_USER
 from runner.engine.cached import make_cache_key
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.messages import Job
 from runner.record.events import Notice
 from tests.handmade import loaded, variants, written
 from tests.scripted import Script, only, purpose, run, verdicts, wrong

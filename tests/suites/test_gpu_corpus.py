@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runner.builder.source import build
 from runner.cases.model import Known, Variant
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 from runner.session.collect import Loaded, load
 from runner.verdict.policy import decide
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.record.events import Finding, VariantFinished
+from runner.contract.finding import Finding
+from runner.record.events import VariantFinished
 from runner.verdict.difference import PAIRS, SECTIONS, Difference, compare, fails_alike
 from runner.verdict.signature import assess
 from tests.handmade import finding

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 from runner.verdict.explained import EMULATE_CASTS, EPSILON, RANDOM, ULPS, candidates, is_small, label, low_precision
 from tests.handmade import finding
 

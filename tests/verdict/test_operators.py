@@ -8,7 +8,7 @@ from textwrap import indent
 import pytest
 
 from runner.cases.suites import Reader
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 from runner.verdict.operators import first_operator, written_input
 from tests.handmade import loaded, written
 

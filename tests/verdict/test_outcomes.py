@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from runner.builder.source import Source
+from runner.contract.finding import Finding
+from runner.contract.job import Job
+from runner.contract.record import Trust
 from runner.diagnostics import Span
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.verdict.outcomes import describe, died_in_float64, finding, place_of, read
 
 SOURCE = Source("a\nb\nc\n", (None, Span("/x/a.spec.yaml", 5, 9), None))
@@ -22,12 +25,12 @@ def ended(how: str, phase: str = "backend", **more: Any) -> Outcome:
 def test_a_result_is_taken_as_it_is() -> None:
     record = {
         "findings": [{"oracle": "value", "message": "m", "path": "p", "numbers": {"n": 1}}],
-        "trust": {"verdict": "FLAKY"},
+        "trust": {"verdict": "FLAKY", "reason": "so"},
     }
     found, trust = read(ended("result", result=record), SOURCE)
     assert (found[0].oracle, found[0].message, found[0].path, found[0].numbers) == ("value", "m", "p", {"n": 1})
     assert (found[0].stage, found[0].error, found[0].place) == (None, None, None)
-    assert trust == {"verdict": "FLAKY"}
+    assert trust == Trust("FLAKY", "so")
     assert read(ended("result"), SOURCE) == ([], None)
 
 
@@ -82,21 +85,21 @@ def test_a_signal_tells_the_frame_in_which_the_process_died() -> None:
     [({}, "wrong-result"), ({"severity": ""}, "wrong-result"), ({"severity": "metadata"}, "metadata")],
 )
 def test_the_judge_s_severity_comes_before_the_oracle_s(data: dict[str, str], severity: str) -> None:
-    assert finding({"oracle": "mutation", **data}, SOURCE).severity == severity
+    assert finding(Finding.from_json({"oracle": "mutation", "message": "", **data}), SOURCE).severity == severity
 
 
 @pytest.mark.parametrize("how", ["signal", "timeout", "memory", "no-result"])
 def test_a_death_in_eager_is_the_cases_own(how: str) -> None:
     for phase, verdict in (("load", "INVALID"), ("eager", "INVALID"), ("eager-again", "FLAKY")):
         found, trust = read(ended(how, phase, signal="SIGSEGV"), SOURCE)
-        assert found == [] and trust is not None and trust["verdict"] == verdict
-        assert describe(ended(how, phase, signal="SIGSEGV")) in trust["reason"]
+        assert found == [] and trust is not None and trust.verdict == verdict
+        assert describe(ended(how, phase, signal="SIGSEGV")) in trust.reason
 
 
 @pytest.mark.parametrize("phase", ["load", "eager", "backend"])
 def test_a_broken_harness_is_nobodys_finding(phase: str) -> None:
-    assert read(ended("broken", phase, detail="oops"), SOURCE) == ([], {"verdict": "BROKEN", "reason": "oops"})
-    assert read(ended("broken", phase), SOURCE)[1] == {"verdict": "BROKEN", "reason": "the harness failed"}
+    assert read(ended("broken", phase, detail="oops"), SOURCE) == ([], Trust("BROKEN", "oops"))
+    assert read(ended("broken", phase), SOURCE)[1] == Trust("BROKEN", "the harness failed")
 
 
 def test_a_death_of_the_float64_reference() -> None:
@@ -111,4 +114,4 @@ def test_the_place_of_an_error_in_the_yaml() -> None:
     assert place_of({"line": 3}, SOURCE) == "/x/a.spec.yaml:5:9"  # the nearest above that has one
     assert place_of({"line": 1}, SOURCE) is None
     assert place_of({"line": None}, SOURCE) is None and place_of({}, SOURCE) is None and place_of(None, SOURCE) is None
-    assert finding({"oracle": "runtime-error", "error": {"line": 2}}, SOURCE).place == "/x/a.spec.yaml:5:9"
+    assert finding(Finding("runtime-error", "", error={"line": 2}), SOURCE).place == "/x/a.spec.yaml:5:9"

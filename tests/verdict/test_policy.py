@@ -10,6 +10,7 @@ import pytest
 
 from runner.cases.model import Known, Variant
 from runner.contract.oracles import ORACLES
+from runner.contract.record import Trust
 from runner.diagnostics import Span
 from runner.verdict.policy import Verdict, answering, applies, decide, excuse_wavering, explains, is_crash, ranked
 from tests.handmade import finding, variants
@@ -272,13 +273,13 @@ def test_the_ledger_can_be_left_out(tmp_path: Path) -> None:
 def test_an_invalid_case_says_nothing_about_a_compiler(tmp_path: Path, doubt: str) -> None:
     variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
     for found in ([], [finding("value")]):
-        assert decide(variant, "2.13.0", found, {"verdict": doubt, "reason": "why"}) == Verdict(doubt, "why")
+        assert decide(variant, "2.13.0", found, Trust(doubt, "why")) == Verdict(doubt, "why")
 
 
 @pytest.mark.parametrize("doubt", ["FLAKY", "VACUOUS"])
 def test_doubt_comes_after_findings_and_before_an_entry_that_did_not_come_true(tmp_path: Path, doubt: str) -> None:
     variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
-    trust = {"verdict": doubt, "reason": "why"}
+    trust = Trust(doubt, "why")
     assert decide(variant, "2.13.0", [finding("value")], trust).word == "XFAIL"
     assert decide(variant, "2.13.0", [finding("stride")], trust).word == "FAIL"
     assert decide(variant, "2.13.0", [], trust) == Verdict(doubt, "why")
@@ -294,7 +295,7 @@ def test_a_pass_is_a_pass_where_the_failure_shows_only_now_and_then(tmp_path: Pa
     assert decide(variant, "2.13.0", [], None) == Verdict("PASS")
     assert decide(variant, "2.13.0", [finding("value")], None).word == "XFAIL"
     assert decide(variant, "2.13.0", [finding("stride")], None).word == "FAIL"
-    assert decide(variant, "2.13.0", [], {"verdict": "VACUOUS", "reason": "why"}).word == "VACUOUS"
+    assert decide(variant, "2.13.0", [], Trust("VACUOUS", "why")).word == "VACUOUS"
 
 
 def test_an_entry_beside_it_must_still_come_true(tmp_path: Path) -> None:

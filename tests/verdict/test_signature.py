@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from runner.record.events import Finding
+from runner.contract.finding import Finding
 from runner.verdict.signature import (
     FailureSignature,
     assess,

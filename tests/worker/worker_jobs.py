@@ -11,6 +11,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 
+from runner.contract.job import Job
 from runner.engine.wire import check_record
 from runner.worker.job import run_job  # after the environment
 
@@ -37,24 +38,23 @@ def make_inputs():
 """
 
 
+def job(**fields: Any) -> Job:
+    """A job with these fields; the others are of no matter."""
+    names = {name: name for name in ("key", "id", "environment", "name", "source")}
+    return Job.from_json({**names, "backend": {"backend": "planted:clean"}, **fields})
+
+
 def run(
     text: str, backend: str = "planted:clean", compile: dict[str, Any] | None = None, **fields: Any
 ) -> dict[str, Any]:
     """The record of a job, proved to be plain JSON that control takes; ``phases`` is added to it."""
-    job = {
-        "key": "k",
-        "id": "i",
-        "environment": "here",
-        "name": "case-1",
-        "source": text,
-        "backend": {"backend": backend, **(compile or {})},
-        "paths": [HERE],
-        **fields,
-    }
+    asked = job(
+        name="case-1", source=text, backend={"backend": backend, **(compile or {})}, **{"paths": [HERE], **fields}
+    )
     phases: list[str] = []
-    record = run_job(json.loads(json.dumps(job)), lambda message: phases.append(message["phase"]))
+    record = run_job(json.loads(json.dumps(asked.to_json())), lambda message: phases.append(message["phase"]))
     text = json.dumps(record, allow_nan=False)
-    if job.get("task", "judge") == "judge":
+    if asked.task == "judge":
         check_record(json.loads(text))
     return {**record, "phases": phases}
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.contract.job import Job
 from runner.engine.interpreters import probe
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Where Ray writes the accelerators that it has reserved for an actor."""

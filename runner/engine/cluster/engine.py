@@ -24,11 +24,12 @@ from urllib.parse import urlsplit
 
 import runner
 from runner import interrupts
+from runner.contract.job import Job
 from runner.engine import process_tree, scratch
 from runner.engine.cluster.actor import SHUTDOWN_TIMEOUT, Report, Setup, passed_on
 from runner.engine.cluster.scheduler import Node, Scheduler
 from runner.engine.interpreters import tail
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 

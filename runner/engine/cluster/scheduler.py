@@ -10,8 +10,9 @@ import dataclasses
 import time
 from dataclasses import dataclass, field
 
+from runner.contract.job import PHASES, Job
 from runner.engine.cluster.actor import Report
-from runner.engine.messages import PHASES, Ended, Job, Outcome
+from runner.engine.messages import Ended, Outcome
 
 FRUITLESS = 6
 """How many losses in a row, without a finished job between them, exclude a node."""

@@ -14,12 +14,13 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torch._dynamo.utils import counters
 
+from runner.contract.job import Job
 from runner.contract.settings import PASSED
 from runner.worker.case.load import configured
 
@@ -34,11 +35,11 @@ way to set these flags counts as long as a variable is set."""
 class GraphStore:
     """The graphs of a job: those of its last run that passed, or new ones that no other job can load yet."""
 
-    def __init__(self, job: Mapping[str, Any]) -> None:
+    def __init__(self, job: Job) -> None:
         """Look for graphs of a job with this digest and these settings."""
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-        parts = json.dumps([job.get(key) for key in _KEYS], sort_keys=True, default=repr)
+        parts = json.dumps([getattr(job, key) for key in _KEYS], sort_keys=True, default=repr)
         digest = hashlib.sha256(parts.encode(errors="surrogateescape")).hexdigest()
         self._path = Path(cache_dir(), PASSED, digest)
         try:
@@ -56,12 +57,12 @@ class GraphStore:
 
 
 @contextlib.contextmanager
-def stored_graphs(job: Mapping[str, Any]) -> Iterator[GraphStore | None]:
+def stored_graphs(job: Job) -> Iterator[GraphStore | None]:
     """Let torch load graphs that were compiled before, and store new ones, while the block lasts, if the job has ``graphs``.
 
     ``graphs`` is a digest of all that decides what is compiled, beside the job.
     """
-    entries = _entries() if job.get("graphs") else []
+    entries = _entries() if job.graphs else []
     if not entries:
         yield None
         return

@@ -11,7 +11,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.contract.settings import DEFAULT_THREADS
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase, describe
@@ -156,7 +157,7 @@ class Source:
 
 
 @contextlib.contextmanager
-def open_source(job: Mapping[str, Any], folder: str | None = None) -> Iterator[Source]:
+def open_source(job: Job, folder: str | None = None) -> Iterator[Source]:
     """Write a job's source into ``folder``, to stay there, or else into a temporary one, and set the job's ``environment``.
 
     Raises:
@@ -164,9 +165,9 @@ def open_source(job: Mapping[str, Any], folder: str | None = None) -> Iterator[S
     """
     with contextlib.ExitStack() as stack:
         here = folder or stack.enter_context(folders.folder())
-        replacements = Replacements() if job.get("foreign") else None  # before anything is imported
+        replacements = Replacements() if job.foreign else None  # before anything is imported
         stack.enter_context(environment(job))
-        source = Source(job["source"], job["name"], here, replacements)
+        source = Source(job.source, job.name, here, replacements)
         stack.callback(source.close)
         yield source
 
@@ -181,7 +182,7 @@ def seed_all(seed: int) -> None:
 
 
 @contextlib.contextmanager
-def environment(job: Mapping[str, Any]) -> Iterator[None]:
+def environment(job: Job) -> Iterator[None]:
     """Set the job's paths, imports, threads and flags for as long as the block lasts.
 
     Raises:
@@ -190,14 +191,14 @@ def environment(job: Mapping[str, Any]) -> Iterator[None]:
     import torch._dynamo
     import torch._inductor.config  # so that the flags exist
 
-    added = [path for path in job.get("paths", ()) if path not in sys.path]
+    added = [path for path in job.paths if path not in sys.path]
     threads = torch.get_num_threads()
     sys.path.extend(added)
     try:
-        for name in job.get("imports", ()):
+        for name in job.imports:
             _import_first(name)
-        torch.set_num_threads(int(job.get("threads") or _default_threads(job) or threads))
-        with configured(dict(job.get("config") or {}).items()):
+        torch.set_num_threads(int(job.threads or _default_threads(job) or threads))
+        with configured(job.config.items()):
             yield
     finally:
         torch.set_num_threads(threads)
@@ -206,9 +207,9 @@ def environment(job: Mapping[str, Any]) -> Iterator[None]:
                 sys.path.remove(path)
 
 
-def _default_threads(job: Mapping[str, Any]) -> int:
+def _default_threads(job: Job) -> int:
     """Return how many threads torch takes by itself, for a job that asks for 0; 0 for any other."""
-    return int(os.environ.get(DEFAULT_THREADS, 0)) if job.get("threads") == 0 else 0
+    return int(os.environ.get(DEFAULT_THREADS, 0)) if job.threads == 0 else 0
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch._dynamo.utils import clear_compilation_metrics, counters, get_compila
 from torch.nn.parameter import is_lazy
 
 from runner.contract import global_state
+from runner.contract.job import Job
 from runner.worker.case.aliases import add_writes, find_relations
 from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
@@ -41,17 +42,17 @@ class Settings:
     device: str  # its type, such as cpu
 
     @staticmethod
-    def of(job: Mapping[str, Any]) -> Settings:
+    def of(job: Job) -> Settings:
         """Return the settings that a job (a plain dict) asks for."""
-        grad = job.get("grad") or {}
-        name = job.get("autocast")
+        grad = job.grad
+        name = job.autocast
         return Settings(
-            seed=int(job.get("seed", 0)),
+            seed=job.seed,
             grad=str(grad.get("mode", "forward")),
             cotangent=str(grad.get("cotangent", "seeded")),
             order=int(grad.get("order", 1)),
             autocast=getattr(torch, name.removeprefix("torch.")) if name else None,
-            device=str(job.get("device", "cpu")).partition(":")[0],
+            device=job.device.partition(":")[0],
         )
 
 

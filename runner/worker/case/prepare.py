@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from runner.contract.job import Job
 from runner.worker.case import folders
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source, open_source
 from runner.worker.job import Unavailable, require
 
 
-def with_source(
-    job: Mapping[str, Any], work: Callable[[Source], dict[str, Any]], folder: str | None = None
-) -> dict[str, Any]:
+def with_source(job: Job, work: Callable[[Source], dict[str, Any]], folder: str | None = None) -> dict[str, Any]:
     """Return the record of ``work``, which is given the case's source. A case that is wrong gives its ``error``.
 
     The source lies in ``folder``, to stay there, or else in a temporary one.

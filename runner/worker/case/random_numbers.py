@@ -8,24 +8,24 @@ may hide a defect that a user meets: a case that draws nothing runs without it. 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from runner.contract.job import Job
 from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.case.load import Source, configured
 from runner.worker.case.observe import Observation, Settings, observe
 
 
 @contextlib.contextmanager
-def eagers_numbers(job: Mapping[str, Any], eager: Observation) -> Iterator[None]:
+def eagers_numbers(job: Job, eager: Observation) -> Iterator[None]:
     """Let Inductor draw eager's numbers while the block lasts, if eager drew any. The case's own ``config:`` wins."""
-    given = FALLBACK_RANDOM in (job.get("config") or {})
+    given = FALLBACK_RANDOM in job.config
     with configured([(FALLBACK_RANDOM, True)] if eager.drew_random and not given else []):
         yield
 
 
 @contextlib.contextmanager
-def settings_of_judged_run(job: Mapping[str, Any], source: Source) -> Iterator[None]:
+def settings_of_judged_run(job: Job, source: Source) -> Iterator[None]:
     """Run eager once, and set while the block lasts what a judged run sets because of it.
 
     Raises:

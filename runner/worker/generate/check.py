@@ -6,11 +6,12 @@ Eager runs it twice under one seed and once under another one, and then beside i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
+from runner.contract.job import Job
 from runner.worker.case import backends
 from runner.worker.case.errors import InvalidCase, refutation
 from runner.worker.case.load import Source, open_source
@@ -48,13 +49,13 @@ def _in_place_views() -> Iterator[str]:
 _UNTRACED = re.compile(rf"\b(?:{'|'.join((*UNTRACED, *_in_place_views()))})\b")
 
 
-def fault_of(job: Mapping[str, Any]) -> str:
+def fault_of(job: Job) -> str:
     """Return why a case is not written, or nothing. ``job`` is a judging job as a plain dict; its backend does not run."""
-    settings = [Settings.of({**job, "seed": seed}) for seed in SEEDS]
+    settings = [Settings.of(replace(job, seed=seed)) for seed in SEEDS]
     try:
         with open_source(job) as source:
             first, again, other = (_run(source, each) for each in (settings[0], *settings))
-            expected = (job.get("expect") or {}).get("raises")
+            expected = job.expect.get("raises")
             if expected is not None:
                 return next(filter(None, (refutation(run.error, expected) for run in (first, again, other))), "")
             return (
@@ -159,16 +160,16 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
     return ""
 
 
-def _fault_of_graphs(job: Mapping[str, Any], source: Source, eager: Observation) -> str:
+def _fault_of_graphs(job: Job, source: Source, eager: Observation) -> str:
     """Return what is wrong with a case of which nothing is compiled. Compiling takes time, so that most cases are not asked.
 
     Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only decompositions ask of them.
     """
-    if (job.get("expect") or {}).get("graphs") == 0:
+    if job.expect.get("graphs") == 0:
         return ""
-    code = job["source"].split('"""', 2)[-1]  # without the docstring, whose words may be a command's
+    code = job.source.split('"""', 2)[-1]  # without the docstring, whose words may be a command's
     if not _UNTRACED.search(code):
         return ""
-    backend = {"backend": "aot_eager_decomp_partition", "dynamic": job["backend"].get("dynamic")}
+    backend = {"backend": "aot_eager_decomp_partition", "dynamic": job.backend.get("dynamic")}
     compiled = observe_backend(job, source, backends.build(backend), eager, None)
     return "" if compiled.graphs or compiled.error is not None else "compiles no graph"

@@ -21,7 +21,7 @@ def blind_bounds(evidence: Evidence) -> str:
 
     Numbers that are rounding alone, such as those of ``x - x`` computed in two ways, are zeros to anybody: they do not count.
     """
-    tolerance = evidence.job.get("tolerance")
+    tolerance = evidence.job.tolerance
     blind: dict[str, str] = {}
     sighted: set[str] = set()
     for call, record in enumerate(evidence.eager.calls if tolerance else ()):

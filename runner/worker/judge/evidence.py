@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.contract.oracles import UNSPECIFIED
 from runner.worker.case.observe import CallRecord, Observation
 from runner.worker.case.snapshot import Leaf
@@ -16,24 +16,11 @@ from runner.worker.judge.reference import Reference
 from runner.worker.judge.undefined import Undefined
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One disagreement. ``path`` says where, such as ``call 1, output[0]``; ``numbers`` are JSON-safe."""
-
-    oracle: str
-    message: str
-    path: str = ""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
-    line: int | None = None  # of the case's source, where no error names it
-    severity: str = ""  # where it is not that of the oracle's row
-
-
 @dataclass
 class Evidence:
     """What the oracles look at, and what they note on the way."""
 
-    job: Mapping[str, Any]
+    job: Job
     eager: Observation
     compiled: Observation
     reference: Reference
@@ -62,7 +49,7 @@ class Evidence:
 
     def count(self, kind: str, oracle: str = "", number: int = 1) -> None:
         """Count what was compared, unless the case ignores the oracle that would speak of it."""
-        if oracle not in (self.job.get("ignore") or ()):
+        if oracle not in self.job.ignore:
             self.compared[kind] += number
 
     def undefined_elements(self, call: int, eager: Leaf, oracle: str) -> torch.Tensor | None:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
+from runner.contract.finding import Finding
 from runner.contract.oracles import BUDGETS, METADATA, ROWS, is_plugin
 from runner.worker.case.aliases import memory_of
 from runner.worker.case.errors import ErrorRecord, counts_as
 from runner.worker.case.snapshot import Leaf
-from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import (
     fixed_strides,
     leaf_findings,
@@ -55,7 +56,7 @@ def judge(evidence: Evidence) -> list[Finding]:
     Raises:
         ValueError: a function names an oracle that it is not registered for.
     """
-    ignored = set(evidence.job.get("ignore") or ())
+    ignored = set(evidence.job.ignore)
     findings = []
     for look, oracles in CHECKS.items():
         for finding in look(evidence):
@@ -287,7 +288,7 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
     """Check upper bounds on graphs, graph breaks and recompiles. A run that raised has no final count."""
     if evidence.compiled.error is not None:
         return
-    expect = evidence.job.get("expect") or {}
+    expect = evidence.job.expect
     for key, bound in expect.items():
         if key not in BUDGETS or bound is None:
             continue

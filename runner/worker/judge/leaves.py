@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge import sensitivity
 from runner.worker.judge.compare import Comparison, Movement, compare_values, equal_bits, lies_within
 from runner.worker.judge.elements import number
-from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.small_tensors import compare_small_tensors
 from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
 
@@ -32,7 +33,7 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
         steps = f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())} for shape {list(expected.shape)}"
         if fixed_strides(evidence, eager) != fixed_strides(evidence, compiled):
             yield "stride", steps
-        elif 0 not in expected.shape and "stride" not in (evidence.job.get("ignore") or ()):
+        elif 0 not in expected.shape and "stride" not in evidence.job.ignore:
             evidence.note(f"{where}: strides of dimensions of size one differ: {steps}")
     if expected.requires_grad != actual.requires_grad:
         yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
@@ -43,7 +44,7 @@ def fixed_strides(evidence: Evidence, leaf: Leaf) -> tuple[int, ...]:
     metadata = leaf.metadata
     if metadata is None or metadata.stride is None:
         return ()
-    if evidence.job.get("strides") == "exact":
+    if evidence.job.strides == "exact":
         return metadata.stride
     if 0 in metadata.shape:
         return ()
@@ -142,7 +143,7 @@ def _element_findings(
     eager, compiled = elements(eager_leaf), elements(compiled_leaf)
     assert eager is not None and compiled is not None
     evidence.comparisons += int(eager.numel() > 0)
-    tolerance = evidence.job.get("tolerance")
+    tolerance = evidence.job.tolerance
     kind = eager.shape, eager.is_complex()
 
     def reference() -> torch.Tensor | None:
@@ -231,7 +232,7 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
             }
         yield Finding("value", message, evidence.where(call, eager.path), numbers)
         return
-    dtype = getattr(torch, str(evidence.job.get("dtype", "float32")).removeprefix("torch."))
+    dtype = getattr(torch, evidence.job.dtype.removeprefix("torch."))
     yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
 
 

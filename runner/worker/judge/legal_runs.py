@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.contract.finding import Finding
 from runner.contract.oracles import row_of
 from runner.worker.case.devices import end_if_lost
 from runner.worker.case.load import Source
@@ -28,7 +29,7 @@ from runner.worker.judge.choices import Call, Draw, overlaps_itself, share_eleme
 from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.differences import extend, mark
 from runner.worker.judge.elements import largest
-from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.freedoms import (
     ANYTHING,
     FREEDOMS,
@@ -185,10 +186,10 @@ def judge_defined(
         InvalidCase: the case cannot be loaded again.
     """
     findings = judge(evidence)
-    if not evidence.job.get("float64", True) or not (varies or any(may_be_undefined(f) for f in findings)):
+    if not evidence.job.float64 or not (varies or any(may_be_undefined(f) for f in findings)):
         return evidence, findings
     begin("float64")
-    exact = bool((evidence.job.get("tolerance") or {}).get("exact"))  # who says so means each side of a kink
+    exact = bool(evidence.job.tolerance.get("exact"))  # who says so means each side of a kink
     undefined = find_undefined(source, settings, evidence.eager, gradients=not exact)
     begin("judge")
     if undefined is None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from runner.contract.finding import Finding
 from runner.contract.oracles import UNSPECIFIED
 from runner.worker.case.load import Source
 from runner.worker.case.observe import CallRecord, Observation, Settings, observe
 from runner.worker.case.snapshot import Tree, flatten, map_tensors
 from runner.worker.judge.bounds import blind_bounds
 from runner.worker.judge.compare import compare_values, equal_bits
-from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import same_python
 from runner.worker.judge.tolerance import tolerance_for
 
@@ -127,7 +128,7 @@ def note_autocast(evidence: Evidence, findings: Iterable[Finding]) -> None:
     theirs outside, since torch's page on autocast advises against a backward inside.
     """
     job = evidence.job
-    if not job.get("autocast") or BACKWARD_AUTOCAST in (job.get("config") or {}):
+    if not job.autocast or BACKWARD_AUTOCAST in job.config:
         return
     module, _, switch = BACKWARD_AUTOCAST.rpartition(".")
     if any(finding.oracle == "grad" for finding in findings) and hasattr(importlib.import_module(module), switch):
@@ -146,7 +147,7 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     if launches is not None and launches.count == 0:
         return "no kernel was launched"
     uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
-    if uncompiled and (evidence.job.get("expect") or {}).get("graphs") != 0:
+    if uncompiled and evidence.job.expect.get("graphs") != 0:
         return ": ".join(filter(None, ("no graph was compiled", evidence.compiled.uncompiled)))
     if evidence.comparisons == 0:
         return "nothing was compared"

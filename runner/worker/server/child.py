@@ -29,6 +29,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from runner.contract.job import Job
 from runner.worker.server.entry import load_entry
 from runner.worker.server.persistent import Base, has_children, resident
 
@@ -120,7 +121,7 @@ class _Process:
                 if share is not None:
                     _share_gpu(share)
                 if order.get("keep") is not None:
-                    self._base = Base(job, share or 1.0)
+                    self._base = Base(Job.from_json(job), share or 1.0)
             record = run_job(job, send)
             kin = has_children()
             line = encode({"outcome": record, "ticket": ticket, "kin": kin})

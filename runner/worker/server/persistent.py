@@ -15,10 +15,10 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 from runner.contract import global_state
+from runner.contract.job import Job
 from runner.worker.definitions import Definitions
 from runner.worker.server.warm_up import forget
 
@@ -38,7 +38,7 @@ def resident() -> int:
 class Base:
     """The state that this process restores: the one in which this object is made."""
 
-    def __init__(self, job: Mapping[str, Any], share: float = 1.0) -> None:
+    def __init__(self, job: Job, share: float = 1.0) -> None:
         """Remember the state. What torch has is remembered only if its compiler is loaded.
 
         Args:
@@ -135,7 +135,7 @@ def has_children() -> bool:
 class _Torch:
     """torch's part of the state."""
 
-    def __init__(self, torch: Any, job: Mapping[str, Any], share: float) -> None:
+    def __init__(self, torch: Any, job: Job, share: float) -> None:
         self._torch, self._share = torch, share
         _settle(torch, job)
         self._definitions = Definitions()
@@ -193,7 +193,7 @@ class _Torch:
         return ""
 
 
-def _settle(torch: Any, job: Mapping[str, Any]) -> None:
+def _settle(torch: Any, job: Job) -> None:
     """Import what ``job`` imports, and compile once: torch's first compilation replaces functions of its own."""
     from runner.worker.case.load import environment
 

@@ -224,9 +224,7 @@ def stop_progress_bars() -> None:
 
 def _warm_up_job(backend: str, mode: str) -> dict[str, Any]:
     return {
-        "key": "warm-up",
-        "id": "warm-up",
-        "name": "warm-up",
+        **dict.fromkeys(("key", "id", "environment", "name"), "warm-up"),
         "source": _SOURCE,
         "backend": {"backend": backend},
         "grad": {"mode": mode},

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
 
+from runner.contract.job import Job
 from runner.worker.case import backends
 from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.load import Source
@@ -43,10 +44,10 @@ class TimingFailed(Exception):
         self.during, self.error = during, error
 
 
-def run_bench(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_bench(job: Job, send: Send) -> dict[str, Any]:
     """Return the record of one part.
 
-    ``job["arguments"]``: ``part``, ``folder`` (of the kernel cache), ``repeat``, ``bytes`` (of a copy).
+    ``job.arguments``: ``part``, ``folder`` (of the kernel cache), ``repeat``, ``bytes`` (of a copy).
 
     Returns:
         Every part: ``device`` (its name) and ``threads``.
@@ -61,8 +62,8 @@ def run_bench(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     return with_source(job, lambda source: _part(job, source, send))
 
 
-def _part(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
-    arguments, device = job["arguments"], str(job.get("device", "cpu"))
+def _part(job: Job, source: Source, send: Send) -> dict[str, Any]:
+    arguments, device = job.arguments, job.device
     stopwatch.select(device)
     facts = {"device": stopwatch.device_name(device), "threads": torch.get_num_threads()}
     if arguments["part"] == "copy":
@@ -79,10 +80,10 @@ def _part(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
 class _Bench:
     """The model twice: as it is, and compiled."""
 
-    def __init__(self, job: Mapping[str, Any], source: Source, send: Send) -> None:
+    def __init__(self, job: Job, source: Source, send: Send) -> None:
         self._job, self._source, self._send = job, source, send
         self._settings = Settings.of(job)
-        self._device = str(job.get("device", "cpu"))
+        self._device = job.device
 
     def record(self) -> dict[str, Any]:
         """Return the record, see ``run_bench``.
@@ -91,7 +92,7 @@ class _Bench:
             TimingFailed: the model raised.
             InvalidCase: the case is wrong.
         """
-        cold = self._job["arguments"]["part"] == "cold"
+        cold = self._job.arguments["part"] == "cold"
         importlib.import_module("torch._inductor.compile_fx")
         with torch.set_grad_enabled(self._settings.grad != "off"):
             self._send({"phase": "eager"})
@@ -122,8 +123,8 @@ class _Bench:
 
     def _compiled(self, cold: bool) -> tuple[RepeatedCall, dict[str, Any]]:
         loaded = self._source.load(self._settings.seed, launching=True)
-        launched = self._job["backend"]["backend"] == backends.LAUNCH  # as they are: no copies between red zones
-        target = loaded.model if launched else backends.build(self._job["backend"])(loaded.model)
+        launched = self._job.backend["backend"] == backends.LAUNCH  # as they are: no copies between red zones
+        target = loaded.model if launched else backends.build(self._job.backend)(loaded.model)
         compiled = RepeatedCall(loaded, target, self._settings)
         metrics: Any = importlib.import_module("torch._inductor.metrics")
         start_counting()
@@ -153,7 +154,7 @@ class _Bench:
                 side()
             results[name] = {"memory": stopwatch.memory(side, self._device)}
         times: dict[str, list[float]] = {name: [] for name in sides}
-        least = -(-int(self._job["arguments"]["repeat"]) // ROUNDS)
+        least = -(-int(self._job.arguments["repeat"]) // ROUNDS)
         for number in range(ROUNDS):
             for name in sides if number % 2 == 0 else reversed(sides):
                 validate_distributions(name == "eager")

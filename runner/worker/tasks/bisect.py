@@ -17,11 +17,12 @@ import signal
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import torch
 
+from runner.contract.job import Job
 from runner.contract.pattern import mark_of
 from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.case.prepare import own_cache
@@ -44,10 +45,10 @@ _NO_CACHE = {
 }
 
 
-def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_bisect(job: Job, send: Send) -> dict[str, Any]:
     """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_bisector.py``, all below it being right.
 
-    ``job["arguments"]``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them. Any of
+    ``job.arguments``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them. Any of
     them is the failure. ``seconds`` and ``budget``: see SECONDS and BUDGET.
 
     Returns:
@@ -58,7 +59,7 @@ def run_bisect(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     from torch._inductor import compiler_bisector
 
     send({"phase": "backend"})
-    marks = [tuple(mark) for mark in job["arguments"]["wanted"]]
+    marks = [tuple(mark) for mark in job.arguments["wanted"]]
     question = _Question(job, marks, send)
     printed = io.StringIO()
     result: Any = None
@@ -126,7 +127,7 @@ class _Question:
     operators of the graph's nodes by name. ``lines``: those of the source that applications come from, by ``key_of``.
     """
 
-    job: Mapping[str, Any]
+    job: Job
     marks: list[tuple[str, ...]]
     send: Send
     runs: int = 0
@@ -138,12 +139,12 @@ class _Question:
     _switched: dict[str, bool] = field(default_factory=dict)  # subsystem to the answer without it
 
     def __post_init__(self) -> None:
-        arguments = self.job["arguments"]
-        self.backend = str(self.job["backend"]["backend"])
+        arguments = self.job.arguments
+        self.backend = str(self.job.backend["backend"])
         self._seconds = float(arguments.get("seconds") or SECONDS)
         self._end = time.monotonic() + float(arguments.get("budget") or BUDGET)
-        config = {**(self.job.get("config") or {}), **_NO_CACHE}
-        self._judged: dict[str, Any] = {**self.job, "task": "judge", "arguments": {}, "config": config}
+        config = {**self.job.config, **_NO_CACHE}
+        self._judged = replace(self.job, task="judge", arguments={}, config=config)
 
     def __call__(self) -> bool:
         from torch._inductor.compiler_bisector import CompilerBisector
@@ -158,7 +159,7 @@ class _Question:
         # The bisector begins again at the second subsystem when it comes to the end of them, and once more, and so on.
         if subsystem not in self._switched:
             same = _changes_nothing(
-                _part(backend, subsystem), {FALLBACK_RANDOM: self.drew_random, **self._judged["config"]}
+                _part(backend, subsystem), {FALLBACK_RANDOM: self.drew_random, **self._judged.config}
             )
             self._switched[subsystem] = False if same else self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
@@ -173,7 +174,7 @@ class _Question:
         self.send({"phase": f"bisecting {self.backend}, run {self.runs}: {text}"})
         answer = ask(self._judged, min(self._seconds, remaining + self._seconds / 2))
         if answer.phase == "float64" and not answer.record:
-            self._judged["float64"] = False  # it died of the reference
+            self._judged = replace(self._judged, float64=False)  # it died of the reference
             answer = ask(self._judged, self._seconds)
         if (
             not answer.record
@@ -239,13 +240,13 @@ class Answer:
         return {"oracle": "runtime-error", "error": {"type": "NoResult", "message": message}}
 
 
-def ask(job: Mapping[str, Any], seconds: float) -> Answer:
+def ask(job: Job, seconds: float) -> Answer:
     """Judge a job in a forked copy of this process, which is ended after ``seconds``.
 
     Where CUDA is up in this process a copy could not use it, and the job is judged right here.
     """
     if torch.cuda.is_initialized():
-        return Answer(run_job(job, lambda message: None), "judge", 0)
+        return Answer(run_job(job.to_json(), lambda message: None), "judge", 0)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -312,7 +313,7 @@ def _ended_within(pid: int, seconds: float) -> int | None:
     return ended[1] if ended[0] else None
 
 
-def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
+def _answer(job: Job, writing: int) -> NoReturn:
     """Judge in the copy, send the record, and exit. Nothing of this process may be unwound: the bisector would tidy up."""
     from torch._inductor import compiler_bisector
 
@@ -331,7 +332,7 @@ def _answer(job: Mapping[str, Any], writing: int) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         seen = record_applications()
-        record = run_job(job, say)
+        record = run_job(job.to_json(), say)
         applied = getattr(compiler_bisector, "call_counter_debug_info", {})  # torch 2.6 keeps this in the process
         say({"outcome": record, "operators": seen.operators, "lines": seen.lines, "applied": applied})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it

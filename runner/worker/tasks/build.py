@@ -6,18 +6,18 @@ kernel, odd layouts). Those are done for real, and only what fails there too is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Settings, observe
 from runner.worker.job import Send
 
 
-def run_build(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_build(job: Job, send: Send) -> dict[str, Any]:
     """Return the record of a build: ``built`` is ``meta`` or ``real``, ``error`` as in findings, or null.
 
     ``expect.raises`` is not looked at: what eager raises is reported, and control decides.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.contract.lines import KIND
 from runner.worker.case.reach import line_table, tables
 from runner.worker.generate.database import entries
@@ -17,13 +18,13 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 """Methods such as ``__rand__``, and how Python's module ``operator`` spells what calls them."""
 
 
-def run_database(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_database(job: Job, send: Send) -> dict[str, Any]:
     """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing.
 
     ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
     """
     send({"phase": "load"})
-    asked = job["arguments"].get("tables", ())
+    asked = job.arguments.get("tables", ())
     compiler = (tables() if "parts" in asked else {}) | ({KIND: line_table()} if "lines" in asked else {})
     try:
         database = entries()

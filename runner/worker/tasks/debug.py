@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.utils import compile_times, counters
 
+from runner.contract.job import Job
 from runner.worker.case import backends
 from runner.worker.case.load import Source, configured
 from runner.worker.case.observe import Settings, observe, read_counts, start_counting
@@ -31,10 +31,10 @@ _NO_GRAPH = re.compile(r"break_reason|cache|failed|metadata|bytecode")
 _SUFFIX = {"json": ".json", "string": ".py"}
 
 
-def run_debug(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_debug(job: Job, send: Send) -> dict[str, Any]:
     """Return the record of a debugging run.
 
-    ``job["arguments"]``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null
+    ``job.arguments``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null
     for all), ``artifacts`` (of ``TORCH_LOGS``).
 
     Returns:
@@ -44,14 +44,14 @@ def run_debug(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """
     send({"phase": "load"})
     # In the bundle, so that the paths in its logs and graphs lead somewhere.
-    return with_source(job, lambda source: _debug(job, source, send), job["arguments"]["folder"])
+    return with_source(job, lambda source: _debug(job, source, send), job.arguments["folder"])
 
 
-def _debug(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
-    arguments = job["arguments"]
+def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
+    arguments = job.arguments
     folder = Path(arguments["folder"])
     settings = Settings.of(job)
-    compile_module = backends.build(job["backend"])
+    compile_module = backends.build(job.backend)
     loaded = source.load(settings.seed, launching=True)
     events: list[Event] = []
     graphs = _GraphFiles(folder / "graphs")

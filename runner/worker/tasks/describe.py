@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.worker.job import Send
 
 
-def run_environment(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_environment(job: Job, send: Send) -> dict[str, Any]:
     """Return ``text`` as ``python -m torch.utils.collect_env`` prints it, ``torch``, the whole version, and ``error``, null."""
     from torch.utils.collect_env import get_pretty_env_info
 

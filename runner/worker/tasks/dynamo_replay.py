@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.load import LoadedCase, Source, configured, environment
@@ -25,34 +25,34 @@ LIMIT = 100_000
 """Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""
 
 
-def run_dynamo_record(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_dynamo_record(job: Job, send: Send) -> dict[str, Any]:
     """Run the case with recording on. Return ``files``, absolute, and ``raised``, the facts of the error, or None.
 
-    ``job["arguments"]["folder"]`` is where torch makes its folder for them.
+    ``job.arguments["folder"]`` is where torch makes its folder for them.
     """
     missing = _missing()
     if missing is not None:
         return {"error": missing}
     send({"phase": "backend"})
-    root = Path(job["arguments"]["folder"])
+    root = Path(job.arguments["folder"])
     flags = {"torch._dynamo.config.replay_record_enabled": True, "torch._dynamo.config.debug_dir_root": str(root)}
     try:
         with folders.folder() as folder, environment(job), configured(flags.items()):
             settings = Settings.of(job)
-            source = Source(job["source"], job["name"], folder)
+            source = Source(job.source, job.name, folder)
             with settings_of_judged_run(job, source):
                 loaded = source.load(settings.seed)
                 _as_main(loaded)
                 start_counting()
-                error = observe(loaded, backends.build(job["backend"])(loaded.model), settings).error
+                error = observe(loaded, backends.build(job.backend)(loaded.model), settings).error
     except InvalidCase as wrong:
         return {"error": {"type": type(wrong).__name__, "message": wrong.reason}}
     files = sorted(str(path) for path in root.glob("run_*/error_recordings/*.rec") if path.stat().st_size)
     return {"files": files, "raised": error.info if error is not None else None}
 
 
-def run_dynamo_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Run Dynamo over the frame of ``job["arguments"]["file"]``. Return ``raised``, the facts of the error, or None.
+def run_dynamo_replay(job: Job, send: Send) -> dict[str, Any]:
+    """Run Dynamo over the frame of ``job.arguments["file"]``. Return ``raised``, the facts of the error, or None.
 
     The file is a pickle, and reading one runs what it says.
     """
@@ -60,7 +60,7 @@ def run_dynamo_replay(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     if missing is not None:
         return {"error": missing}
     send({"phase": "backend"})
-    file = job["arguments"]["file"]
+    file = job.arguments["file"]
     try:
         with environment(job), configured(_limits()):
             unreadable = _unreadable(file)

@@ -6,12 +6,12 @@ called as often as the case says and captured (``dynamo_capture.py``). The repor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
 
+from runner.contract.job import Job
 from runner.worker.case import backends
 from runner.worker.case.errors import describe
 from runner.worker.case.load import Source, seed_all
@@ -22,7 +22,7 @@ from runner.worker.job import Send
 from runner.worker.tasks.dynamo_capture import Capture, Graph
 
 
-def run_explain(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_explain(job: Job, send: Send) -> dict[str, Any]:
     """Return the record of an explanation.
 
     Returns:
@@ -34,14 +34,14 @@ def run_explain(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     return with_source(job, lambda source: _explain(job, source, send))
 
 
-def _explain(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
+def _explain(job: Job, source: Source, send: Send) -> dict[str, Any]:
     with settings_of_judged_run(job, source):
         return _report(job, source, send)
 
 
-def _report(job: Mapping[str, Any], source: Source, send: Send) -> dict[str, Any]:
+def _report(job: Job, source: Source, send: Send) -> dict[str, Any]:
     settings = Settings.of(job)
-    compile_module = backends.build(job["backend"])
+    compile_module = backends.build(job.backend)
     loaded = source.load(settings.seed, launching=True)
     compiled = compile_module(loaded.model)
     capture = Capture(source.path)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from runner.contract.finding import Finding
+from runner.contract.job import Job
 from runner.contract.oracles import ORACLES
 from runner.worker.case import backends
 from runner.worker.case.errors import InvalidCase
@@ -27,7 +29,7 @@ from runner.worker.judge.elements import (
     pieces,
     planes,
 )
-from runner.worker.judge.evidence import Evidence, Finding
+from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.legal_runs import judge_defined
 from runner.worker.judge.reference import Reference, call_leaves
 from runner.worker.judge.tolerance import Tolerance, tolerance_for
@@ -47,10 +49,10 @@ ALIKE, MISPLACED = 1, 2
 """What a cell holds besides finite numbers: NaN or infinities in the same places, or on one side alone."""
 
 
-def run_picture(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_picture(job: Job, send: Send) -> dict[str, Any]:
     """Run eager, its float64 reference and the backend once, and draw the tensor that shows the disagreement.
 
-    ``job["arguments"]["cells"]`` bounds the grid (default CELLS).
+    ``job.arguments["cells"]`` bounds the grid (default CELLS).
 
     Returns:
         ``picture``: see ``draw``, with ``path`` and ``oracle``, or None where ``reason`` says why. ``inputs``: see
@@ -75,9 +77,9 @@ def run_picture(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     return record
 
 
-def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, Any]) -> None:
+def _go(job: Job, source: Source, send: Send, record: dict[str, Any]) -> None:
     settings = Settings.of(job)
-    compile_module = backends.build(job["backend"])
+    compile_module = backends.build(job.backend)
     validate_distributions(True)
     send({"phase": "eager"})
     loaded = source.load(settings.seed)
@@ -87,7 +89,7 @@ def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, An
     compiled = observe_backend(job, source, compile_module, eager)
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
         record[name] = observation.error.info if observation.error is not None else None
-    enabled = bool(job.get("float64", True))
+    enabled = job.float64
 
     def begin(phase: str) -> None:
         send({"phase": phase})
@@ -100,8 +102,8 @@ def _go(job: Mapping[str, Any], source: Source, send: Send, record: dict[str, An
         record["reason"] = _why_not(eager, compiled)
         return
     oracle, call, eager_leaf, compiled_leaf = chosen
-    cells = int((job.get("arguments") or {}).get("cells", CELLS))
-    tolerance = tolerance_for(eager_leaf.value.dtype, job.get("tolerance"), eager_leaf.path)
+    cells = int(job.arguments.get("cells", CELLS))
+    tolerance = tolerance_for(eager_leaf.value.dtype, job.tolerance, eager_leaf.path)
     picture = draw(eager_leaf.value, compiled_leaf.value, reference.tensor(call, eager_leaf.path), tolerance, cells)
     record["picture"] = {"path": evidence.where(call, eager_leaf.path), "oracle": oracle, **picture}
 

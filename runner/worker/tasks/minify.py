@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.worker.case import backends, folders
 from runner.worker.case.errors import InvalidCase, describe
 from runner.worker.case.load import configured, environment, open_source
@@ -32,10 +33,10 @@ class Died(Exception):
     """A child process that ran the graph in our stead was ended by a signal."""
 
 
-def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_minify(job: Job, send: Send) -> dict[str, Any]:
     """Run one step. Return ``raised``, the facts of the error that ended it, or None.
 
-    ``job["arguments"]`` holds ``step`` and
+    ``job.arguments`` holds ``step`` and
 
     * for ``provoke`` (run the case under the settings that write a launcher): ``folder``, ``after`` (dynamo or aot),
       ``level`` (2, 3 or 4), ``tolerance`` (of level 4, or None), ``alias`` (a name for the backend).
@@ -44,21 +45,21 @@ def run_minify(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     * for ``run``: ``script``.
     """
     send({"phase": "backend"})
-    step = {"provoke": _provoke, "cut": _cut, "run": _run}[job["arguments"]["step"]]
+    step = {"provoke": _provoke, "cut": _cut, "run": _run}[job.arguments["step"]]
     try:
         return {"raised": step(job)}
     except InvalidCase as error:
         return {"error": {"type": type(error).__name__, "message": error.reason}}
 
 
-def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
+def _provoke(job: Job) -> dict[str, Any] | None:
     """Compile and run the case; torch writes the launcher into ``folder`` when it sees the failure."""
-    given = job["arguments"]
+    given = job.arguments
     with open_source(job) as source:
         os.chdir(os.path.dirname(source.path))  # torch leaves a copy of the whole graph in the current folder
         settings = Settings.of(job)
         name = _prepare(job)
-        backend = {key: job["backend"].get(key) for key in ("dynamic", "fullgraph")}
+        backend = {key: job.backend.get(key) for key in ("dynamic", "fullgraph")}
         # After the preparation: a process that is to fork has one thread, in eager too.
         with settings_of_judged_run(job, source), configured(_debugging(given).items()):
             start_counting()
@@ -69,9 +70,9 @@ def _provoke(job: Mapping[str, Any]) -> dict[str, Any] | None:
     return error.info if error is not None else None
 
 
-def _cut(job: Mapping[str, Any]) -> dict[str, Any] | None:
+def _cut(job: Job) -> dict[str, Any] | None:
     """Run the launcher in this process. It knows backends by their names only, and others' are registered here."""
-    given = job["arguments"]
+    given = job.arguments
     with environment(job):
         os.chdir(given["folder"])
         _prepare(job)
@@ -79,12 +80,12 @@ def _cut(job: Mapping[str, Any]) -> dict[str, Any] | None:
         return _script(given["launcher"], ["minify", *given["flags"]])
 
 
-def _run(job: Mapping[str, Any]) -> dict[str, Any] | None:
+def _run(job: Job) -> dict[str, Any] | None:
     """Run a script of the minifier as ``python repro.py`` would: nothing of the case is set."""
-    torch.set_num_threads(int(job.get("threads") or torch.get_num_threads()))
+    torch.set_num_threads(int(job.threads or torch.get_num_threads()))
     with folders.folder() as folder:
         os.chdir(folder)
-        raised = _script(job["arguments"]["script"], [])
+        raised = _script(job.arguments["script"], [])
         os.chdir("/")
     return raised
 
@@ -113,9 +114,9 @@ def _debugging(given: Mapping[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def _prepare(job: Mapping[str, Any]) -> str:
+def _prepare(job: Job) -> str:
     """Apply settings and workarounds for either step. Return the name of the backend to compile with."""
-    given, backend = job["arguments"], job["backend"]
+    given, backend = job.arguments, job.backend
     name, arguments = str(backend["backend"]), {}
     if name == "inductor":
         # As flags of the process, so that the scripts, which know a name alone, set them too.
@@ -128,7 +129,7 @@ def _prepare(job: Mapping[str, Any]) -> str:
         arguments = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
     _write_bodies()
     number = int(signal.Signals[given["signal"]]) if given["signal"] else 0
-    threads = int(job.get("threads") or 1)
+    threads = int(job.threads or 1)
     if given["after"] == "dynamo":
         _allow_backward()
     elif given["step"] == "cut":

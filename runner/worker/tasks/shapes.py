@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
+from runner.contract.job import Job
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import LoadedCase, open_source, seed_all
 from runner.worker.case.observe import Settings, modes
@@ -25,7 +26,7 @@ _DEEP = 3
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def run_shapes(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def run_shapes(job: Job, send: Send) -> dict[str, Any]:
     """Return the record ``{"values": {variable: facts}}`` of the first call, run in eager.
 
     Facts have a ``kind``: ``tensor`` (shape, dtype, requires_grad, contiguous, low and high of its finite elements or None),

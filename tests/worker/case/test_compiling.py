@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from worker_jobs import HERE, source
+from worker_jobs import HERE, job, source
 
 from runner.worker.case.compiling import CompileWatch
 from runner.worker.job import run_job
@@ -11,15 +11,9 @@ from runner.worker.job import run_job
 
 def messages(**fields):
     """What a job sends about compiling."""
-    job = {
-        "source": source("return x * 2"),
-        "name": "a",
-        "backend": {"backend": "planted:clean"},
-        "paths": [HERE],
-        **fields,
-    }
+    asked = job(source=source("return x * 2"), paths=[HERE], **fields)
     sent = []
-    record = run_job(job, sent.append)
+    record = run_job(asked.to_json(), sent.append)
     assert record["trust"] is None and not record["findings"], record
     return [message["compiling"] for message in sent if "compiling" in message]
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from worker_jobs import passes, run, source
+from worker_jobs import job, passes, run, source
 
 from runner.worker.case.errors import InvalidCase
 from runner.worker.case.load import Source, configured, environment
@@ -31,7 +31,7 @@ def test_every_load_is_fresh_and_seeded(tmp_path):
 def test_the_generators_are_reset_before_each_call(tmp_path):
     text = source("import random\nreturn torch.rand(2), random.random()", more="CALLS = [make_inputs, make_inputs]")
     loaded = Source(text, "case", str(tmp_path)).load(0)
-    seen = observe(loaded, loaded.model, Settings.of({"seed": 7}))
+    seen = observe(loaded, loaded.model, Settings.of(job(seed=7)))
     for call in (0, 1):
         torch.manual_seed(7 + call)
         random.seed(7 + call)
@@ -51,23 +51,23 @@ def test_flags_are_set_and_put_back():
 
     before = (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
     flags = {"torch._inductor.config.cpp.simdlen": 1, "torch._dynamo.config.cache_size_limit": 3}
-    with environment({"config": flags, "threads": 1, "paths": ["/nowhere"]}):
+    with environment(job(config=flags, threads=1, paths=["/nowhere"])):
         assert (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit) == (1, False, 3)
         assert torch.get_num_threads() == 1 and sys.path[-1] == "/nowhere"
     assert before == (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
     assert "/nowhere" not in sys.path
-    with environment({"config": {"torch._inductor.config.fallback_random": True}}):
+    with environment(job(config={"torch._inductor.config.fallback_random": True})):
         assert inductor.fallback_random is True
 
 
 def test_no_number_of_threads_means_torchs_own(monkeypatch):
     threads = torch.get_num_threads()
     monkeypatch.setenv("RUNNER_DEFAULT_THREADS", str(threads + 1))
-    for asked, expected in ((0, threads + 1), (None, threads), (3, 3)):
-        with environment({} if asked is None else {"threads": asked}):
+    for asked, expected in ((0, threads + 1), (3, 3)):
+        with environment(job(threads=asked)):
             assert torch.get_num_threads() == expected
     monkeypatch.delenv("RUNNER_DEFAULT_THREADS")
-    with environment({"threads": 0}):
+    with environment(job(threads=0)):
         assert torch.get_num_threads() == threads
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from worker_jobs import source
+from worker_jobs import job, source
 
 from runner.worker.case import observe as observing
 from runner.worker.case.load import Source
@@ -19,7 +19,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 def record(tmp_path, body, inputs="torch.randn(4, 5)", grad="off", **more):
     loaded = Source(source(body, inputs, **more), "case", str(tmp_path)).load(0)
-    seen = observe(loaded, loaded.model, Settings.of({"grad": {"mode": grad}}))
+    seen = observe(loaded, loaded.model, Settings.of(job(grad={"mode": grad})))
     assert seen.error is None, seen.error
     return seen.calls[0]
 
@@ -114,7 +114,7 @@ def test_a_spoilt_device_is_an_error_of_the_call(tmp_path, monkeypatch, body, er
 
     monkeypatch.setattr(observing, "_generators", read)
     loaded = Source(source(body, "torch.randn(4, 5)"), "case", str(tmp_path)).load(0)
-    seen = observe(loaded, loaded.model, Settings.of({}))
+    seen = observe(loaded, loaded.model, Settings.of(job()))
     assert seen.error.info["type"] == error and not seen.drew_random
 
 
@@ -153,7 +153,7 @@ def test_gradients_that_the_model_keeps(tmp_path):
 def test_a_panic_is_an_error_of_the_call(tmp_path):
     more = "class Panic(BaseException): pass"
     loaded = Source(source("raise Panic('index out of bounds')", more=more), "case", str(tmp_path)).load(0)
-    error = observe(loaded, loaded.model, Settings.of({})).error
+    error = observe(loaded, loaded.model, Settings.of(job())).error
     assert error is not None and error.summary == "Panic: index out of bounds"
 
 
@@ -201,7 +201,7 @@ def test_a_run_begins_with_the_settings_of_the_one_before_it(tmp_path):
     body = "before = torch.get_default_dtype()\ntorch.set_default_dtype(torch.float64)\nreturn str(before)"
     loaded = Source(source(body, more="CALLS = [make_inputs] * 2"), "case", str(tmp_path)).load(0)
     for _ in range(2):
-        first, second = observe(loaded, loaded.model, Settings.of({})).calls
+        first, second = observe(loaded, loaded.model, Settings.of(job())).calls
         assert first.settings == {"torch.get_default_dtype()": (torch.float32, torch.float64)} and not second.settings
         assert [call.outputs.leaves[0].value for call in (first, second)] == ["torch.float32", "torch.float64"]
     assert torch.get_default_dtype() == torch.float32
@@ -210,6 +210,6 @@ def test_a_run_begins_with_the_settings_of_the_one_before_it(tmp_path):
 def test_settings_are_read_where_a_call_raises(tmp_path):
     body = "torch.set_warn_always(True)\nraise ValueError"
     loaded = Source(source(body), "case", str(tmp_path)).load(0)
-    (call,) = observe(loaded, loaded.model, Settings.of({})).calls
+    (call,) = observe(loaded, loaded.model, Settings.of(job())).calls
     assert call.error is not None and call.settings == {"torch.is_warn_always_enabled()": (False, True)}
     assert not torch.is_warn_always_enabled()

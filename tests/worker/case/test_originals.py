@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from worker_jobs import source
+from worker_jobs import job, source
 
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Settings, observe
@@ -14,7 +14,7 @@ TWO_CALLS = "CALLS = [make_inputs, make_inputs]"
 
 def test_they_are_what_a_run_begins_with(tmp_path):
     text = source("self.w.add_(1)\nx.mul_(2)\nreturn x + self.w", init="self.w = torch.ones(5)", more=TWO_CALLS)
-    settings = Settings.of({"grad": {"mode": "off"}})
+    settings = Settings.of(job(grad={"mode": "off"}))
     case = Source(text, "case", str(tmp_path))
     loaded = case.load(0)
     run = observe(loaded, loaded.model, settings)

@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("torch")
 
 from runner.builder.source import build
-from runner.generate import generator
 from runner.generate.files import text_of
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
@@ -30,8 +29,7 @@ def fault(folder: Path, chain: list[Any], inputs: Any = None, **more: Any) -> st
     loaded = load([str(file)], everything=True)
     assert loaded.diagnostics == ()
     [variant] = loaded.variants
-    judging = job(Planned(variant, HERE), build(variant))
-    return check.fault_of({name: getattr(judging, name) for name in generator.OF_A_RUN})
+    return check.fault_of(job(Planned(variant, HERE), build(variant)))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("numpy")
 
 import torch
+from worker_jobs import job
 
 from runner.builder.operators import Operator, resolve
 from runner.worker.generate import database
@@ -157,7 +158,7 @@ def test_a_sample_that_cannot_be_made_is_no_step(monkeypatch: pytest.MonkeyPatch
 def test_without_numpy_there_is_no_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.testing._internal.common_methods_invocations", None)
     monkeypatch.setattr(generate, "operators", database.operators.__wrapped__)
-    record = generate.run_operators({}, lambda message: None)
+    record = generate.run_operators(job(), lambda message: None)
     assert record["operators"] == []
     assert "common_methods_invocations" in record["missing"]
 

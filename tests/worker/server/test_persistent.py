@@ -16,10 +16,11 @@ import torch
 import torch._dynamo
 import torch._functorch.config
 import torch._inductor.config
-from worker_jobs import HERE, source
+from worker_jobs import HERE, job, source
 
+from runner.contract.job import Job
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job, Outcome
+from runner.engine.messages import Outcome
 from runner.worker.server import persistent
 from runner.worker.server.persistent import Base
 
@@ -35,7 +36,7 @@ def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def base() -> Iterator[Base]:
-    made = Base({})
+    made = Base(job())
     yield made
     assert made.restore(MUCH) == ""
 
@@ -84,7 +85,7 @@ def test_settings_are_put_back(base: Base) -> None:
 
 
 def test_a_mode_that_was_not_left_ends_the_process() -> None:
-    base = Base({})
+    base = Base(job())
     with torch.inference_mode():
         assert "mode" in base.restore(MUCH)
     with torch.autocast("cpu"):
@@ -100,7 +101,7 @@ class Loop:
 
 
 def test_what_a_job_left_is_collected_and_what_its_imports_made_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    base = Base({})
+    base = Base(job())
     gc.unfreeze()
     frozen = []
     try:
@@ -119,7 +120,7 @@ def test_what_a_job_left_is_collected_and_what_its_imports_made_is_set_aside(mon
 PROCESSES = f"""
 import subprocess
 from runner.worker.server.persistent import Base
-base = Base({{}})
+base = Base(None)
 print(base.restore({MUCH}))
 child = subprocess.Popen(["sleep", "100"])
 print(base.restore({MUCH}))
@@ -147,7 +148,7 @@ def test_a_thread_that_is_left_ends_the_process(base: Base) -> None:
 def test_growth_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [100 << 20]
     monkeypatch.setattr(persistent, "resident", lambda: held[0])
-    base = Base({})
+    base = Base(job())
     assert base.restore(0) == ""
     held[0] = 130 << 20
     assert base.restore(30 << 20) == ""

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from runner.contract.job import Job
 from runner.engine import process_tree
 from runner.engine.interpreters import probe
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Job
 from runner.worker.server import child, server
 
 MAIN = Path(server.__file__).parents[1] / "__main__.py"

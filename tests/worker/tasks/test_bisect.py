@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+import worker_jobs
 from worker_jobs import HERE, run, source
 
+from runner.contract.job import Job
 from runner.worker.tasks import bisect
 from runner.worker.tasks.bisect import Answer, ask, run_bisect
 
@@ -26,12 +28,10 @@ TRAINED = source("return torch.nn.functional.silu(x)", inputs="torch.randn(4, 5,
 IN_PLACE = source("torch.nn.functional.silu(x, inplace=True)\nreturn x.sum()")
 
 
-def job(text: str, backend: str = DECOMPOSING, wanted: tuple[str, str, str] = ("value", "", ""), **fields: Any) -> dict:
-    return {
-        "key": "k", "id": "i", "environment": "here", "name": "case", "source": text, "backend": {"backend": backend},
-        "paths": [HERE], "threads": 1, "task": "bisect",
-        "arguments": {"wanted": [list(wanted)], "seconds": 60, "budget": 200}, **fields,
-    }  # fmt: skip
+def job(text: str, backend: str = DECOMPOSING, wanted: tuple[str, str, str] = ("value", "", ""), **fields: Any) -> Job:
+    arguments = {"wanted": [list(wanted)], "seconds": 60, "budget": 200}
+    values = {"source": text, "backend": {"backend": backend}, "threads": 1, "task": "bisect", "arguments": arguments}
+    return worker_jobs.job(name="case", paths=[HERE], **{**values, **fields})
 
 
 def bisected(text: str, wanted: tuple[str, str, str], **fields: Any) -> tuple[dict[str, Any], list[str]]:

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import worker_jobs
 from torch._dynamo.variables.tensor import TensorVariable
 from worker_jobs import source
 
+from runner.contract.job import Job
 from runner.worker.tasks import dynamo_replay
 
 TEXT = source("scale = self.factor\nreturn x.relu() * scale", init="self.factor = 3.0")
 
 
-def job(task: str, **arguments: Any) -> dict[str, Any]:
-    return {"key": "k", "id": "i", "name": "case", "source": TEXT, "backend": {"backend": "eager"}, "task": task,
-            "arguments": arguments}  # fmt: skip
+def job(task: str, **arguments: Any) -> Job:
+    return worker_jobs.job(name="case", source=TEXT, backend={"backend": "eager"}, task=task, arguments=arguments)
 
 
 def silent(message: dict[str, Any]) -> None:

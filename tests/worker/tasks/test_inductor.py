@@ -46,4 +46,4 @@ def test_kernels_are_counted_anew_for_each_job():
     fused = run(RELU, "inductor")
     assert (fused["kernels"], fused["vectorized"]) == (1, 1)
     assert run(two, "inductor")["kernels"] > 1
-    assert (run(RELU, "inductor")["kernels"], "kernels" in run(RELU, "aot_eager")) == (1, False)
+    assert (run(RELU, "inductor")["kernels"], run(RELU, "aot_eager")["kernels"]) == (1, None)

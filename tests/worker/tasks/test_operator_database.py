@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("numpy")
 
+from worker_jobs import job
+
 from runner.builder.operators import Operator, resolve
 from runner.worker.generate.database import entries
 from runner.worker.tasks import database
@@ -17,7 +19,7 @@ from runner.worker.tasks.database import run_database
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    record = run_database({"arguments": {}}, lambda _: None)
+    record = run_database(job(), lambda _: None)
     assert (record["missing"], record["error"]) == ("", None)
     return dict(record["names"])
 
@@ -63,7 +65,7 @@ def test_a_torch_without_the_database_says_why(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError("No module named 'numpy'")
 
     monkeypatch.setattr(database, "entries", absent)
-    assert run_database({"arguments": {}}, lambda _: None) == {
+    assert run_database(job(), lambda _: None) == {
         "names": {},
         "tables": {},
         "missing": "No module named 'numpy'",

@@ -31,7 +31,7 @@ def make_inputs():
 
 def values(last: str) -> dict[str, Any]:
     job = {
-        "key": "k", "id": "i", "name": "n", "task": "shapes", "source": SOURCE.replace("{last}", last), "arguments": {},
+        "key": "k", "id": "i", "environment": "here", "name": "n", "task": "shapes", "source": SOURCE.replace("{last}", last), "arguments": {},
         "backend": {"backend": "eager"}, "grad": {"mode": "forward"}, "threads": 1,
     }  # fmt: skip
     return run_job(job, lambda message: None)["values"]

@@ -1,0 +1,42 @@
+"""A finding: one disagreement between eager and compiled code, with its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One disagreement, as the worker measured it. ``stage`` and ``place`` are control's to fill.
+
+    ``oracle`` is a word of the ledger (value, stride, compile-error, ...). ``path`` leads to the place (``call 0, output[1]``).
+    ``numbers`` are JSON-safe. ``error`` holds ``type``, ``message``, ``chain`` (class names of the exception and its causes) and
+    ``trace``. ``stage`` is the first stage of the ladder that shows it. ``place`` is the YAML ``file:line:column`` where known, the
+    file absolute. ``severity`` is None where it is that of the oracle's row. ``line`` is of the generated source, where no error names it.
+    """
+
+    oracle: str
+    message: str
+    path: str = ""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+    stage: str | None = None
+    place: str | None = None
+    severity: str | None = None
+    line: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as a plain dict; ``line`` only where there is one."""
+        data = {name: getattr(self, name) for name in _FIELDS}
+        return data if self.line is not None else {name: data[name] for name in _FIELDS if name != "line"}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Finding:
+        """Return the finding of a plain dict. Unknown keys are dropped."""
+        return Finding(**{name: data[name] for name in _FIELDS if name in data})
+
+
+_FIELDS = tuple(item.name for item in dataclasses.fields(Finding))

@@ -1,0 +1,79 @@
+"""A job: what control asks of a worker, with all that decides about the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
+"""The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
+
+Isolation = Literal["fork", "fresh", "living"]
+"""Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from
+a process that has imported torch and its compilers, and compiled no graph. ``living``: in a process that stays alive and takes the next job."""
+
+ISOLATION: tuple[Isolation, ...] = get_args(Isolation)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One process's work: the reference runs, one backend, the comparison.
+
+    ``source`` defines ``make_model()``, ``make_inputs()`` and, for several calls, ``CALLS``, a list of functions
+    like ``make_inputs``. ``timeout`` is in seconds, ``memory`` in bytes on top of what torch itself takes.
+    """
+
+    key: str
+    id: str
+    environment: str  # which Python runs it: a key of the engine's environments
+    name: str  # a file stem for the source
+    source: str
+    backend: Mapping[str, Any]  # backend, dynamic, fullgraph, mode, options
+    seed: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    grad: Mapping[str, Any] = field(default_factory=lambda: {"mode": "forward"})
+    autocast: str | None = None
+    threads: int = 2
+    config: Mapping[str, Any] = field(default_factory=dict)
+    expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, graphs, graph_breaks, recompiles
+    tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place
+    strides: str = "significant"  # or exact: also of dimensions of size one
+    ignore: tuple[str, ...] = ()
+    float64: bool = True
+    packages: tuple[str, ...] = ()  # that must be importable, else SKIP
+    imports: tuple[str, ...] = ()  # modules to import first
+    paths: tuple[str, ...] = ()  # appended to sys.path
+    timeout: float = 60.0
+    compile_timeout: float | None = None  # seconds that torch may compile, all graphs together
+    memory: int | None = None
+    task: str = "judge"  # or another of ``runner/worker/job.py``'s TASKS
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of a task other than "judge"
+    isolation: Isolation = "fork"
+    alone: bool = False  # nothing else may run on this machine meanwhile
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
+    coverage: Literal["", "parts", "lines"] = (
+        ""  # what of the compiler the record says was reached; lines are parts too
+    )
+    graphs: str = ""  # a digest of what decides about compiled graphs, where those of an earlier run may be loaded
+    cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
+    foreign: bool = False  # somebody else's Python runs in it: of the case, a backend or an imported module
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the job as a plain dict."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Job:
+        """Return the job of a plain dict. What is missing has its default.
+
+        Raises:
+            TypeError: a key is none of a job's, or one without a default is missing.
+        """
+        values: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in data.items()}
+        return Job(**values)
+
+
+_FIELDS = tuple(item.name for item in dataclasses.fields(Job))
