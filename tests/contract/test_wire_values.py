@@ -1,0 +1,44 @@
+"""Jobs, records and findings go over the wire as JSON and come back as they were."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from runner.contract.finding import Finding
+from runner.contract.job import Job
+from runner.contract.record import Record, Trust
+from runner.engine.wire import check_record
+
+JOB = Job("k", "id", "here", "name", "text", {"backend": "inductor"}, ignore=("stride",), packages=("numpy",), memory=1)
+FINDING = Finding("value", "it differs", "output", {"n": 1}, {"type": "E", "message": "m"}, line=3)
+RECORD = Record(
+    (FINDING,), labels=("slow",), notes=("a note",), comparisons=2, compared={"outputs": 2}, graphs=1, kernels=3,
+    break_reasons=("print",), reached=("lowering aten.relu",), seconds={"eager": 0.5}, model_runs=3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", [JOB, RECORD, dataclasses.replace(RECORD, trust=Trust("FLAKY", "why", {"type": "E"})), Record(), FINDING]
+)
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    assert type(value).from_json(json.loads(json.dumps(value.to_json()))) == value
+
+
+@pytest.mark.parametrize("record", [RECORD, Record(trust=Trust("INVALID", "eager raised"))])
+def test_control_takes_what_a_record_writes(record: Record) -> None:
+    check_record(json.loads(json.dumps(record.to_json())))
+
+
+def test_a_stored_record_may_lack_later_keys_and_have_unknown_ones() -> None:
+    assert Record.from_json(
+        {"comparisons": 2, "unknown": 1, "trust": {"verdict": "SKIP", "reason": "r", "more": 1}}
+    ) == (Record(comparisons=2, trust=Trust("SKIP", "r")))
+
+
+def test_a_job_with_a_misspelt_key_is_refused() -> None:
+    with pytest.raises(TypeError, match="treads"):
+        Job.from_json({**JOB.to_json(), "treads": 2})
