@@ -16,7 +16,7 @@ from typing import Any
 from runner.builder.scope import python_name
 from runner.cases.model import Variant
 from runner.contract.finding import Finding
-from runner.contract.global_state import Setting
+from runner.contract.global_setting import Setting
 from runner.contract.job import Job
 from runner.contract.oracles import is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis

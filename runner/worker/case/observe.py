@@ -13,8 +13,8 @@ import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 from torch.nn.parameter import is_lazy
 
-from runner.contract import global_state
 from runner.contract.job import Job
+from runner.worker import global_state
 from runner.worker.case.aliases import add_writes, find_relations
 from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe

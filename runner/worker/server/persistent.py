@@ -17,8 +17,8 @@ import threading
 import warnings
 from typing import Any
 
-from runner.contract import global_state
 from runner.contract.job import Job
+from runner.worker import global_state
 from runner.worker.definitions import Definitions
 from runner.worker.server.warm_up import forget
 

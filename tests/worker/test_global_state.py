@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from runner.contract import global_state
-from runner.contract.global_state import Setting, changes, differences, read, restore, restored, switches
+from runner.contract.global_setting import Setting
+from runner.worker import global_state
+from runner.worker.global_state import changes, differences, read, restore, restored, switches
 
 OTHER: dict[str, Any] = {
     "torch.is_grad_enabled()": False,

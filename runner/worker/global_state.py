@@ -1,8 +1,7 @@
-"""Settings of torch that hold for the whole process: how one reads them, as a person writes it, and how they are put back.
+"""Settings of torch that hold for the whole process: how each is read, compared and put back.
 
 torch itself is asked which there are: functions that read, beside ones that set (``get_X`` and ``set_X``), properties of
-``torch.backends``, and such pairs in ``torch._C``. What has no reader is seen by what it does. Both halves use the names,
-so torch is imported by the functions alone.
+``torch.backends``, and such pairs in ``torch._C``. What has no reader is seen by what it does.
 """
 
 from __future__ import annotations
@@ -18,62 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_FLUSHES = "float.fromhex('0x1p-1022') / 2 == 0.0"
-_WRITERS = {
-    "is_warn_always_enabled": "set_warn_always",
-    "is_inference_mode_enabled": "",
-    _FLUSHES: "set_flush_denormal",
-}
-"""Functions that set, by what reads, where the rules for names do not say it; empty where nothing sets it."""
-
-_EXPRESSION = re.compile(
-    r"(torch(?P<inner>\.__future__|\.utils\.deterministic|\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
-    re.ASCII,
-)
-
-
-def _writer(reader: str) -> str:
-    """Return how a function is named that sets what ``reader`` reads; empty if that is no name of one that reads."""
-    if reader in _WRITERS:
-        return _WRITERS[reader]
-    for prefix in ("get_", "is_"):
-        if reader.startswith(prefix):
-            return f"set_{reader.removeprefix(prefix)}"
-    for suffix, prefix in (("_enabled", "enable_"), ("_allowed", "allow_")):
-        if reader.endswith(suffix):
-            return prefix + reader.removesuffix(suffix)
-    return reader if reader.startswith("preferred_") else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting, by the Python that reads it. ``writer`` is the function of ``holder`` that sets it, ``=`` for an attribute."""
-
-    expression: str
-    holder: str = "torch"
-    writer: str = "="  # empty where nothing sets it
-    argument: str = ""
-
-    @staticmethod
-    def of(expression: str) -> Setting | None:
-        """Return the setting that an expression reads; None for what is not named like one, as in a log that somebody forged."""
-        if expression == _FLUSHES:
-            return Setting(expression, writer=_WRITERS[expression])
-        match = _EXPRESSION.fullmatch(expression)
-        if match is None:
-            return None
-        holder, inner, name, call, argument = match.groups()
-        if call:
-            is_reader = bool(_writer(name)) or name in _WRITERS
-            return Setting(expression, holder, _writer(name), argument or "") if is_reader else None
-        return Setting(expression, holder) if inner and inner != ".__future__" else None
-
-    def assignment(self, value: str) -> str:
-        """Return the statement that sets it to an expression's value, as Python; ``pass`` where nothing sets it."""
-        if self.writer == "=":
-            return f"{self.expression} = {value}"
-        arguments = f"{self.argument!r}, {value}" if self.argument else value
-        return f"{self.holder}.{self.writer}({arguments})" if self.writer else "pass"
+from runner.contract.global_setting import FLUSHES, writer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +73,7 @@ def switches() -> Mapping[str, _Switch]:
     modules = {name: module for name, module in sys.modules.items() if name.startswith("torch.backends.")}
     modules |= {name: sys.modules[name] for name in _HOLDERS if name in sys.modules}
     public = {
-        _FLUSHES: _Switch(_flushes_denormals, torch.set_flush_denormal),
+        FLUSHES: _Switch(_flushes_denormals, torch.set_flush_denormal),
         "torch.is_inference_mode_enabled()": _Switch(torch.is_inference_mode_enabled, lambda _: None),
     }
     for name, module in sorted(modules.items()):
@@ -152,7 +96,7 @@ def _functions(holder: str, module: Any) -> Iterator[tuple[str, _Switch]]:
     """Yield the settings that functions of a module read, where it has a function that sets each."""
     functions = vars(module)
     for name in list(functions):
-        setter = functions.get(_writer(name))
+        setter = functions.get(writer_of(name))
         if setter is None or not callable(reader := functions[name]) or _DEPRECATED.match(name):
             continue
         for device in _DEVICES if name in _BY_DEVICE else ():

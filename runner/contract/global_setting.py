@@ -1,0 +1,66 @@
+"""Settings of torch that hold for the whole process, by the Python that reads each: how a script sets one to a value.
+
+A finding names a setting so. The worker asks torch which there are (``runner/worker/global_state.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+FLUSHES = "float.fromhex('0x1p-1022') / 2 == 0.0"
+_WRITERS = {
+    "is_warn_always_enabled": "set_warn_always",
+    "is_inference_mode_enabled": "",
+    FLUSHES: "set_flush_denormal",
+}
+"""Functions that set, by what reads, where the rules for names do not say it; empty where nothing sets it."""
+
+_EXPRESSION = re.compile(
+    r"(torch(?P<inner>\.__future__|\.utils\.deterministic|\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
+    re.ASCII,
+)
+
+
+def writer_of(reader: str) -> str:
+    """Return how a function is named that sets what ``reader`` reads; empty if that is no name of one that reads."""
+    if reader in _WRITERS:
+        return _WRITERS[reader]
+    for prefix in ("get_", "is_"):
+        if reader.startswith(prefix):
+            return f"set_{reader.removeprefix(prefix)}"
+    for suffix, prefix in (("_enabled", "enable_"), ("_allowed", "allow_")):
+        if reader.endswith(suffix):
+            return prefix + reader.removesuffix(suffix)
+    return reader if reader.startswith("preferred_") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting, by the Python that reads it. ``writer`` is the function of ``holder`` that sets it, ``=`` for an attribute."""
+
+    expression: str
+    holder: str = "torch"
+    writer: str = "="  # empty where nothing sets it
+    argument: str = ""
+
+    @staticmethod
+    def of(expression: str) -> Setting | None:
+        """Return the setting that an expression reads; None for what is not named like one, as in a log that somebody forged."""
+        if expression == FLUSHES:
+            return Setting(expression, writer=_WRITERS[expression])
+        match = _EXPRESSION.fullmatch(expression)
+        if match is None:
+            return None
+        holder, inner, name, call, argument = match.groups()
+        if call:
+            is_reader = bool(writer_of(name)) or name in _WRITERS
+            return Setting(expression, holder, writer_of(name), argument or "") if is_reader else None
+        return Setting(expression, holder) if inner and inner != ".__future__" else None
+
+    def assignment(self, value: str) -> str:
+        """Return the statement that sets it to an expression's value, as Python; ``pass`` where nothing sets it."""
+        if self.writer == "=":
+            return f"{self.expression} = {value}"
+        arguments = f"{self.argument!r}, {value}" if self.argument else value
+        return f"{self.holder}.{self.writer}({arguments})" if self.writer else "pass"
