@@ -238,6 +238,7 @@ def test_a_stored_pass_is_not_believed_once_the_worker_s_code_is_another(
         monkeypatch.delenv(name)
     copied = tmp_path / "worker"
     shutil.copytree(fingerprint.WORKER.parent, copied)
+    shutil.copytree(fingerprint.WORKER.parent.with_name("contract"), tmp_path / "contract")
     monkeypatch.setattr(fingerprint, "WORKER", copied / "__main__.py")
     before = take_fingerprint(sys.executable)
     ask(engine(tmp_path / "cache", facts=before))  # a judge that lets everything pass

@@ -349,10 +349,13 @@ def test_a_compiler_may_have_arguments_and_may_be_missing(world: World) -> None:
 
 def test_this_project_s_own_worker_is_what_is_hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = fingerprint.worker_code()
-    copied = tmp_path / "worker"
-    shutil.copytree(fingerprint.WORKER.parent, copied)
-    monkeypatch.setattr(fingerprint, "WORKER", copied / "__main__.py")
-    assert fingerprint.worker_code() == before
-    with (copied / "judge.py").open("a") as file:
-        file.write("#")
-    assert fingerprint.worker_code() != before
+    copies = [tmp_path / name for name in ("worker", "contract")]
+    for copied in copies:
+        shutil.copytree(fingerprint.WORKER.parent.with_name(copied.name), copied)
+    monkeypatch.setattr(fingerprint, "WORKER", copies[0] / "__main__.py")
+    digests = [before, fingerprint.worker_code()]
+    assert digests[0] == digests[1]
+    for copied in copies:
+        (copied / "more.py").write_text("#")
+        digests.append(fingerprint.worker_code())
+    assert len({*digests}) == 3
