@@ -36,9 +36,6 @@ DIALECT = (
 )
 """Phrases that a reader whose first language is not English has to translate: write "not", "no", "still", "in another way"."""
 
-NOT_YET_PLAIN = frozenset({"docs/ci.md", "docs/cli.md", "docs/format.md", "docs/judging.md"})
-"""Pages that still have such phrases. A page that is rewritten leaves the set, which is to be empty."""
-
 _NOT_PROSE = re.compile(r"^```.*?^```$|<!-- generated.*?<!-- end -->|^\|.*?$|^#.*?$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )")
 _END = re.compile(r"(?<=[.!?])[*)]*\s+(?=[^a-z\s]|torch\b|runner\b)")
@@ -88,8 +85,7 @@ def dialect(text: str) -> list[str]:
 
 @each_page
 def test_the_phrases_are_plain(page: Path) -> None:
-    if page.relative_to(REPOSITORY).as_posix() not in NOT_YET_PLAIN:
-        assert dialect(page.read_text(encoding="utf-8")) == []
+    assert dialect(page.read_text(encoding="utf-8")) == []
 
 
 def test_a_phrase_that_is_not_plain_is_found() -> None:

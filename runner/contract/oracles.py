@@ -246,7 +246,7 @@ ORACLES: tuple[Oracle, ...] = (
         "global-state",
         "global-state",
         WRONG,
-        "A call leaves a setting of torch, such as the grad mode, otherwise than eager.",
+        "A call leaves another value of a setting of torch, such as the grad mode, than eager does.",
         "leaves a setting of torch otherwise than eager",
     ),
     Oracle(

@@ -122,7 +122,7 @@ class RunSettings:
         choices=("plan", "smart"),
     )
     retries: int = _setting(
-        0, "--retries", "run a red variant again up to N times; one that then does otherwise is FLAKY, which is red",
+        0, "--retries", "run a red variant again up to N times; one that then differs is FLAKY, which is red",
         kind="number", metavar="N", most=COUNT,
     )  # fmt: skip
     stress: int = _setting(
