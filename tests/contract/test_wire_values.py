@@ -15,8 +15,9 @@ from runner.engine.wire import check_record
 
 JOB = Job("k", "id", "here", "name", "text", {"backend": "inductor"}, ignore=("stride",), packages=("numpy",), memory=1)
 FINDING = Finding("value", "it differs", "output", {"n": 1}, {"type": "E", "message": "m"}, line=3)
+ALIAS = Finding("alias", "shares memory", severity="metadata")
 RECORD = Record(
-    (FINDING,), labels=("slow",), notes=("a note",), comparisons=2, compared={"outputs": 2}, graphs=1, kernels=3,
+    (FINDING, ALIAS), labels=("slow",), notes=("a note",), comparisons=2, compared={"outputs": 2}, graphs=1, kernels=3,
     break_reasons=("print",), reached=("lowering aten.relu",), seconds={"eager": 0.5}, model_runs=3,
 )  # fmt: skip
 

@@ -175,7 +175,7 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
             if relations != compiled_relations:
                 message = f"eager: {_relations(relations)}; compiled: {_relations(compiled_relations)}"
                 # No later write shows which object shares the same memory.
-                severity = METADATA if memory_of(relations) == memory_of(compiled_relations) else ""
+                severity = METADATA if memory_of(relations) == memory_of(compiled_relations) else None
                 yield Finding("alias", message, evidence.where(call, path), severity=severity)
 
 
