@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from runner.contract.finding import Finding
     from runner.record.events import (
         Event,
         Notice,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from runner.report.handlers import Handler
     from runner.report.live_file import LiveFile
     from runner.worker.judge.compare import equal_bits
-    from runner.worker.judge.evidence import Evidence, Finding
+    from runner.worker.judge.evidence import Evidence
     from runner.worker.judge.judge import check
 
 __all__ = [
@@ -36,7 +37,7 @@ _HOMES = {
     "LiveFile": "runner.report.live_file",
     "equal_bits": "runner.worker.judge.compare",
     "Evidence": "runner.worker.judge.evidence",
-    "Finding": "runner.worker.judge.evidence",
+    "Finding": "runner.contract.finding",
     "check": "runner.worker.judge.judge",
 }
 """Where a name is defined; all others are events."""

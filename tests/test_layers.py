@@ -84,7 +84,8 @@ def test_no_import_climbs(module: str) -> None:
     climbing = [
         name
         for name in imports(MODULES[module])
-        if room(name) not in ("", own) and not (RANK.get(room(name), -1) > RANK[own] and "worker" not in (own, room(name)))
+        if room(name) not in ("", own)
+        and not (RANK.get(room(name), -1) > RANK[own] and "worker" not in (own, room(name)))
     ]
     assert [name for name in climbing if not (own == "worker" and room(name) == "contract")] == []
 
