@@ -1,7 +1,7 @@
 """What an extension imports: an oracle ``check``, ``Evidence`` and ``Finding``; a reporter ``Handler`` and the events.
 
-An oracle runs in a worker, with torch. A reporter runs in control, without it. So a name is imported when it is asked for,
-and brings nothing of the other half. ``docs/extending.md`` has an example of each.
+An oracle runs in a worker, with torch. A reporter runs in control, without it. So a name is imported when it is asked
+for, and brings nothing of the other half. ``docs/extending.md`` has an example of each.
 """
 
 from __future__ import annotations

@@ -200,7 +200,8 @@ def add_github(parser: argparse._ActionsContainer, text: str) -> None:
 def add_reporters(parser: argparse._ActionsContainer) -> None:
     """Add which reporters write where."""
     parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH",
-                        help="what a reporter writes, here: events, junit, ctrf, html, github, one of another package, or package:function; repeat for several")  # fmt: skip
+                        help="what a reporter writes, here: events, junit, ctrf, html, github, one of another package, "
+                        "or package:function; repeat for several")  # fmt: skip
 
 
 def add_html(parser: argparse._ActionsContainer) -> None:

@@ -158,8 +158,8 @@ def _run_variants(
     with interrupts.held():  # a signal is looked for between two steps, so that the run always comes to its end below
         stamp = {"plan": planned.digest, "shard": str(settings.shard or "")}
         options = Options(
-            dialect=arguments.junit_dialect, stamp={key: text for key, text in stamp.items() if text}, again=past is not None,
-            folder=folder, declared=lambda _: _declared(loaded),
+            dialect=arguments.junit_dialect, stamp={key: text for key, text in stamp.items() if text},
+            again=past is not None, folder=folder, declared=lambda _: _declared(loaded),
         )  # fmt: skip
         own = [built_in("events", folder / "events.jsonl"), built_in("junit", folder / "junit.xml")]
         terminal = Reporter(

@@ -65,7 +65,7 @@ class Options:
         stamp: goes on every line of event logs.
         again: whether the run goes on where it ended, so that its logs are continued.
         folder: the run's own, which may hold diagnoses.
-        declared: returns of a run that has ended what the files of its cases say; None to read those that its events name.
+        declared: returns what the files of the cases of a run say; None to read those that its events name.
         tell: takes one line for people about a file.
     """
 

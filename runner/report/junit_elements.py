@@ -1,4 +1,4 @@
-"""What the package junit-xml lacks for the two dialects of ``junit.py``. It makes each element; here each gets its last form.
+"""What the package junit-xml lacks for the dialects of ``junit.py``: it makes the elements, which are completed here.
 
 * It has no properties of a testcase: a testcase gets those of a suite of its own.
 * It calls the type of all that was skipped ``skipped``. Readers filter by the type.
@@ -20,7 +20,12 @@ from runner.report.testcase import Shown
 
 
 def write_testcase(names: Mapping[str, str], shown: Shown) -> bytes:
-    """Return a testcase on lines of its own, as UTF-8. ``names`` are its ``name``, ``classname``, ``file`` and ``line``."""
+    """Return a testcase on lines of its own, as UTF-8.
+
+    Args:
+        names: its ``name``, ``classname``, ``file`` and ``line``.
+        shown: what it says, with texts cut to size; those properties that stand in an element of their own.
+    """
     case = TestCase(**names, stdout=shown.output)
     if shown.kind:
         getattr(case, f"add_{shown.kind}_info")(shown.message, shown.body)

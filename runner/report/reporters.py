@@ -1,8 +1,8 @@
 """Reporters by name: those of the runner, and those of other packages.
 
-``--report NAME=PATH`` chooses one (``docs/extending.md``); ``--junit FILE`` is short for ``--report junit=FILE``. All are loaded
-in one way, when they are asked for. Another package adds one by an entry point of the group ``runner.reporters``, or a
-person names ``package:function``.
+``--report NAME=PATH`` chooses one (``docs/extending.md``); ``--junit FILE`` is short for ``--report junit=FILE``. All
+are loaded in one way, when they are asked for. Another package adds one by an entry point of the group
+``runner.reporters``, or a person names ``package:function``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runner.report.handlers import Handler, Opener, Options, Running
 from runner.text import one_line
 
 GROUP = "runner.reporters"
-"""The group of entry points by which a package adds reporters. Each is a function of a ``Path`` that returns a ``Handler``."""
+"""The group of entry points by which a package adds reporters: functions of a ``Path`` that return a ``Handler``."""
 
 BUILT_IN = {
     "events": "runner.report.handlers:LogFile",
@@ -74,7 +74,7 @@ def built_in(name: str, path: str | Path) -> Opener:
 def choose(request: str) -> Opener:
     """Return the reporter that a ``NAME=PATH`` of the command line asks for.
 
-    Only this one is imported. Raises UsageError for another form, a name that is not installed, and a package that fails.
+    Only this one is imported. Raises UsageError for another form, an unknown name, and a package that fails.
     """
     name, equals, path = request.partition("=")
     if not (name and equals and path):
@@ -93,7 +93,7 @@ def choose(request: str) -> Opener:
 
 
 def _load(point: EntryPoint) -> Callable[..., Any]:
-    """Import a reporter; where a person named ``package:function``, the current folder is looked at last, as for backends."""
+    """Import a reporter. For ``package:function`` the current folder is looked at last, as for backends."""
     here = os.getcwd()
     with contextlib.ExitStack() as stack:
         if point.name == point.value and here not in sys.path:

@@ -24,8 +24,8 @@ _TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "
 # Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
 
 _FACTS = (
-    "backend", "torch", "device", "dtype", "stage", "oracles", "verdict", "labels", "graphs", "cached", "attempts", "host",
-    "severity", "signature", "signature_id",
+    "backend", "torch", "device", "dtype", "stage", "oracles", "verdict", "labels", "graphs", "cached", "attempts",
+    "host", "severity", "signature", "signature_id",
 )  # fmt: skip
 
 _MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")

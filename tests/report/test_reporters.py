@@ -71,7 +71,10 @@ def test_an_unknown_name_is_answered_with_those_that_are_installed(points: list[
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("no_such_module:x", "ModuleNotFoundError"), ("pathlib:x", "AttributeError"), ("os:sep", "cannot be called"), (":", "--report :=a")],
+    [
+        ("no_such_module:x", "ModuleNotFoundError"), ("pathlib:x", "AttributeError"),
+        ("os:sep", "cannot be called"), (":", "--report :=a"),
+    ],
 )  # fmt: skip
 def test_what_cannot_be_imported_is_refused(points: list[EntryPoint], name: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
