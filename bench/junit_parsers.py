@@ -44,7 +44,7 @@ cases:
   - {name: repaired, chain: [torch.relu], known: [{oracle: [value], reason: "was broken"}]}
   - {name: elsewhere, chain: [torch.relu], requires: {torch: ">=99"}}
   - {name: unsteady, module: {file: models.py, name: Unsteady}}
-  - {name: saturated, chain: [torch.abs, torch.sub: [$x, $x], torch.relu]}
+  - {name: saturated, chain: [torch.abs, torch.sub: [$_, $_], torch.relu]}
   - {name: cannot_work, inputs: {x: [3, 4], w: [5, 4]}, chain: [torch.mm: [$x, $w]]}
   - {name: cannot_load, module: {file: broken.py, name: Missing}}
 """,

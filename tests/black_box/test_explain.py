@@ -20,9 +20,9 @@ FILES = {
         dynamic: false
         config: {{{LIMIT}: 2}}
         chain:
-          - torch.relu
+          - {torch.relu: $x, out: y}
           - builtin.print: [seen]
-          - torch.add: [$x, 1]
+          - torch.add: [$y, 1]
         calls: [{{params: {{n: 3}}}}, {{params: {{n: 5}}}}]
         """,
         "name: quiet\ninputs: {x: [2, 4]}\nchain: [torch.relu, {torch.add: [$_, 1]}]\ncalls: [{}]",
