@@ -113,7 +113,7 @@ class VariantItem(pytest.Item):
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Return the line of the case."""
-        return Path(self.entry.file), self.entry.line - 1, self.name
+        return without_commands(in_line(self.entry.file)), self.entry.line - 1, self.name
 
 
 def file_node(

@@ -60,7 +60,7 @@ class _Session:
         if isinstance(item, VariantItem) and item.event is not None and report.when == "call":
             report.duration = item.event.seconds
             if report.skipped and isinstance(report.longrepr, tuple):
-                report.longrepr = (item.entry.file, item.entry.line, report.longrepr[2])
+                report.longrepr = (without_commands(in_line(item.entry.file)), item.entry.line, report.longrepr[2])
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -334,7 +334,14 @@ def test_no_text_of_a_case_is_a_command_to_a_system_of_jobs(
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setattr(ScriptedRun, "printed", COMMANDS)
-    write(pytester.path, {"::error::##[error].spec.yaml": f"{COMMANDS!r}: [", "::warning::ok.spec.yaml": OTHER})
+    write(
+        pytester.path,
+        {
+            "::error::##[error].spec.yaml": f"{COMMANDS!r}: [",
+            "::warning::ok.spec.yaml": OTHER,
+            "f\n::error::pwn.spec.yaml": OTHER,
+        },
+    )
     run = start(relu=finding("value", message=COMMANDS), neg="nothing", exp="XFAIL")
     result = run("--continue-on-collection-errors", *words, ".")
     printed = result.stdout.str() + "\n" + result.stderr.str()
