@@ -20,7 +20,7 @@ FILES = {
         dynamic: false
         config: {{{LIMIT}: 2}}
         chain:
-          - {torch.relu: $x, out: y}
+          - {{torch.relu: $x, out: y}}
           - builtin.print: [seen]
           - torch.add: [$y, 1]
         calls: [{{params: {{n: 3}}}}, {{params: {{n: 5}}}}]
