@@ -21,6 +21,8 @@ import pytest
 import yaml
 
 from runner.cli.main import build_parser
+from runner.record.journal import Journal
+from tests.handmade import played, variants
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ACTION = REPOSITORY / "action.yml"
@@ -170,13 +172,44 @@ def test_no_module_of_the_checkout_runs_before_the_runner_is_installed(tmp_path:
     assert not (checkout / "ran").exists(), (checkout / "ran").read_text()
 
 
+def test_pythons_that_pip_starts_do_not_look_into_the_checkout(tmp_path: Path) -> None:
+    stub = tmp_path / "bin" / "python"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/sh\necho "$1 $2 $3 ${PYTHONPATH-none}"\n')
+    stub.chmod(0o755)
+    (step,) = [step for step in steps_of(ACTION) if step.get("name") == "Install runner"]
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=tmp_path, capture_output=True, text=True,
+        env={"PATH": f"{stub.parent}:{os.environ['PATH']}", "TORCH": "", "GITHUB_ACTION_PATH": "/nowhere", "PYTHONPATH": "src:"},
+    )  # fmt: skip
+    assert done.stdout == "-I -m pip none\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("", ""), (":", ""), ("/a:", "/a"), ("::/a b::$(id):", "/a b:$(id)"), ("/a:/b", "/a:/b")]
+)
+def test_the_command_of_the_action_does_not_look_into_the_checkout(given: str, kept: str, job: Path) -> None:
+    stub = job / "bin" / "runner"
+    stub.write_text(stub.read_text().replace("exit ", 'echo "$PYTHONPATH" > "$RUNNER_TEMP/path"\nexit '))
+    act(job, PYTHONPATH=given)
+    assert (job / "path").read_text() == f"{kept}\n"
+
+
 @pytest.mark.parametrize(
     "words",
-    [["--version"], ["validate", "a.spec.yaml"], ["list", "a.spec.yaml"], ["run", "a.spec.yaml", "--backend", "eager"]],
-)
-def test_no_module_of_the_checkout_runs_in_a_command(words: list[str], tmp_path: Path) -> None:
+    [["--version"], ["validate", "a.spec.yaml"], ["list", "a.spec.yaml"], ["run", "a.spec.yaml", "--backend", "inductor", "--html", "site"],
+     ["report", "log.jsonl", "--junit", "new.xml"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_no_module_of_the_checkout_runs_in_a_command(
+    words: list[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     checkout = hostile_checkout(tmp_path)
     (checkout / "a.spec.yaml").write_text("cases: [{name: a, inputs: {x: [2]}, chain: [F.relu]}]\n")
+    events = played(variants(tmp_path_factory.mktemp("log"), ""), ["2.13.0"], lambda *_: "PASS")
+    with Journal(checkout / "log.jsonl") as journal:
+        for event in events:
+            journal.write(event)
     command = Path(sys.executable).with_name("runner")
     done = subprocess.run([command, *words], cwd=checkout, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ import shutil
 from runner import console, exit_codes
 from runner.cli.arguments import add_paths, add_selection
 from runner.cli.variants import matching_variants
+from runner.contract.settings import SAFE_PATH
 from runner.diagnose.repro import script
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
@@ -48,7 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     python = find_environments(arguments.python)[0].python
     # From a cache one block serves many tensors, and what lies beyond one of them would be another's.
-    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    environment = interpreters.without_current_folder(
+        {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", SAFE_PATH: "1"}
+    )
     with scratch.folder() as folder:
         path = folder / "case.py"
         path.write_text(script(variant), encoding="utf-8")

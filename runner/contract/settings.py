@@ -25,6 +25,7 @@ NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_FOLDER = "TRITON_CACHE_DIR"
 HASH_SEED = "PYTHONHASHSEED"
+SAFE_PATH = "PYTHONSAFEPATH"
 PASSED = "runner-passed"
 """Folder below torch's cache folder: for each job that passed, the tag of its graphs, a hundred bytes."""
 
@@ -97,6 +98,12 @@ SETTINGS: tuple[Setting, ...] = (
         HASH_SEED,
         "0, unless set",
         "what torch compiles depends here and there on the order of a set, and a failure must come back",
+        needed=True,
+    ),
+    Setting(
+        SAFE_PATH,
+        "1",
+        "Inductor asks about the processor by python -c, which would import ctypes.py of the current folder",
         needed=True,
     ),
     Setting(

@@ -171,7 +171,7 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
     if path is None:
         return {"error": f"{python}: no such Python interpreter"}
     if environ.get("PYTHONPATH"):  # workers look from here
-        folders = [os.path.abspath(folder) for folder in environ["PYTHONPATH"].split(os.pathsep)]
+        folders = [os.path.abspath(folder) for folder in environ["PYTHONPATH"].split(os.pathsep) if folder]
         environ = {**environ, "PYTHONPATH": os.pathsep.join(folders)}
     try:
         answer = json.loads(run_script(path, _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])

@@ -136,11 +136,21 @@ def run_script(
             stdin=subprocess.DEVNULL,
             cwd="/",
             timeout=60,
-            env=environ,
+            env=without_current_folder(os.environ if environ is None else environ),
         )
         if process.returncode != -signal.SIGKILL:
             break
     return process
+
+
+def without_current_folder(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a Python of ours: an empty entry of PYTHONPATH means the current folder, which may be anybody's.
+
+    It must go before Python starts: from 3.11 on ``sys.path`` has the folder's name in its place.
+    """
+    folders = environ.get("PYTHONPATH", "").split(os.pathsep)
+    kept = {"PYTHONPATH": os.pathsep.join(filter(None, folders))} if "PYTHONPATH" in environ else {}
+    return {**environ, **kept}
 
 
 def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -153,8 +163,12 @@ def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, 
         environment.pop(name, None)  # left over in a shell, it would run something else and call that a verdict
     overrides = overrides or {}
     # What g++ made is still shared, under a hash of its text.
-    environment |= {settings.NVML_CHECK: "1", **({} if settings.AS_USER in overrides else settings.VARIABLES)}
-    return {**environment, **overrides}
+    environment |= {
+        settings.NVML_CHECK: "1",
+        settings.SAFE_PATH: "1",
+        **({} if settings.AS_USER in overrides else settings.VARIABLES),
+    }
+    return without_current_folder({**environment, **overrides})
 
 
 def start_worker(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import IO
 
 import runner
 from runner.console import without_commands
-from runner.engine.interpreters import tail
+from runner.engine.interpreters import tail, without_current_folder
 from runner.record.events import VariantFinished, from_json
 from runner.record.journal import parse_line
 from runner.text import clean
@@ -112,6 +113,7 @@ class RunProcess:
                 stdout=output,
                 stderr=output,
                 cwd=here,
+                env=without_current_folder(os.environ),
                 start_new_session=True,  # a Ctrl-C at the terminal is pytest's to handle
             )
         assert self._process.stdin is not None

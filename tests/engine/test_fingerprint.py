@@ -226,8 +226,9 @@ def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
 
 def test_a_path_from_here_is_followed_from_here(world: World) -> None:
     world.patch.chdir(world.site)
-    for path in ("../site", os.pathsep + "/no/such"):
-        assert fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path})["torch"] == str(world.site / "torch")
+    for path, is_here in (("../site", True), (".", True), (os.pathsep + "/no/such", False)):
+        answer = fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path})
+        assert (answer["torch"] == str(world.site / "torch")) is is_here, path
 
 
 # --- what no digest covers ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -59,6 +60,11 @@ def test_sets_are_ordered_alike_in_each_worker(monkeypatch: pytest.MonkeyPatch) 
     assert interpreters.worker_environment()["PYTHONHASHSEED"] == "7"
 
 
+def test_no_python_that_torch_starts_looks_into_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    assert all(interpreters.worker_environment(more)["PYTHONSAFEPATH"] == "1" for more in ({}, {AS_USER: "1"}))
+
+
 def test_a_worker_that_runs_jobs_as_a_user_has_the_user_s_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
@@ -110,3 +116,27 @@ def test_a_tick_may_end_the_wait_and_loses_no_output() -> None:
             ["bash", "-c", "echo so; sleep 100"], timeout=1, tick=lambda: None, stdout=subprocess.PIPE
         )
     assert caught.value.output == b"so\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("a::/b:", "a:/b"), (":a", "a"), (":", ""), ("", ""), (".", "."), (None, None)], ids=repr
+)
+def test_no_entry_of_the_path_is_the_current_folder_unasked(given: str | None, kept: str | None) -> None:
+    environ = {"A": "1"} if given is None else {"A": "1", "PYTHONPATH": given}
+    assert interpreters.without_current_folder(environ) == {"A": "1"} | ({} if kept is None else {"PYTHONPATH": kept})
+
+
+def test_no_python_of_ours_looks_into_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, here = tmp_path / "a" / "show.py", tmp_path / "here"
+    for folder in (script.parent, here):
+        folder.mkdir()
+    script.write_text("import json, sys; print(json.dumps(sys.path))")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PYTHONPATH", "/no/such:")
+    log = tmp_path / "log"
+    monkeypatch.setattr(interpreters, "WORKER", script)
+    assert interpreters.start_worker(sys.executable, "", "", log, interpreters.worker_environment()).wait(60) == 0
+    asked = interpreters.run_script(sys.executable, f"exec(open({str(script)!r}).read())")
+    for text in (log.read_bytes(), asked.stdout):
+        folders = json.loads(text)
+        assert "/no/such" in folders and not {str(here), "/"} & {*folders}

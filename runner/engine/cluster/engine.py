@@ -28,7 +28,7 @@ from runner.contract.job import Job
 from runner.engine import process_tree, scratch
 from runner.engine.cluster.actor import SHUTDOWN_TIMEOUT, Report, Setup, passed_on
 from runner.engine.cluster.scheduler import Node, Scheduler
-from runner.engine.interpreters import tail
+from runner.engine.interpreters import tail, without_current_folder
 from runner.engine.messages import Outcome
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
@@ -325,7 +325,8 @@ def _check_listening(address: str) -> None:
 
 def _variables(own: bool) -> dict[str, str]:
     """Return the environment variables of the driver, and of a Ray of our own."""
-    variables = {name: value for name, value in os.environ.items() if not (own and name.startswith("RAY_"))}
+    inherited = without_current_folder(os.environ)
+    variables = {name: value for name, value in inherited.items() if not (own and name.startswith("RAY_"))}
     variables |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
     if own:
         variables |= {
