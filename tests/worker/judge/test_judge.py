@@ -155,7 +155,7 @@ def test_small_numbers_that_are_noise_are_not_asked_about(body):
 
 def test_a_named_absolute_tolerance_says_what_is_small():
     text = source("return x * 1e-6")
-    assert passes(run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-5]}}))
+    assert run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-5]}})["trust"]["verdict"] == "VACUOUS"
     assert oracles(run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-9]}})) == ["value"]
 
 
@@ -179,7 +179,7 @@ def test_the_tolerance_of_an_output_excuses_that_output_alone():
 
 
 def test_the_tolerance_of_gradients_excuses_gradients_alone():
-    loose = {"tolerance": {"by_dtype": {}, "by_place": {"gradients": [1.0, 0.0]}}}
+    loose = {"tolerance": {"by_dtype": {}, "by_place": {"gradients": [0.5, 0.0]}}}
     assert passes(run(BACKWARD, "planted:scaled_gradient", **FULL, **loose))
     assert oracles(run(PLUS, "planted:tiny_noise", **loose)) == ["value"]
 
