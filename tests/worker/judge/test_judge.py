@@ -179,7 +179,7 @@ def test_the_tolerance_of_an_output_excuses_that_output_alone():
 
 
 def test_the_tolerance_of_gradients_excuses_gradients_alone():
-    loose = {"tolerance": {"by_dtype": {}, "by_place": {"gradients": [0.5, 0.0]}}}
+    loose = {"tolerance": {"by_dtype": {}, "by_place": {"gradients": [0.6, 0.0]}}}
     assert passes(run(BACKWARD, "planted:scaled_gradient", **FULL, **loose))
     assert oracles(run(PLUS, "planted:tiny_noise", **loose)) == ["value"]
 
@@ -566,10 +566,10 @@ def test_a_write_is_put_back():
     ("text", "backend", "found"),
     [
         (source("y = x + 1\nreturn y, y.view_as(y)"), "same_object", [("alias", "metadata")]),
-        (source("return x + 1, x + 1"), "same_object", [("alias", "")]),
-        (source("return x.view(-1)"), "copied", [("alias", "")]),
+        (source("return x + 1, x + 1"), "same_object", [("alias", None)]),
+        (source("return x.view(-1)"), "copied", [("alias", None)]),
         (source("return x * 2", inputs="torch.ones(3, 3)"), "transposed_input", [("mutation", "metadata")]),
-        (source("return x * 2", inputs="torch.ones(3, 3)"), "extra_mutation", [("mutation", "")]),
+        (source("return x * 2", inputs="torch.ones(3, 3)"), "extra_mutation", [("mutation", None)]),
     ],
 )
 def test_what_no_later_write_shows_is_worth_less(text, backend, found):
