@@ -30,7 +30,7 @@ from tests.fuzz import engine
 from tests.fuzz.write_back import write_back
 
 ROOT = Path(__file__).resolve().parents[2]
-SEED = Path(__file__).with_name("seed.spec.yaml")
+SEED = Path(__file__).parents[2] / "tools" / "fuzz_seed.spec.yaml"  # not below tests/, where pytest would collect it
 SECONDS = 5.0
 """What one command may take of a processor."""
 
