@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,9 +19,10 @@ settings.register_profile("quick", backend="anew", derandomize=True, database=No
 settings.register_profile("nightly", settings.get_profile("quick"), derandomize=False, print_blob=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    """A process that forks for each command."""
+    """A process that forks for each command. Neither it nor its helper outlasts the module: other tests count processes."""
     process = Commands()
     yield process
     process.close()
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
