@@ -94,6 +94,10 @@ class Engine(FakeEngine):
     def notices(self) -> list[str]:
         return []
 
+    def remarks(self) -> list[str]:
+        """Return nothing."""
+        return []
+
     def close(self) -> None:
         pass
 
