@@ -151,11 +151,11 @@ def _finished(number: int) -> VariantFinished:
             "abs_error": 0.25, "rel_error": 0.16, "rtol": 1.3e-6, "atol": 1e-5, "eager_error_max": 1e-7,
             "compiled_error_max": 0.25, "eager_error_rmse": 1e-8, "compiled_error_rmse": 0.0125, "multiplier": 12.5,
         }  # fmt: skip
-        found = Finding("value", "3 of 1000 elements differ", "call 0, output", "inductor", numbers, None, place)
+        found = Finding("value", "3 of 1000 elements differ", "call 0, output", numbers, None, "inductor", place)
     else:
         error = {"type": "InductorError", "message": "LoweringException: no lowering\n" * 3,
                  "chain": ["InductorError", "LoweringException"], "trace": _TRACE}  # fmt: skip
-        found = Finding("compile-error", "the backend raised", "", "inductor", {}, error, place)
+        found = Finding("compile-error", "the backend raised", "", {}, error, "inductor", place)
     if verdict in ("FAIL", "ERROR", "XFAIL"):
         values |= {"stage": "inductor", "oracles": (found.oracle,), "findings": (found,), "stages": stages,
                    "reason": f"{found.oracle}: {found.message}"}  # fmt: skip
