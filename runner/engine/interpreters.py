@@ -18,6 +18,7 @@ from typing import Any
 from runner import interrupts
 from runner.contract import settings
 from runner.engine import process_tree
+from runner.files import open_regular
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
 """Environment variable by which tests name another function that runs jobs (see ``runner/worker/server/child.py``)."""
@@ -235,7 +236,7 @@ def _wait(child: subprocess.Popen[bytes], timeout: float | None, tick: Callable[
 def tail(path: str | Path, size: int = 4096) -> str:
     """Return the last ``size`` bytes of a file as text; empty if it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:  # a case may have put a pipe in its place
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - size))
             return file.read().decode(errors="backslashreplace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -140,3 +141,9 @@ def test_no_python_of_ours_looks_into_the_current_folder(tmp_path: Path, monkeyp
     for text in (log.read_bytes(), asked.stdout):
         folders = json.loads(text)
         assert "/no/such" in folders and not {str(here), "/"} & {*folders}
+
+
+def test_the_end_of_a_pipe_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    (tmp_path / "file").write_text("the end")
+    assert (interpreters.tail(tmp_path / "log"), interpreters.tail(tmp_path / "file", 3)) == ("", "end")
