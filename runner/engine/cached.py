@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
+from runner.files import foreign_link
 from runner.record.signing import NoKey, sign
 
 VERSION = 2
@@ -278,7 +279,12 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def evict(folder: Path, size: int) -> None:
-    """Remove the files below a folder that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError."""
+    """Remove the files below a folder that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError.
+
+    Nothing goes behind a link, which may have come with a checkout: there lie files of somebody else.
+    """
+    if foreign_link(folder):
+        return
     files = []
     for parent, _, names in os.walk(folder):
         for path in (Path(parent, name) for name in names):

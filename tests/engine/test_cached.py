@@ -540,3 +540,19 @@ def test_before_the_local_engine(make: Make, tmp_path: Path) -> None:
     assert one(second, f"result.update({record})", task="judge").cached == "r1"  # type: ignore[arg-type]
     assert behind._servers == {}
     assert finish(second) == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("link", ["results", "."])
+def test_nothing_behind_a_link_is_removed(link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "victim" / "results").mkdir(parents=True)
+    (tmp_path / "victim" / "results" / "precious").write_bytes(b"x" * 100)
+    monkeypatch.chdir(tmp_path)
+    if link == ".":
+        Path(".runner").symlink_to("victim")
+    else:
+        Path(".runner").mkdir()
+        Path(".runner/results").symlink_to("../victim/results")
+    evict(Path(".runner/results"), 10)
+    assert (tmp_path / "victim" / "results" / "precious").exists()
+    evict(tmp_path / "victim" / "results", 10)
+    assert not (tmp_path / "victim" / "results" / "precious").exists()
