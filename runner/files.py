@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO
 
@@ -77,11 +78,35 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
     return size
 
 
+def replace_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text as the whole content of a file, in one step. Its folder is made. Raises OSError as ``replace_file`` does."""
+    replace_file(path, [_encoded(text)])
+
+
+def replace_private(path: str | os.PathLike[str], text: str) -> None:
+    """Write an ASCII text as the whole content of a file that only its owner can read, in one step. A link there is replaced.
+
+    Nothing waits for the disk: this is for what a later run can make again. Raises OSError; what was there before stays then.
+    """
+    descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
+    try:
+        with open(descriptor, "w", encoding="ascii") as handle:
+            handle.write(text)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file: a regular one in one step, and into what is none, such as a device. Raises OSError."""
-    data = text.encode("utf-8", "backslashreplace")
+    """Write a text into a device or a pipe; else as ``replace_text`` does. Raises OSError."""
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as handle:
-            handle.write(data)
+            handle.write(_encoded(text))
     else:
-        replace_file(path, [data])
+        replace_text(path, text)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

@@ -15,7 +15,6 @@ import hmac
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +22,7 @@ from typing import Any, Protocol
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
-from runner.files import foreign_link
+from runner.files import foreign_link, replace_private
 from runner.record.signing import NoKey, sign
 
 VERSION = 2
@@ -252,15 +251,7 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     signature = sign("result", path.name, run, body)
     entry = json.dumps({"version": VERSION, "run": run, "signature": signature, "outcome": body})
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(entry)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    replace_private(path, entry)
 
 
 def read(path: Path) -> dict[str, Any] | None:

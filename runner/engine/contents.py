@@ -9,12 +9,10 @@ was read has no stamp in the memo, and is read again the next time. A memo witho
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.engine.processors import usable_processors
-from runner.files import open_regular
+from runner.files import open_regular, replace_private
 from runner.record.signing import NoKey, sign
 
 VERSION = 1
@@ -93,16 +91,7 @@ def read_memo(path: Path, purpose: str) -> dict[str, Entry]:
 def write_memo(path: Path, purpose: str, memo: Mapping[str, Entry]) -> None:
     """Write a memo, whole or not at all. A link there is replaced. Raises OSError, and NoKey where nothing can be signed."""
     text = json.dumps({name: [entry.digest, *entry.stamp] for name, entry in sorted(memo.items())})
-    signature = _signature(path, purpose, text)
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{signature}\n{text}")
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+    replace_private(path, f"{_signature(path, purpose, text)}\n{text}")
 
 
 def _signature(path: Path, purpose: str, text: str) -> str:

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -456,7 +457,7 @@ def test_a_folder_that_cannot_be_written_disturbs_nothing(
     elif broken == "full":
         monkeypatch.setattr(os, "replace", _no_space)
     else:
-        monkeypatch.setattr(cached.tempfile, "mkstemp", _no_space)
+        monkeypatch.setattr(tempfile, "mkstemp", _no_space)
     first = engine(folder)
     assert ask(first).ended == "result" and first.stored == 0
     assert str(folder) in first.problem and "\n" not in first.problem
