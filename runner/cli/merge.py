@@ -11,7 +11,7 @@ from runner import exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import add_junit, add_outputs
 from runner.exit_codes import UsageError
-from runner.files import replace_file
+from runner.files import replace_text
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal, Weight
 from runner.record.store import journal_of, make_latest, new_folder, read_log, started_of
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             journal.write(event)
     try:
         for path in reports:
-            replace_file(path, [xml.encode()])
+            replace_text(path, xml)
     except OSError as error:
         problems.append(f"{error.filename} cannot be written: {error.strerror}")
     if problems:

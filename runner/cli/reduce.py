@@ -24,7 +24,7 @@ from runner.diagnose.kept import find
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
-from runner.files import replace_file
+from runner.files import replace_text
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
@@ -159,7 +159,7 @@ class Journal:
     def end(self, reduced: Reduced, engine: VariantEngine) -> None:
         """Write the result. The case itself is there already."""
         diagnosis = Diagnosis(reduced.variant.id, engine.environment.torch, "FAIL", findings=reduced.findings)
-        replace_file(self.folder / SCRIPT, [script(reduced.variant, diagnosis, engine.seed).encode()])
+        replace_text(self.folder / SCRIPT, script(reduced.variant, diagnosis, engine.seed))
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
             "before": reduced.size_before.summary(),
@@ -190,10 +190,10 @@ class Journal:
         self.head |= known
         self._write_head()
         if self.memory.best is None:
-            replace_file(self.folder / CASE, [text.encode()])
+            replace_text(self.folder / CASE, text)
 
     def _stepped(self, step: Step) -> None:
-        replace_file(self.folder / CASE, [step.text.encode()])
+        replace_text(self.folder / CASE, step.text)
         line = {"what": step.change, **step.size.summary(), "seconds": step.seconds, "runs": step.runs}
         _append(self.folder / STEPS, line)
 
@@ -207,7 +207,7 @@ class Journal:
         _append(self.folder / TRIED, line)
 
     def _write_head(self) -> None:
-        replace_file(self.folder / HEAD, [json.dumps(self.head, indent=1).encode(), b"\n"])
+        replace_text(self.folder / HEAD, json.dumps(self.head, indent=1) + "\n")
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.yaml.emitter import emit
-from runner.files import replace_file
+from runner.files import replace_file, replace_text
 
 PER_FILE = 100
 LONGEST = 60
@@ -60,12 +60,12 @@ def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> 
     for start in range(0, len(cases), PER_FILE):
         names.append(f"{name}_{start // PER_FILE}{SPEC}")
         text = text_of(with_python_beside(cases[start : start + PER_FILE], folder))
-        replace_file(folder / names[-1], [text.encode()])
+        replace_text(folder / names[-1], text)
     return names
 
 
 def write_suite(folder: Path, name: str, specs: Sequence[str]) -> Path:
     """Write a suite over spec files, which runs them under inductor, and return its path."""
     path = folder / f"{name}{SUITE}"
-    replace_file(path, [emit({"suite": name, "specs": list(specs), "backends": ["inductor"]}).encode()])
+    replace_text(path, emit({"suite": name, "specs": list(specs), "backends": ["inductor"]}))
     return path

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner.files import replace_file
+from runner.files import replace_text
 from runner.generate.generator import Request
 from runner.hunt.groups import Group
 from runner.hunt.state import Head
@@ -35,11 +35,6 @@ def request_of(head: Head) -> Request:
     return Request(head.seed, head.batch, 0, head.profile, head.ops, depth, allow_python=head.allow_python)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole, and make its folder where it is missing."""
-    replace_file(path, [text.encode("utf-8", "backslashreplace")])
-
-
 def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
     """Write ``group.json`` of each group that has a folder."""
     command = request_of(head).command
@@ -65,4 +60,4 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
         }  # fmt: skip
         text = json.dumps(data, indent=1) + "\n"
         if not (own / GROUP).is_file() or (own / GROUP).read_bytes() != text.encode():
-            write_text(own / GROUP, text)
+            replace_text(own / GROUP, text)

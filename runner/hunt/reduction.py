@@ -16,7 +16,8 @@ from runner.diagnose.harness import VariantEngine
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
-from runner.hunt.files import CASE, REDUCED, SCRIPT, folder_of, write_text
+from runner.files import replace_text
+from runner.hunt.files import CASE, REDUCED, SCRIPT, folder_of
 from runner.hunt.groups import Group
 from runner.hunt.known import Ledger
 from runner.hunt.state import Reduction
@@ -73,10 +74,10 @@ def reduce_group(
         raise KeyboardInterrupt
     if not reduced.confirmed:
         return end("in a process of its own no case fails alike: " + "; ".join(reduced.notes))
-    write_text(own / REDUCED, reduced.text)
+    replace_text(own / REDUCED, reduced.text)
     with contextlib.suppress(InputError):  # a value without a place in Python text
         diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
-        write_text(own / SCRIPT, script(_with_python_of(own, reduced.variant), diagnosis, settings.seed))
+        replace_text(own / SCRIPT, script(_with_python_of(own, reduced.variant), diagnosis, settings.seed))
     data = {key: value for key, value in plain(reduced.variant.case).items() if key != "name"}
     return replace(
         end(""),

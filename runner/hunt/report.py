@@ -16,7 +16,8 @@ from runner.diagnose.material import find_blame, gather
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
-from runner.hunt.files import CASE, REDUCED, REPORT, folder_of, write_text
+from runner.files import replace_text
+from runner.hunt.files import CASE, REDUCED, REPORT, folder_of
 from runner.hunt.groups import FAILURES, Group
 from runner.hunt.reduction import Share, drawn_variant
 from runner.hunt.state import Report
@@ -63,7 +64,7 @@ def report_group(folder: Path, group: Group, settings: RunSettings, share: Share
     except (UsageError, InputError) as error:
         return end(str(error))
     text, checks = write(replace(material, steps=_steps(group)), draft=True)
-    write_text(own / REPORT, text)
+    replace_text(own / REPORT, text)
     culprit = diagnosis.culprit
     return end(
         unmet=sum(not check.met for check in checks),

@@ -15,9 +15,10 @@ from runner.contract.lines import Lines, is_text
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
+from runner.files import replace_text
 from runner.generate.files import text_of, with_python_beside
 from runner.generate.generator import CaseGenerator, GeneratedCase
-from runner.hunt.files import CASE, SCRIPT, folder_of, request_of, spec_of, write_text
+from runner.hunt.files import CASE, SCRIPT, folder_of, request_of, spec_of
 from runner.hunt.groups import FAILURES
 from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
 from runner.hunt.known import Ledger
@@ -144,7 +145,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
                 _write_cases(own / CASE, [case])
                 with contextlib.suppress(InputError):  # a value without a place in Python text
                     if red.verdict in FAILURES:
-                        write_text(own / SCRIPT, script(variant, event, self.settings.seed))
+                        replace_text(own / SCRIPT, script(variant, event, self.settings.seed))
             reds.append(red)
         return tuple(reds)
 
@@ -185,7 +186,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
 
 def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:
     """Write a spec file of cases, with their models in Python beside it."""
-    write_text(path, text_of(with_python_beside([case.data for case in cases], path.parent)))
+    replace_text(path, text_of(with_python_beside([case.data for case in cases], path.parent)))
 
 
 def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:

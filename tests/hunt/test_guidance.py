@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from runner.cases.limits import Limits
+from runner.files import replace_text
 from runner.generate.files import text_of
 from runner.generate.mutations import Case
 from runner.generate.parents import Parents
 from runner.hunt import guidance
-from runner.hunt.files import spec_of, write_text
+from runner.hunt.files import spec_of
 from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
 from runner.hunt.state import Round
 
@@ -98,7 +99,7 @@ def test_a_pair_alone_makes_no_parent() -> None:
 
 def test_a_hunt_that_goes_on_knows_what_it_knew(tmp_path: Path) -> None:
     other = {**SMALL, "name": "mutant_7_00004", "chain": ["torch.tan"]}
-    write_text(
+    replace_text(
         spec_of(tmp_path, 0), text_of([SMALL, other, {**SMALL, "name": "wide_7_00005"}, {**SMALL, "name": "by_hand"}])
     )
     rounds = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
@@ -115,7 +116,7 @@ def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(guidance, "PARENTS", 3)
     for number in range(4):
         cases = [{**SMALL, "name": f"wide_7_{2 * number + place:05}"} for place in range(2)]
-        write_text(spec_of(tmp_path, number), text_of(cases))
+        replace_text(spec_of(tmp_path, number), text_of(cases))
     rounds = [round_of(number, (), (2 * number, 2 * number + 1)) for number in range(4)]
     spec_of(tmp_path, 0).unlink()  # its parents are too old to be read
     guided = Guidance(7, Parents(()))
