@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import stat
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -23,53 +24,53 @@ def lock(folder: Path) -> contextlib.ExitStack:
     A folder that cannot be written, or a file system without locks, does not stop a run: then nothing is locked.
     Raises UsageError, which names the holder, when another process writes there.
     """
-    stack = contextlib.ExitStack()
-    try:
-        descriptor = os.open(
-            folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
-        )
-    except OSError:
-        return stack
-    stack.callback(os.close, descriptor)
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    stack, descriptor = _take(
+        folder / NAME,
+        os.O_RDWR | os.O_NOFOLLOW,
+        lambda descriptor: f"another process writes to {folder}: {_described(descriptor)}; wait until it has ended",
+    )
+    if descriptor >= 0:
+        with contextlib.suppress(OSError):  # a full disk
             os.ftruncate(descriptor, 0)
             since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
             os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-    except BlockingIOError:
-        description = _described(descriptor)
-        stack.close()
-        raise UsageError(f"another process writes to {folder}: {description}; wait until it has ended") from None
-    except OSError:  # no locks here, or a full disk
-        pass
     return stack
 
 
-def lock_file(path: str) -> contextlib.ExitStack:
-    """Become the only writer of a log that a person named, until the result is closed or this process ends.
+def lock_file(path: str, option: str = "--events") -> contextlib.ExitStack:
+    """Become the only writer of a log that a person named by an option, until the result is closed or this process ends.
 
     A device, a pipe, and a file system without locks lock nothing.
 
     Raises:
         UsageError: another process writes it.
     """
+    return _take(path, os.O_RDONLY, lambda _: f"{option} {path}: another run writes this file; name another one")[0]
+
+
+def _take(path: str | os.PathLike[str], flags: int, refusal: Callable[[int], str]) -> tuple[contextlib.ExitStack, int]:
+    """Lock a regular file, which is made. Return what gives the lock back, and the descriptor; -1 where nothing is locked.
+
+    Raises:
+        UsageError: another process has the lock; ``refusal`` gives the text, of a descriptor that can be read.
+    """
     stack = contextlib.ExitStack()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError:
-        return stack
+        return stack, -1
     stack.callback(os.close, descriptor)
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return stack, -1
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        stack.close()
-        raise UsageError(f"--events {path}: another run writes this file; name another one") from None
+        with stack:
+            raise UsageError(refusal(descriptor)) from None
     except OSError:  # no locks here
-        pass
-    return stack
+        return stack, -1
+    return stack, descriptor
 
 
 def _described(descriptor: int) -> str:
