@@ -37,9 +37,8 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
         raise UsageError(f"--github: {SUMMARY} names no file; this option is for a job of GitHub Actions")
     targets: dict[str, str] = {}
     asked = [(f"--{name.removesuffix('_folder')}", name, getattr(arguments, name, None)) for name in OPTIONS]
-    requests = [request.partition("=") for request in getattr(arguments, "report", ()) if "=" in request]
     kinds = {"events": "events", "junit": "junit", "html": "html_folder"}  # by which rules the path is looked at
-    asked += [("--report", kinds.get(name, ""), path) for name, _, path in requests]
+    asked += [("--report", kinds.get(name, ""), path) for name, path in _requests(arguments)]
     for option, name, path in asked:
         # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
         if not isinstance(path, str) or (
@@ -69,6 +68,18 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
             problem = getattr(error, "strerror", None) or str(error)
         if problem:
             raise UsageError(f"{option} {path}: {problem}" if path else f"{option}: {problem}")
+
+
+def event_logs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the event logs that a person named, each with its option."""
+    named = [("--events", arguments.events)] if arguments.events else []
+    return named + [("--report", path) for name, path in _requests(arguments) if name == "events"]
+
+
+def _requests(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the names and paths that ``--report`` asks for. What is not ``NAME=PATH`` is left to ``reporters_of``."""
+    split = (request.partition("=") for request in getattr(arguments, "report", ()))
+    return [(name, path) for name, equals, path in split if equals]
 
 
 def reporters_of(arguments: argparse.Namespace, *first: str) -> list[Opener]:

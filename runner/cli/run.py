@@ -147,8 +147,8 @@ def _run_variants(
     if past is not None and started_of(events).plan != planned.digest:
         raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
                          "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
-    if arguments.events:
-        holder.enter_context(lock.lock_file(arguments.events))
+    for option, path in outputs.event_logs(arguments):
+        holder.enter_context(lock.lock_file(path, option))
     folder, warning = (past.folder, "") if past else new_folder()
     if not past:  # resume holds it already
         holder.enter_context(lock.lock(folder))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.record.lock import lock_file
 from tests.report.test_html import Read
 
 from .driver import Result, run_in, spec, write
@@ -84,3 +85,14 @@ def test_merged_shards_have_pages_too(tmp_path: Path) -> None:
     text = Read((tmp_path / "site" / "index.html").read_text()).text
     assert all(f"a.suite.yaml::{name}[float32,cpu]" in text for name in ("good", "bad", "expected"))
     assert json.loads((tmp_path / "ctrf.json").read_text())["results"]["summary"]["tests"] == 3
+
+
+@pytest.mark.parametrize(
+    "words", [("--events", "log.jsonl"), ("--report", "events=log.jsonl")], ids=["events", "report"]
+)
+def test_two_runs_do_not_write_one_log(words: tuple[str, str], tmp_path: Path) -> None:
+    write(tmp_path, {"a.suite.yaml": CASES})
+    with lock_file(str(tmp_path / "log.jsonl")):
+        result = run_in(tmp_path, "run", "a.suite.yaml", *words)
+    assert result.code == 4 and f"{words[0]} log.jsonl: another run writes this file" in result.err
+    assert not (tmp_path / "log.jsonl").read_text() and not (tmp_path / ".runner").exists()
