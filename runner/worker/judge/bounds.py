@@ -10,7 +10,7 @@ from runner.worker.case.observe import CallRecord
 from runner.worker.case.snapshot import Leaf, elements
 from runner.worker.judge.elements import largest, norm, pieces, planes
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.tolerance import Tolerance, entry_for, tolerance_for
+from runner.worker.judge.tolerance import Tolerance, tolerance_for
 
 _NOISE = 0.5
 """Part of the largest element that eager's error against float64 has at least where the numbers are nothing but rounding."""
@@ -29,10 +29,10 @@ def blind_bounds(evidence: Evidence) -> str:
             tensor = elements(leaf)
             if tensor is None or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
                 continue
-            entry = entry_for(tensor.dtype, tolerance, leaf.path)
+            bounds = tolerance_for(tensor.dtype, tolerance, leaf.path)
+            entry = bounds.entry
             if entry is None:
                 continue
-            bounds = tolerance_for(tensor.dtype, tolerance, leaf.path)
             if entry not in sighted and _passes_zeros(tensor, bounds) and not _is_noise(evidence, call, leaf, tensor):
                 name = f"tolerance of {entry}" if entry else "tolerance"
                 blind[entry] = (

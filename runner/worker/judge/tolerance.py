@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,11 +12,15 @@ from torch.testing._comparison import default_tolerances
 
 @dataclass(frozen=True)
 class Tolerance:
-    """As ``torch.testing.assert_close`` has them; ``exact`` asks for equal bits, where any NaN equals any other."""
+    """As ``torch.testing.assert_close`` has them; ``exact`` asks for equal bits, where any NaN equals any other.
+
+    ``entry`` says where the case has them: at a place, for a dtype, or ``""`` for all; None where they are torch's default, or exact.
+    """
 
     rtol: float
     atol: float
     exact: bool = False
+    entry: str | None = field(default=None, compare=False)
 
 
 GRADIENTS = "gradients"
@@ -35,24 +39,18 @@ def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None
     """
     rtol, atol = default_tolerances(dtype)
     overrides = overrides or {}
-    table = overrides.get("by_dtype") or {}
-    own = own_bounds(overrides, path)
-    override = own or table.get(str(dtype).removeprefix("torch."), table.get("", (None, None)))
+    place = _own_place(overrides, path)
+    table = overrides.get("by_place" if place is not None else "by_dtype") or {}
+    names = (str(dtype).removeprefix("torch."), "") if place is None else (place,)
+    entry = next((name for name in names if name in table), None)
+    override = (None, None) if entry is None else table[entry]
+    exact = bool(overrides.get("exact")) and place is None
     return Tolerance(
         rtol=rtol if override[0] is None else float(override[0]),
         atol=atol if override[1] is None else float(override[1]),
-        exact=bool(overrides.get("exact")) and own is None,
+        exact=exact,
+        entry=None if exact else entry,
     )
-
-
-def entry_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None, path: str) -> str | None:
-    """Return which entry of ``overrides`` holds at a place: the place, a dtype, or ``""`` for all; None where torch's default does."""
-    overrides = overrides or {}
-    place = _own_place(overrides, path)
-    if place is not None or overrides.get("exact"):
-        return place
-    table = overrides.get("by_dtype") or {}
-    return next((name for name in (str(dtype).removeprefix("torch."), "") if name in table), None)
 
 
 def missing_place(overrides: Mapping[str, Any] | None, paths: Iterable[str]) -> str | None:
