@@ -79,7 +79,8 @@ def test_a_case_of_which_nothing_is_traced_is_not_written(tmp_path: Path) -> Non
     inputs = {"x": [4], "b": {"shape": [4], "dtype": "bool"}}
     select = {"torch.masked_select": ["$x", "$b"]}
     assert fault(tmp_path, [select], inputs) == "compiles no graph"
-    assert fault(tmp_path, [select, {"torch.sin": "$x", "out": "y"}], inputs, **{"return": ["$_", "$y"]}) == ""
+    named = [{**select, "out": "z"}, {"torch.sin": "$x", "out": "y"}]
+    assert fault(tmp_path, named, inputs, **{"return": ["$z", "$y"]}) == ""
     assert fault(tmp_path, [{"torch.take": ["$x", {"$tensor": [0, 2]}]}]) == ""
 
 
