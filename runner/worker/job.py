@@ -97,11 +97,13 @@ def judge_job(job: Job, send: Send) -> Record:
         with open_source(job) as source:
             run.go(source)
     except InvalidCase as error:
-        run.note(trust=Trust("INVALID", error.reason, error.error.info if error.error is not None else None))
+        run.record = replace(
+            run.record, trust=Trust("INVALID", error.reason, error.error.info if error.error is not None else None)
+        )
     except Unavailable as error:
-        run.note(trust=Trust("SKIP", str(error)))
+        run.record = replace(run.record, trust=Trust("SKIP", str(error)))
     phases.end()
-    run.note(seconds={name: round(seconds, 6) for name, seconds in phases.seconds.items()})
+    run.record = replace(run.record, seconds={name: round(seconds, 6) for name, seconds in phases.seconds.items()})
     return run.record
 
 
@@ -193,10 +195,6 @@ class _Run:
         self.settings = Settings.of(job)
         self.agree = Agreement(self.settings.device, job.tolerance)
 
-    def note(self, **values: Any) -> None:
-        """Set fields of the record."""
-        self.record = replace(self.record, **values)
-
     def go(self, source: Source) -> None:
         """Run all parts.
 
@@ -208,7 +206,7 @@ class _Run:
         try:
             self._go()
         finally:
-            self.note(model_runs=source.models)
+            self.record = replace(self.record, model_runs=source.models)
 
     def _go(self) -> None:
         require(self.job)
@@ -217,7 +215,7 @@ class _Run:
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
         eager = observe(loaded, loaded.model, self.settings)
-        self.note(drew_random=eager.drew_random)
+        self.record = replace(self.record, drew_random=eager.drew_random)
         self._check_eager(eager)
 
         self.phases.begin("eager-again")
@@ -231,20 +229,22 @@ class _Run:
         reach = Reach(self.job.coverage == "lines") if self.job.coverage else None
         with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
-            self.note(stored_graphs=count_loaded() if self.job.graphs else 0)
+            self.record = replace(self.record, stored_graphs=count_loaded() if self.job.graphs else 0)
         if reach:
-            self.note(reached=tuple(sorted(reach.names)))
-        self.note(graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,
+            self.record = replace(self.record, reached=tuple(sorted(reach.names)))
+        self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,
                   break_reasons=tuple(compiled.break_reasons))  # fmt: skip
         if self.job.backend["backend"] == "inductor":
-            self.note(kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays)
+            self.record = replace(
+                self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays
+            )
             if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
                 compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
         self.phases.begin("judge")
         self._judge(eager, compiled, place)
         if self.agree.varied:
-            self.note(labels=(*self.record.labels, VARIES))
+            self.record = replace(self.record, labels=(*self.record.labels, VARIES))
         if store is not None and not self.record.findings and self.record.trust is None:
             store.keep()
 
@@ -261,7 +261,7 @@ class _Run:
         expected = self.job.expect.get("raises")
         error = eager.error
         if error is not None:
-            self.note(eager_error=error.info)
+            self.record = replace(self.record, eager_error=error.info)
         if expected is None:
             if error is not None:
                 raise InvalidCase(f"eager raised {error.summary}", error)
@@ -286,14 +286,14 @@ class _Run:
         if place is not None and evidence.undefined is not None:
             place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
         if place is not None:
-            self.note(trust=Trust("FLAKY", f"two eager runs, made alike, disagree: {place}"))
+            self.record = replace(self.record, trust=Trust("FLAKY", f"two eager runs, made alike, disagree: {place}"))
             findings = [finding for finding in findings if not row_of(finding.oracle).numeric]
         elif not findings:
             replacements = self.source.replacements
             reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
             if reason:
-                self.note(trust=Trust("VACUOUS", reason))
+                self.record = replace(self.record, trust=Trust("VACUOUS", reason))
         note_autocast(evidence, findings)
-        self.note(findings=tuple(findings), labels=tuple(evidence.labels),
+        self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
                   notes=(*compiled.notes, *reference.notes, *evidence.notes),
                   comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip

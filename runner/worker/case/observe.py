@@ -43,7 +43,7 @@ class Settings:
 
     @staticmethod
     def of(job: Job) -> Settings:
-        """Return the settings that a job (a plain dict) asks for."""
+        """Return the settings that a job asks for."""
         grad = job.grad
         name = job.autocast
         return Settings(

@@ -50,7 +50,7 @@ _UNTRACED = re.compile(rf"\b(?:{'|'.join((*UNTRACED, *_in_place_views()))})\b")
 
 
 def fault_of(job: Job) -> str:
-    """Return why a case is not written, or nothing. ``job`` is a judging job as a plain dict; its backend does not run."""
+    """Return why a case is not written, or nothing. ``job`` is a judging job; its backend does not run."""
     settings = [Settings.of(replace(job, seed=seed)) for seed in SEEDS]
     try:
         with open_source(job) as source:

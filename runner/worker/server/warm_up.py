@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from runner.contract.job import Job
 from runner.worker.case.vectors import probe
 from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
@@ -134,8 +135,8 @@ def warm_up(level: str) -> None:
         raise ThreadsLeft(f"threads that the warm-up left: {_threads() - threads}")
 
 
-def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str, **fields: str) -> None:
-    record = run_job({**_warm_up_job(backend, mode), **fields}, lambda message: None)
+def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str, graphs: str = "") -> None:
+    record = run_job(_warm_up_job(backend, mode, graphs), lambda message: None)
     if record.get("findings") or record.get("trust"):
         raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
 
@@ -222,14 +223,10 @@ def stop_progress_bars() -> None:
         tqdm.tqdm.monitor_interval = 0
 
 
-def _warm_up_job(backend: str, mode: str) -> dict[str, Any]:
-    return {
-        **dict.fromkeys(("key", "id", "environment", "name"), "warm-up"),
-        "source": _SOURCE,
-        "backend": {"backend": backend},
-        "grad": {"mode": mode},
-        "threads": 1,
-    }
+def _warm_up_job(backend: str, mode: str, graphs: str = "") -> dict[str, Any]:
+    name = "warm-up"
+    job = Job(name, name, name, name, _SOURCE, {"backend": backend}, grad={"mode": mode}, threads=1, graphs=graphs)
+    return job.to_json()
 
 
 def _has_accelerator(torch: Any) -> bool:
