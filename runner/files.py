@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO
+
+_OPEN_FILE = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/fd/\d+")
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -36,16 +39,27 @@ def foreign_link(path: str | os.PathLike[str]) -> str:
     """Return the part of an output path that is a link, empty if there is none.
 
     A checkout or a shared folder may bring links: what is written through one replaces a file that nobody named. The path itself
-    counts, and so does each folder of it below the current one. Folders further up, and devices such as ``/dev/stdout``, are the
-    machine's own.
+    counts, and so does each part of it that lies in the current folder, by whatever name that is reached. Links elsewhere are the
+    machine's own, and so are those to open files such as ``/dev/stdout``.
     """
-    absolute, here = os.path.abspath(path), os.getcwd()
-    if absolute.startswith(("/dev/", "/proc/")):
+    whole, here = os.path.join(os.getcwd(), path), os.path.realpath(os.getcwd())
+    if _OPEN_FILE.fullmatch(whole):
         return ""
-    parts = [absolute]
-    while os.path.dirname(parts[-1]).startswith(here + os.sep):
-        parts.append(os.path.dirname(parts[-1]))
-    return next((part for part in reversed(parts) if os.path.islink(part)), "")
+    *folders, name = [part for part in whole.split(os.sep) if part not in ("", ".")] or [""]
+    place = os.sep
+    for part in folders:  # not normalized: behind a link, .. is another folder than it seems
+        is_here = here != os.sep and (os.path.realpath(place) + os.sep).startswith(here + os.sep)
+        place = os.path.join(place, part)
+        if is_here and os.path.islink(place):
+            return place
+    place = os.path.join(place, name)
+    return place if os.path.islink(place) else ""
+
+
+def link_problem(path: str | os.PathLike[str]) -> str:
+    """Return why nothing is written to an output path that leads through a link, and what to do; empty if there is none."""
+    link = foreign_link(path)
+    return f"{link} is a link to {os.readlink(link)}; name the file that is meant, or remove the link" if link else ""
 
 
 def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:

@@ -14,6 +14,7 @@ from runner.cli.generate import PROFILE_HELP, depth
 from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
+from runner.files import link_problem
 from runner.generate.parents import Parents, named_parents
 from runner.hunt import known, state, triage
 from runner.hunt.groups import Group, Known, groups_of
@@ -153,6 +154,8 @@ def _folder(output: str) -> Path:
     """Return the folder of a hunt, made if need be. Raises UsageError for one that holds something else."""
     folder = Path(output)
     try:
+        if problem := link_problem(output):
+            raise UsageError(f"--output {folder}: {problem}")
         folder.mkdir(exist_ok=True)
         if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner import console
 from runner.exit_codes import INTERNAL, UsageError
-from runner.files import foreign_link, write_text
+from runner.files import link_problem, write_text
 from runner.quote import shell_word
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
             continue
         try:
             target = Path(os.path.realpath(path))
-            if path and (link := foreign_link(path)):
-                problem = f"{link} is a link to {os.readlink(link)}; name the file that is meant, or remove the link"
-            elif name == "html_folder" or (name == "output" and arguments.command != "issue"):
+            if path and (problem := link_problem(path)):
+                raise UsageError(f"{option} {path}: {problem}")
+            if name == "html_folder" or (name == "output" and arguments.command != "issue"):
                 problem = _folder_problem(path, target)
                 if name == "html_folder" and not problem:
                     from runner.report.site.folder import check_folder

@@ -12,6 +12,7 @@ from pathlib import Path
 from runner import console
 from runner.cases.limits import Limits
 from runner.exit_codes import INTERNAL, UsageError
+from runner.files import link_problem
 from runner.record.audit import audit, excess
 from runner.record.events import Event, RunFinished, RunResumed, RunStarted
 from runner.record.journal import Problems, Weight, read_journal
@@ -62,6 +63,8 @@ def output_folder(option: str | None, name: str) -> Path:
             console.message(f"runner: {warning}")
         folder = base / name
     try:
+        if option and (problem := link_problem(option)):
+            raise UsageError(f"--output {folder}: {problem}")
         folder.mkdir(exist_ok=True)
         if any(folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it; name another folder, or remove this one")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.cli import outputs
+from runner.cli import hunt, outputs
 from runner.exit_codes import UsageError
+from runner.record.store import output_folder
 from runner.report.site.folder import MARK
 
 
@@ -50,6 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"events": "linked/new.jsonl"}, "/linked is a link to folder"),
         ({"html_folder": "linked"}, "/linked is a link to folder"),
         ({"output": "linked/new"}, "/linked is a link to folder"),
+        ({"events": "linked/../new.jsonl"}, "/linked is a link to folder"),
         ({"junit": "x" * 300}, "File name too long"),
         ({"junit": "a\0b"}, "null"),
         ({"junit": "a", "events": "folder/../a"}, "--junit names the same file"),
@@ -107,6 +110,28 @@ def test_a_link_above_the_current_folder_is_the_machine_s_own(
     check(junit=str(place / "linked" / "new.xml"))
     monkeypatch.chdir(place / "linked")
     check(junit="new.xml")
+
+
+def test_a_link_in_the_current_folder_counts_by_each_name_of_the_folder(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    name = tmp_path_factory.mktemp("names") / "name"
+    name.symlink_to(folder)
+    check(junit=str(name / "new.xml"))
+    with pytest.raises(UsageError, match="/name/linked is a link to folder"):
+        check(junit=str(name / "linked" / "new.xml"))
+
+
+@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_an_open_file_is_written_to(path: str) -> None:
+    check("report", ctrf=path)
+
+
+@pytest.mark.parametrize("make", [hunt._folder, lambda path: output_folder(path, "")], ids=["hunt", "others"])
+def test_no_folder_is_made_behind_a_link(make: Callable[[str], Path], folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"--output linked/new: .*/linked is a link to folder"):
+        make("linked/new")
+    assert make("new") == folder / "new" and not (folder / "folder" / "new").exists()
 
 
 def test_issue_writes_a_file_where_others_write_a_folder() -> None:
