@@ -20,6 +20,8 @@ _LOGS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 
 _COMMAND = re.compile(r"(?m)^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))")
 """The beginning of such a command: ``::error``, ``##[error]``, ``##vso[``, ``##teamcity[``."""
+_WRAPPED_COMMAND = re.compile(_COMMAND.pattern.replace(r"^(\s*:)", "(:)"))
+"""The same in a text whose lines somebody else may begin anywhere."""
 
 _PAINTED = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 
@@ -108,12 +110,13 @@ def _write(stream: TextIO, text: str, now: bool = False, commands: bool = False)
     return ""
 
 
-def without_commands(text: str, stream: TextIO | None = None) -> str:
+def without_commands(text: str, stream: TextIO | None = None, wrapped: bool = False) -> str:
     """Return ``text`` so that no system of jobs that reads ``stream`` takes a line of it for a command to itself.
 
-    Without a stream somebody else prints the text: pytest, where this command is its plugin.
+    Without a stream somebody else prints the text: pytest, where this command is its plugin. ``wrapped`` says that lines may
+    then begin at other places.
     """
-    return _COMMAND.sub(r"\1\2 ", text) if _is_log(stream) else text
+    return (_WRAPPED_COMMAND if wrapped else _COMMAND).sub(r"\1\2 ", text) if _is_log(stream) else text
 
 
 def _is_log(stream: TextIO | None) -> bool:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from runner.console import without_commands
+from runner.pytest_plugin.door import shown_line
 from runner.pytest_plugin.results import NoVerdict, ResultLog
 from runner.pytest_plugin.table import Entry
 from runner.record.events import VariantFinished
 from runner.report.failure import headline, render_failure
-from runner.text import in_line
 
 
 class RedVariant(Exception):
@@ -55,7 +54,7 @@ class ErrorNode(pytest.Collector):
 
     def collect(self) -> Iterable[pytest.Item]:
         """Raise it."""
-        raise self.CollectError(without_commands(self.text))
+        raise self.CollectError(self.text)
 
 
 class CaseNode(pytest.Collector):
@@ -94,16 +93,14 @@ class VariantItem(pytest.Item):
             "id": event.id, "verdict": event.verdict, "stage": event.stage, "oracle": ", ".join(event.oracles), "signature": event.signature_id,
             "severity": event.severity, "known": event.known,
         }  # fmt: skip
-        self.user_properties += [
-            (name, without_commands(in_line(value))) for name, value in properties.items() if value
-        ]
+        self.user_properties += [(name, value) for name, value in properties.items() if value]
         is_failure = event.verdict not in ("PASS", "SKIP")
         if event.verdict == "SKIP":
-            pytest.skip(without_commands(headline(event)))
+            pytest.skip(headline(event))
         if event.verdict == "XFAIL":
-            pytest.xfail(without_commands(headline(event)))  # which returns under --runxfail
+            pytest.xfail(headline(event))  # which returns under --runxfail
         if is_failure:
-            raise RedVariant(without_commands(render_failure(event)))
+            raise RedVariant(render_failure(event))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the text of the failure, without a traceback through this file."""
@@ -113,7 +110,7 @@ class VariantItem(pytest.Item):
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Return the line of the case."""
-        return without_commands(in_line(self.entry.file)), self.entry.line - 1, self.name
+        return shown_line(self.entry.file), self.entry.line - 1, self.name
 
 
 def file_node(
@@ -122,7 +119,7 @@ def file_node(
     """Return the node of a file, with its path from pytest's root folder as its id."""
     root = parent.config.rootpath
     shown = PurePath(path).relative_to(root) if path.is_relative_to(root) else path
-    name, short = (without_commands(in_line(text)) for text in (shown.as_posix(), path.name))
+    name, short = shown_line(shown.as_posix()), shown_line(path.name)
     return FileNode.from_parent(parent, name=short, nodeid=name, path=path, entries=entries, errors=errors, log=log)
 
 

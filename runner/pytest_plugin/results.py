@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO
 
 import runner
-from runner.console import without_commands
 from runner.engine.interpreters import tail, without_current_folder
 from runner.record.events import VariantFinished, from_json
 from runner.record.journal import parse_line
@@ -60,9 +59,7 @@ class ResultLog:
                 return self._events[id]
             if end is not None:
                 printed = clean(tail(self.folder / OUTPUT)).strip()
-                raise NoVerdict(
-                    f"no verdict: the run has ended{end}" + (f"\n{without_commands(printed)}" if printed else "")
-                )
+                raise NoVerdict(f"no verdict: the run has ended{end}" + (f"\n{printed}" if printed else ""))
             time.sleep(_PAUSE)
 
     def has_all(self, ids: Collection[str]) -> bool:

@@ -14,11 +14,11 @@ import pytest
 
 from runner import __version__
 from runner.cases.suites import PathError
-from runner.console import without_commands
 from runner.diagnostics import InputError
 from runner.engine import scratch
 from runner.exit_codes import UsageError
-from runner.pytest_plugin.nodes import FileNode, VariantItem, file_node
+from runner.pytest_plugin.door import pass_report, shown, shown_line
+from runner.pytest_plugin.nodes import CaseNode, ErrorNode, FileNode, VariantItem, file_node
 from runner.pytest_plugin.results import LOG, ResultLog, RunProcess
 from runner.pytest_plugin.table import Entry, Table, load, with_cases, with_own_options
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
@@ -27,7 +27,7 @@ from runner.report.groups import groups_of
 from runner.report.next_steps import next_lines
 from runner.session.environments import checked_environments
 from runner.session.settings import RunSettings
-from runner.text import in_line, one_line, visible
+from runner.text import in_line, one_line
 
 
 class _Session:
@@ -44,7 +44,7 @@ class _Session:
             self._errors[file].append(text)
         config.args = [*table.arguments]
         for tag in sorted({tag for entry in table.entries for tag in entry.tags}):
-            config.addinivalue_line("markers", f"{tag}: a tag of cases")
+            config.addinivalue_line("markers", f"{shown_line(tag)}: a tag of cases")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> FileNode | None:
         """Return the node of a file that has something to run or to say."""
@@ -54,13 +54,34 @@ class _Session:
         return file_node(parent, file_path, self._entries.get(file, ()), self._errors.get(file, ()), self.log)
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_collect_directory(self) -> Generator[None, pytest.Collector | None, pytest.Collector | None]:
+        """Give a folder a name that ``--collect-only`` may print."""
+        node = yield
+        if node is not None:
+            node.name = shown_line(node.name)
+        return node
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # the outermost: nothing is added to a report after it
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Let no text of a file through as it is."""
+        report = yield
+        if isinstance(collector, FileNode | CaseNode | ErrorNode):
+            pass_report(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Give a report the seconds of its variant instead of those of the wait, and a skip its place in the YAML file."""
         report = yield
-        if isinstance(item, VariantItem) and item.event is not None and report.when == "call":
+        if not isinstance(item, VariantItem):
+            return report
+        if item.event is not None and report.when == "call":
             report.duration = item.event.seconds
             if report.skipped and isinstance(report.longrepr, tuple):
-                report.longrepr = (without_commands(in_line(item.entry.file)), item.entry.line, report.longrepr[2])
+                report.longrepr = (item.entry.file, item.entry.line, report.longrepr[2])
+        pass_report(report)
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -96,16 +117,14 @@ class MainSession(_Session):
             self.torch = checked_environments(self.settings, loaded.variants)[0].torch if loaded.variants else ""
             folder = None if option.collectonly else scratch.make()
         except (InputError, PathError, UsageError) as error:
-            raise pytest.UsageError(without_commands(with_own_options(visible(str(error))))) from None
+            raise pytest.UsageError(shown(with_own_options(str(error)))) from None
         super().__init__(config, table, folder)
         for remark in loaded.remarks:
-            config.issue_config_time_warning(
-                pytest.PytestConfigWarning(without_commands(in_line(remark))), stacklevel=2
-            )
+            config.issue_config_time_warning(pytest.PytestConfigWarning(shown_line(remark)), stacklevel=2)
 
     def pytest_report_header(self) -> str:
         """Return the versions."""
-        return f"runner: {__version__}" + (f", torch {in_line(self.torch)}" if self.torch else "")
+        return f"runner: {__version__}" + (f", torch {shown_line(self.torch)}" if self.torch else "")
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Start the run of what was collected here; under pytest-xdist nothing is."""
@@ -164,7 +183,7 @@ class MainSession(_Session):
         lines += next_lines(groups_of(red), terminalreporter._tw.fullwidth)
         terminalreporter.section("runner", "-")
         for line in lines:
-            terminalreporter.write_line(without_commands(line))
+            terminalreporter.write_line(shown(line))
 
     def pytest_unconfigure(self) -> None:
         """Remove the folder of the log; workers have ended."""

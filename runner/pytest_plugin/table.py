@@ -12,8 +12,8 @@ from pathlib import Path, PurePath
 
 from runner.cases.model import Variant
 from runner.cases.suites import PathError, discover
-from runner.console import without_commands
 from runner.pytest_plugin.arguments import ENDINGS, FILE
+from runner.pytest_plugin.door import shown_line
 from runner.session.collect import Loaded, collect
 from runner.session.settings import RunSettings
 from runner.text import in_line
@@ -112,16 +112,7 @@ def _entry(variant: Variant, home: str, root: Path) -> Entry:
     file, name = variant.case.file, in_line(variant.id[len(variant.where) + 2 :])
     shown = PurePath(file).relative_to(root).as_posix() if Path(file).is_relative_to(root) else variant.where
     case = variant.case
-    return Entry(
-        variant.id,
-        without_commands(f"{in_line(shown)}::{name}"),
-        home,
-        file,
-        case.span.line,
-        case.name,
-        name,
-        case.tags,
-    )
+    return Entry(variant.id, shown_line(f"{shown}::{name}"), home, file, case.span.line, case.name, name, case.tags)
 
 
 def _arguments(arguments: Sequence[str], paths: Sequence[str], files: frozenset[str]) -> list[str]:

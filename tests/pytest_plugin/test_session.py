@@ -7,14 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from runner.record.events import RED
+from runner.record.events import RED, Event, Notice, VariantFinished
 from tests.black_box.driver import REPOSITORY, run_in, write
-from tests.handmade import finding
+from tests.handmade import finding, played
 from tests.pytest_plugin.scripted_run import ScriptedRun, Session, lastfailed, reports, scripted
 
 pytest_plugins = ["pytester"]
@@ -42,6 +44,19 @@ SUITE = """
     suite: two
     specs: ["../specs/*.spec.yaml"]
     backends: [eager, {name: other, backend: aot_eager}]
+    """
+HOSTILE = """
+    cases:
+      - name: left
+        doc: "a doc\\n::error::x ##[error] \\e[31m"
+        tags: [add-mask]
+        inputs: {x: [4]}
+        chain: [torch.neg]
+      - name: red
+        known: [{oracle: [value], reason: "a reason\\n::error::x ##[error]", issue: "https://example.org/#[error]"}]
+        inputs: {x: [4]}
+        params: {n: ["::error::x", "none"]}
+        chain: [{F.gelu: [$x, $n]}]
     """
 FILES = {"specs/a.spec.yaml": CASES, "specs/b.spec.yaml": OTHER, "suites/two.suite.yaml": SUITE}
 
@@ -323,7 +338,21 @@ def test_importing_it_loads_pytest_alone() -> None:
     ]  # fmt: skip
 
 
-COMMANDS = "so\n::add-mask::x\n  ::stop-commands::y\na ##[error]z ##vso[task.complete]\n\x1b[31m\x1b]0;title\x07"
+COMMANDS = f"so{75 * 'o'}::notice::w\n::add-mask::x\n  ::stop-commands::y\na ##[error]z ##vso[task.complete] -:::error::x\n\x1b[31m\x1b]0;title\x07"
+NAME = "w\n::warning::##[group]\x1b[32m"
+TEXTS = ("reason", "known", "stack", "output", "repro", "host", "signature", "operator", "unclaimed")
+"""Fields of a verdict that hold text of anybody."""
+
+
+def hostile(events: list[Event]) -> list[Event]:
+    """Put commands into each text of the verdicts, and add a notice."""
+    changed: list[Event] = [Notice(COMMANDS, "error")]
+    for event in events:
+        if isinstance(event, VariantFinished):
+            texts: dict[str, Any] = dict.fromkeys(TEXTS, COMMANDS)
+            event = replace(event, notes=(COMMANDS,), break_reasons=(COMMANDS,), signal="\n::error::x", **texts)
+        changed.append(event)
+    return [changed[1], changed[0], *changed[2:]]
 
 
 @pytest.mark.parametrize(
@@ -351,3 +380,31 @@ def test_no_text_of_a_case_is_a_command_to_a_system_of_jobs(
     ]
     assert lines == []
     assert "\x1b]" not in printed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("-rA",), ("-v",), ("-vv",), ("-rA", "--tb=short"), ("-rA", "--tb=line"), ("-rA", "--runxfail"), ("--collect-only",), ("--markers",),
+     ("-s", "-rA", "-v"), ("-rA", "-vv", "--durations=0", "-p", "xdist.plugin", "-n", "2")],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_text_of_a_verdict_is_a_command_to_a_system_of_jobs(
+    words: tuple[str, ...], start: Callable[..., Session], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setattr(ScriptedRun, "printed", COMMANDS)
+    monkeypatch.setattr("tests.pytest_plugin.scripted_run.played", lambda *given: hostile(played(*given)))
+    write(pytester.path, {"::error::##[error].spec.yaml": f"{COMMANDS!r}: [", f"{NAME}/{NAME}.spec.yaml": HOSTILE})
+    run = start(relu=finding("value", message=COMMANDS), neg="nothing", exp="XFAIL", left="SKIP", red="FLAKY")
+    (pytester.path / "suites" / "two.suite.yaml").unlink()
+    result = run("--continue-on-collection-errors", *words, ".")
+    printed = result.stdout.str() + "\n" + result.stderr.str()
+    if not {*words} & {"--collect-only", "--markers"}:
+        expected = 0 if "--runxfail" in words else 3
+        # A verdict that was lost on the way would show nothing of its text.
+        result.assert_outcomes(failed=8 - expected, xfailed=expected, skipped=1, errors=1)
+    lines = [
+        line for line in printed.split("\n") if line.lstrip().startswith("::") or "##[" in line or "##vso[" in line
+    ]
+    assert lines == []
+    assert "\x1b" not in printed and "\x07" not in printed
