@@ -84,8 +84,11 @@ def brief(name: str) -> str:
 
 
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without what would change the output, and with ``changes``."""
-    left_out = ("NO_COLOR", "FORCE_COLOR", "PYTHONPATH", "RUNNER_")
+    """This process's environment without what would change the output, and with ``changes``.
+
+    Inductor, where another test has imported it, writes the folder of its cache there.
+    """
+    left_out = ("NO_COLOR", "FORCE_COLOR", "PYTHONPATH", "RUNNER_", "TORCHINDUCTOR_CACHE_DIR")
     return {k: v for k, v in os.environ.items() if not k.startswith(left_out)} | STAND_IN | dict(changes or {})
 
 

@@ -223,9 +223,8 @@ def test_an_empty_run_is_a_valid_report() -> None:
 
 
 def nasty_events() -> list[Event]:
-    finding = Finding(
-        NASTY, NASTY, NASTY, NASTY, {NASTY: NASTY}, {"type": NASTY, "message": NASTY, "chain": [NASTY]}, NASTY
-    )
+    error = {"type": NASTY, "message": NASTY, "chain": [NASTY]}
+    finding = Finding(NASTY, NASTY, NASTY, {NASTY: NASTY}, error, NASTY, NASTY, NASTY)
     more: dict[str, Any] = {
         "reason": NASTY, "stage": NASTY, "oracles": (NASTY,), "findings": (finding,), "labels": (NASTY,),
         "stages": {NASTY: NASTY}, "known": NASTY, "stack": NASTY, "repro": NASTY * 1000,

@@ -29,9 +29,11 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no child count: those of this process belong to other tests, whose fixtures last longer."""
+def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no child count, nor a thread that is there: those of this process belong to other tests."""
+    names, there = persistent._threads, {thread.name for thread in threading.enumerate()}
     monkeypatch.setattr(persistent, "has_children", lambda: False)
+    monkeypatch.setattr(persistent, "_threads", lambda: [name for name in names() if name not in there])
 
 
 @pytest.fixture
