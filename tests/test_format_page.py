@@ -17,12 +17,12 @@ from runner.cases.model import DTYPES
 from runner.cases.yaml import reader, schema
 from runner.contract.oracles import GATES
 from runner.session.collect import load
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFINITIONS = schema.load_schema("definitions")["definitions"]
 
-format_page = bench_module("format_page")
+format_page = script_module("format_page")
 PAGE = format_page.PAGE.read_text(encoding="utf-8")
 EXAMPLES = format_page.examples(PAGE)
 YAML = [example for example in EXAMPLES if example.name.endswith(".yaml")]
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_generated_parts_are_fresh() -> None:
-    assert format_page.refreshed(PAGE) == PAGE, "run: python bench/format_page.py"
+    assert format_page.refreshed(PAGE) == PAGE, "run: python tools/format_page.py"
 
 
 def test_a_changed_table_and_a_changed_message_are_noticed() -> None:

@@ -1,7 +1,7 @@
 """``config:`` and ``options:``: which of torch's flags a file may set, and to what.
 
 Cases come from strangers, and some flags start programs, write files or load code. A flag may be set only if ``flags.json``
-allows it. That table holds every flag of torch 2.6 and 2.13, each with the values it takes. ``bench/flags.py`` drafted it, and each
+allows it. That table holds every flag of torch 2.6 and 2.13, each with the values it takes. ``tools/flags.py`` drafted it, and each
 row was reviewed. A person sets any other flag in a Python module that ``--import`` names.
 """
 

@@ -1,7 +1,7 @@
 """Writes the tables of docs/mistakes.md: what a beginner types, and what ``runner`` answers.
 
-    python bench/mistakes_page.py            # rewrites them
-    python bench/mistakes_page.py --check    # exit code 1 when that would change the page
+    python tools/mistakes_page.py            # rewrites them
+    python tools/mistakes_page.py --check    # exit code 1 when that would change the page
 
 Each mistake is typed: the file is written into an empty folder, and the command runs there in a process of its own.
 """

@@ -1,7 +1,7 @@
 """Writes the generated parts of docs/format.md: tables from the schemas and from the runner's own lists, and messages.
 
-    python bench/format_page.py            # rewrites them
-    python bench/format_page.py --check    # exit code 1 when that would change the page
+    python tools/format_page.py            # rewrites them
+    python tools/format_page.py --check    # exit code 1 when that would change the page
 
 A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The messages are those for the examples whose
 file begins with ``refused_``; they stand in the block below the example.

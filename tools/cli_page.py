@@ -1,7 +1,7 @@
 """Writes docs/cli.md, the reference of the command line, from the parsers themselves.
 
-python bench/cli_page.py            # writes it
-python bench/cli_page.py --check    # exit code 1 when that would change the page
+python tools/cli_page.py            # writes it
+python tools/cli_page.py --check    # exit code 1 when that would change the page
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TITLES = {
 HEAD = """\
 # The command line
 
-`python bench/cli_page.py` writes this page from the parsers; do not edit it.
+`python tools/cli_page.py` writes this page from the parsers; do not edit it.
 `runner COMMAND --help` prints the same options. The terms are explained in the [glossary](glossary.md).
 
 ```console
