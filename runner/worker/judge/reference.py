@@ -18,6 +18,7 @@ from runner.worker.case.originals import originals
 from runner.worker.case.snapshot import Leaf, elements, flatten
 from runner.worker.judge import sensitivity
 from runner.worker.judge.shadow import Blur, NoShadow, Shadow, wide_dtype
+from runner.worker.judge.wide_values import WideValues
 
 
 class NoReference(Exception):
@@ -54,7 +55,7 @@ Run = list[dict[str, Leaf]]
 """Leaves by path, of each call."""
 
 
-class Reference:
+class Reference(WideValues):
     """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
 
     ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
@@ -69,9 +70,8 @@ class Reference:
         begin: Callable[[str], None],
     ) -> None:
         """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
+        super().__init__()
         self.notes: list[str] = []
-        self.overflow = ""
-        """The first operator by which eager alone has NaN or an infinity, once the reference has run."""
         self._source, self._settings, self._eager = source, settings, eager
         self._enabled = enabled
         self._begin = begin
