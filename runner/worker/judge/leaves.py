@@ -11,13 +11,13 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
-from runner.worker.case.snapshot import Leaf, elements
-from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import Comparison, Movement, compare_values, equal_bits, lies_within
-from runner.worker.judge.elements import number
+from runner.worker.comparison.compare import Comparison, Movement, compare_values, equal_bits, lies_within
+from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.small_tensors import compare_small_tensors
-from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
+from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.rounding import sensitivity
+from runner.worker.tensors.elements import number
+from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
 
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:

@@ -11,14 +11,14 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import UNSPECIFIED
-from runner.worker.case.load import Source
-from runner.worker.case.observe import CallRecord, Observation, Settings, observe
-from runner.worker.case.snapshot import Tree, flatten, map_tensors
+from runner.worker.comparison.compare import compare_values, equal_bits
 from runner.worker.judge.bounds import blind_bounds
-from runner.worker.judge.compare import compare_values, equal_bits
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import same_python
-from runner.worker.judge.tolerance import tolerance_for
+from runner.worker.program.load import Source
+from runner.worker.program.observe import CallRecord, Observation, Settings, observe
+from runner.worker.program.snapshot import Tree, flatten, map_tensors
+from runner.worker.tensors.tolerance import tolerance_for
 
 SECOND_SEED = 1000  # added to the job's seed
 FILLS = (float("nan"), float("inf"), float("-inf"), 0.0, 1.0, -1.0)

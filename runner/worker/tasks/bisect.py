@@ -25,8 +25,8 @@ import torch
 from runner.contract.job import Job
 from runner.contract.pattern import mark_of
 from runner.contract.settings import FALLBACK_RANDOM
-from runner.worker.case.prepare import own_cache
-from runner.worker.job import Send, run_job
+from runner.worker.run.job import Send, run_job
+from runner.worker.run.prepare import own_cache
 from runner.worker.server.child import die_with_parent, encode
 from runner.worker.tasks.applications import key_of, record_applications
 

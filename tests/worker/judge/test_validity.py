@@ -6,8 +6,8 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker import job
 from runner.worker.judge import validity
+from runner.worker.run import job
 
 UNSTEADY_INPUTS = source(
     "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os"
