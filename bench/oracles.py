@@ -33,7 +33,7 @@ from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.worker.program import backends
 from runner.worker.program.load import Source, environment
-from runner.worker.run.job import run_job
+from runner.worker.tasks.registry import run_job
 
 SUITES = Path(__file__).parent.parent / "suites"
 

@@ -1,12 +1,11 @@
-"""One job from its dict to its record: reference runs, one backend, the comparison, and whether it can be believed."""
+"""One job to its record: reference runs, one backend, the comparison, and whether it can be believed."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import pkgutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -32,25 +31,6 @@ from runner.worker.torch_private.compiling import CompileWatch
 
 Send = Callable[[dict[str, Any]], None]
 
-TASKS = {
-    "bench": "runner.worker.tasks.benchmark:run_bench",
-    "build": "runner.worker.tasks.build:run_build",
-    "bisect": "runner.worker.tasks.bisect:run_bisect",
-    "database": "runner.worker.tasks.database:run_database",
-    "debug": "runner.worker.tasks.debug:run_debug",
-    "draw": "runner.worker.tasks.generate:run_draw",
-    "environment": "runner.worker.tasks.describe:run_environment",
-    "explain": "runner.worker.tasks.explain:run_explain",
-    "minify": "runner.worker.tasks.minify:run_minify",
-    "operators": "runner.worker.tasks.generate:run_operators",
-    "picture": "runner.worker.tasks.heatmap:run_picture",
-    "record": "runner.worker.tasks.dynamo_replay:run_dynamo_record",
-    "replay": "runner.worker.tasks.dynamo_replay:run_dynamo_replay",
-    "shapes": "runner.worker.tasks.shapes:run_shapes",
-    "try": "runner.worker.tasks.generate:run_try",
-}
-"""What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its own."""
-
 
 class Phases:
     """Says which part of the job has begun, and how long each took in all."""
@@ -75,17 +55,6 @@ class Phases:
             self.seconds[self.current] = self.seconds.get(self.current, 0.0) + now - self._since
         self._since = now
         self.current = ""
-
-
-def run_job(data: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Run the job of a plain dict, and return its answer as one: a ``Record`` of a job that compares, or what its task answers.
-
-    ``send`` is given ``{"phase": name}`` whenever a part begins. Only a defect of the harness raises.
-    """
-    job = Job.from_json(data)
-    if job.task != "judge":
-        return pkgutil.resolve_name(TASKS[job.task])(job, send)  # type: ignore[no-any-return]
-    return judge_job(job, send).to_json()
 
 
 def judge_job(job: Job, send: Send) -> Record:

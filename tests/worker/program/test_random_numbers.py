@@ -97,7 +97,7 @@ def test_other_tasks_compile_as_the_judged_run_does(task: str, tmp_path: Path) -
 
 
 def test_no_task_compiles_a_case_without_asking_eager() -> None:
-    asking = {"settings_of_judged_run", "observe_backend", "run_job"}
+    asking = {"settings_of_judged_run", "observe_backend", "judge_job"}
     for path in TASKS.glob("*.py"):
         names = {node.attr if isinstance(node, ast.Attribute) else node.id for node in ast.walk(ast.parse(path.read_text()))
                  if isinstance(node, ast.Attribute | ast.Name)}  # fmt: skip

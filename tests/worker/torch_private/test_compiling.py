@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from worker_jobs import HERE, job, source
 
-from runner.worker.run.job import run_job
+from runner.worker.tasks.registry import run_job
 from runner.worker.torch_private.compiling import CompileWatch
 
 
