@@ -277,3 +277,13 @@ def _at(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | N
 
 def _item(tensor: torch.Tensor, flat: int) -> Any:
     return tensor.reshape(-1)[flat].item()
+
+
+def same_python(first: Any, second: Any) -> bool:
+    """Return whether two Python values are equal; NaN equals NaN."""
+    if first is second:
+        return True
+    try:
+        return bool(first == second) or bool(first != first and second != second)
+    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
+        return False

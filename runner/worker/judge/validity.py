@@ -11,10 +11,9 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import UNSPECIFIED
-from runner.worker.comparison.compare import compare_values, equal_bits
+from runner.worker.comparison.compare import compare_values, equal_bits, same_python
 from runner.worker.judge.bounds import blind_bounds
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.leaves import same_python
 from runner.worker.program.load import Source
 from runner.worker.program.observe import CallRecord, Observation, Settings, observe
 from runner.worker.program.snapshot import Tree, flatten, map_tensors

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import torch
 
-from runner.worker.judge.leaves import same_python
+from runner.worker.comparison.compare import same_python
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.rerun.reference import call_leaves

@@ -12,12 +12,12 @@ from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import ORACLES
 from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.procedure import judge_defined
 from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import CallRecord, Observation, Settings, observe
 from runner.worker.program.snapshot import Leaf
-from runner.worker.rerun.legal_runs import judge_defined
 from runner.worker.rerun.reference import Reference, call_leaves
 from runner.worker.run.job import Send, Unavailable, observe_backend, require, validate_distributions
 from runner.worker.tensors.elements import (
