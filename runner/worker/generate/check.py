@@ -12,14 +12,15 @@ from dataclasses import replace
 import torch
 
 from runner.contract.job import Job
-from runner.worker.judge.validity import find_disagreement, is_saturated
 from runner.worker.operators.freedoms import OVERLAP
 from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Observation, Settings, observe
 from runner.worker.program.snapshot import Leaf, elements, flatten
+from runner.worker.rerun.agreement import find_disagreement
 from runner.worker.rerun.legal_runs import find_undefined
+from runner.worker.rerun.probes import is_saturated
 from runner.worker.rerun.reference import Reference, call_leaves
 from runner.worker.run.job import observe_backend
 

@@ -17,7 +17,7 @@ from runner.contract.oracles import row_of
 from runner.contract.record import Record, Trust
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.procedure import judge_defined
-from runner.worker.judge.validity import VARIES, Agreement, find_disagreement, note_autocast, vacuity_reason
+from runner.worker.judge.validity import note_autocast, vacuity_reason
 from runner.worker.program import backends, replays
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
@@ -25,6 +25,7 @@ from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Observation, Settings, observe, read_counts, start_counting
 from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
+from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.reference import Reference
 from runner.worker.tensors.tolerance import missing_place

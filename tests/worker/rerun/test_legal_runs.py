@@ -9,10 +9,10 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker.judge.validity import Agreement
 from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements, targets
 from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
 from runner.worker.operators.steps import compare_rounded
+from runner.worker.rerun.agreement import Agreement
 from runner.worker.rerun.legal_runs import DRAWS
 
 aten = torch.ops.aten
