@@ -44,11 +44,11 @@ from runner.cases.walk import all_steps  # noqa: E402
 from runner.cases.yaml.emitter import emit  # noqa: E402
 from runner.session.collect import load  # noqa: E402
 from runner.session.plan import Environment, Planned, job  # noqa: E402
-from runner.worker.case.errors import InvalidCase  # noqa: E402
-from runner.worker.case.load import open_source  # noqa: E402
-from runner.worker.case.observe import Settings, observe  # noqa: E402
 from runner.worker.generate.database import operators  # noqa: E402
-from runner.worker.judge.validity import find_disagreement  # noqa: E402
+from runner.worker.program.errors import InvalidCase  # noqa: E402
+from runner.worker.program.load import open_source  # noqa: E402
+from runner.worker.program.observe import Settings, observe  # noqa: E402
+from runner.worker.rerun.agreement import find_disagreement  # noqa: E402
 
 FLOATS = ("float64", "float32", "float16", "bfloat16", "complex64")
 WHOLE = ("int64", "int32", "bool")

@@ -189,7 +189,7 @@ class Watch:
 
 def attempt(flag: str, value: Any, device: str) -> dict[str, Any]:
     """In this process: set, compile, say what was seen."""
-    from runner.worker.case.load import configured
+    from runner.worker.program.load import configured
 
     watch = Watch(os.environ["TORCHINDUCTOR_CACHE_DIR"])
     end = "compiled"

@@ -13,7 +13,7 @@ import torch
 
 from runner.contract.job import Job
 from runner.engine.wire import check_record
-from runner.worker.job import run_job  # after the environment
+from runner.worker.tasks.registry import run_job  # after the environment
 
 # torch counts devices at a process's first backward, and if it finds any, forked copies of the process may run none. Built
 # for CUDA it finds one, GPU or not, once Inductor has compiled something: so be it before that.

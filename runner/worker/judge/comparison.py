@@ -11,11 +11,11 @@ import torch
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import ROWS, is_plugin
-from runner.worker.case.observe import CallRecord, Observation
-from runner.worker.case.snapshot import elements, snapshot
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
-from runner.worker.judge.wide_values import WideValues
+from runner.worker.program.observe import CallRecord, Observation
+from runner.worker.program.snapshot import elements, snapshot
+from runner.worker.rerun.wide_values import WideValues
 
 
 @dataclass(frozen=True)

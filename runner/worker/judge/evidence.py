@@ -10,10 +10,10 @@ import torch
 
 from runner.contract.job import Job
 from runner.contract.oracles import UNSPECIFIED
-from runner.worker.case.observe import CallRecord, Observation
-from runner.worker.case.snapshot import Leaf
-from runner.worker.judge.undefined import Undefined
-from runner.worker.judge.wide_values import WideValues
+from runner.worker.program.observe import CallRecord, Observation
+from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.undefined import Undefined
+from runner.worker.rerun.wide_values import WideValues
 
 
 @dataclass
