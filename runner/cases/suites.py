@@ -20,8 +20,19 @@ from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
 from runner.cases.yaml.scalars import split_lines
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, count_nodes
-from runner.cases.yaml.typed import Mistyped, entries, fields, items, listed, scalar
+from runner.cases.yaml.tree import (
+    Mistyped,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    count_nodes,
+    entries,
+    fields,
+    items,
+    listed,
+    scalar,
+)
 from runner.diagnostics import Diagnostic, Span
 
 SPEC, SUITE = ".spec.yaml", ".suite.yaml"

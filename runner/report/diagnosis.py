@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding
-from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
-from runner.diagnose.kept import Kept
+from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis, Kept
 from runner.quote import operand, shell_word
 from runner.report.failure import layout
 from runner.text import duration, head_lines, indent, one_line, ordinal, plural

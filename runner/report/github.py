@@ -15,10 +15,9 @@ from runner import console
 from runner.diagnostics import Diagnostic, Span, shown_file
 from runner.quote import command_words, workflow_command
 from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
-from runner.report.end_file import EndFile
 from runner.report.failure import headline, span
 from runner.report.groups import Group
-from runner.report.handlers import Options
+from runner.report.handlers import EndFile, Options
 from runner.report.html import render
 from runner.report.places import repository_path
 from runner.report.site.results import Results, results_of

@@ -31,7 +31,7 @@ def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> str:
     """Return the diagnosis as HTML.
 
     Args:
-        record: of ``runner.diagnose.heatmap.run_heat_map``; None where it was not asked for.
+        record: of ``runner.diagnose.harness.run_heat_map``; None where it was not asked for.
     """
     return render(
         "diagnosis.html.j2",
@@ -64,7 +64,7 @@ def cause_parts(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def picture_parts(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what templates show of a heat map, of ``runner.diagnose.heatmap.run_heat_map`` or None."""
+    """Return what templates show of a heat map, of ``runner.diagnose.harness.run_heat_map`` or None."""
     numbers = (record or {}).get("picture")
     return {
         "heat_map": numbers,
