@@ -24,7 +24,7 @@ from runner.exit_codes import UsageError
 from runner.quote import operand, shell_words
 from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
-from runner.report.next_steps import target_words
+from runner.report.groups import target_words
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
         keep(path, diagnosis)
         if arguments.html and diagnosis.signature is not None:
-            from runner.report.html import page as write_page
+            from runner.report.diagnosis import page as write_page
 
             progress.say("drawing the error")
             page = write_page(diagnosis, run_heat_map(engine))

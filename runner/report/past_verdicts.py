@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from runner.record.events import VariantFinished
-from runner.report.next_steps import target_words
+from runner.report.groups import target_words
 from runner.session.past_verdicts import PastVerdict
 from runner.text import duration, in_line, one_line, plural
 from runner.verdict.flake_rate import flake_rate

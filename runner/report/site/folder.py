@@ -14,9 +14,8 @@ from runner.record.events import Event, Key, VariantFinished
 from runner.report.handlers import EndFile, Options
 from runner.report.site.declared import Declared, declared_of
 from runner.report.site.failures import Cause, render_page
-from runner.report.site.overview import render_overview
+from runner.report.site.overview import render_overview, render_times
 from runner.report.site.results import Results, results_of
-from runner.report.site.times import render_times
 from runner.templates import read_file
 from runner.text import cap, clean
 
