@@ -29,7 +29,7 @@ from runner.cases.python_calls import yaml_arguments
 from runner.cases.references import split
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.walk import change_value, parts_of, values_of
-from runner.cases.yaml.wording import flow, show_value
+from runner.cases.yaml.scalars import flow, show_value
 from runner.diagnostics import Span, nearest
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operators.UNARY)

@@ -15,7 +15,7 @@ from runner.cases.chain_nodes import Arithmetic, Items, Literal, Ref, Value
 from runner.cases.model import Kernel, Output, Variant
 from runner.cases.problems import Problems
 from runner.cases.python_files import top_names
-from runner.cases.yaml.wording import show_value
+from runner.cases.yaml.scalars import show_value
 from runner.diagnostics import Span
 from runner.quote import comment, dotted_name, identifier, literal, torch_name
 

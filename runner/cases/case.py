@@ -8,7 +8,6 @@ from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.exceptions import misspelt_exception
 from runner.cases.flags import check_flags
 from runner.cases.gradients import check_cotangents, check_leaves, parse_grads
 from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
@@ -25,7 +24,7 @@ from runner.cases.model import (
     Raises,
     Requires,
 )
-from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
+from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name

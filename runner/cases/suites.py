@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.cases.case import BOTH, parse_case, with_defaults
+from runner.cases.expand import SelectError, parse_selection
 from runner.cases.flags import check_flags
 from runner.cases.folders import FolderLimit, Walk
 from runner.cases.inputs import dtype_name
@@ -16,7 +17,6 @@ from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
-from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
 from runner.cases.yaml.scalars import split_lines

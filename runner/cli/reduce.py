@@ -27,8 +27,7 @@ from runner.files import replace_text
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
-from runner.reduce.search import Candidate, digest
-from runner.reduce.state import Size
+from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
 from runner.verdict.signature import FailureSignature
 

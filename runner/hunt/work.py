@@ -20,8 +20,7 @@ from runner.diagnose.similar import operators_of
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.files import replace_text
-from runner.hunt.files import CASE, REDUCED, REPORT, SCRIPT, folder_of
-from runner.hunt.groups import FAILURES, Group
+from runner.hunt.groups import CASE, FAILURES, REDUCED, REPORT, SCRIPT, Group, folder_of
 from runner.hunt.known import Ledger
 from runner.hunt.state import Reduction, Report
 from runner.reduce.reducer import Reduced, reduce_variant

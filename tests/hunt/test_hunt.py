@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from runner.hunt import hunt
-from runner.hunt.files import CASE, GROUP, folder_of
-from runner.hunt.groups import Group
+from runner.hunt.groups import CASE, GROUP, Group, folder_of
 from runner.hunt.hunt import Bounds, Hunt
 from runner.hunt.state import Red, Reduction, Report, Round, State, append, read
 from runner.hunt.work import Share

@@ -11,8 +11,7 @@ import pytest
 
 from runner.exit_codes import UsageError
 from runner.hunt import work
-from runner.hunt.files import CASE, REDUCED, SCRIPT, folder_of
-from runner.hunt.groups import groups_of
+from runner.hunt.groups import CASE, REDUCED, SCRIPT, folder_of, groups_of
 from runner.hunt.known import Ledger, read_ledger
 from runner.hunt.state import Reduction
 from runner.hunt.work import Share, reduce_group

@@ -15,8 +15,7 @@ from runner.cases.model import Variant
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.exit_codes import UsageError
 from runner.hunt import work
-from runner.hunt.files import CASE, REDUCED, REPORT, folder_of
-from runner.hunt.groups import Group, groups_of
+from runner.hunt.groups import CASE, REDUCED, REPORT, Group, folder_of, groups_of
 from runner.hunt.state import Reduction, Report
 from runner.hunt.work import Share, cause_of, report_group
 from runner.session.settings import RunSettings

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runner.cases.yaml.wording import describe_value
+from runner.cases.yaml.scalars import describe_value
 from runner.diagnostics import Span
 
 
