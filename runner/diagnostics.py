@@ -104,6 +104,16 @@ def shown_file(file: str) -> str:
     return in_line(PurePath(shown_path(file)).as_posix())
 
 
+def repository_path(file: str) -> str:
+    """Return a file relative to ``$GITHUB_WORKSPACE``, or else to the current folder, with forward slashes; empty if it lies elsewhere."""
+    try:
+        root = os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or ".")
+        relative = os.path.relpath(os.path.realpath(file), root)
+    except (OSError, ValueError):  # a NUL, another drive
+        return ""
+    return "" if relative == ".." or relative.startswith(f"..{os.sep}") else PurePath(relative).as_posix()
+
+
 _COMPARISONS = 200_000
 """Pairs of characters that one hint may compare: 40 ms at worst. Beyond that nobody asks for a hint."""
 

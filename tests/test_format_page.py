@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runner.builder import operators
-from runner.cases import case, expressions, limits, python_names, select
+from runner.cases import case, expand, expressions, limits, python_names
 from runner.cases.model import DTYPES
 from runner.cases.yaml import reader, schema
 from runner.contract.oracles import GATES
@@ -152,7 +152,7 @@ def test_every_reason_to_refuse_an_operator_is_on_the_page() -> None:
 
 def test_every_field_of_a_selection_has_a_row() -> None:
     cells = table_below("`-k` and `select:` take words")
-    assert [cell.strip("`").removesuffix(":x") for cell in cells[:-1]] == list(select._FIELDS)
+    assert [cell.strip("`").removesuffix(":x") for cell in cells[:-1]] == list(expand._FIELDS)
 
 
 def test_operators_of_arithmetic_are_those_that_are_taken() -> None:

@@ -23,12 +23,12 @@ from runner.cases.axes import resolve_axes
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text, plain
 from runner.cases.yaml import reader as yaml
+from runner.cli.show import describe
 from runner.diagnose.repro import script
 from runner.diagnostics import Diagnostic, InputError
 from runner.quote import QuoteError, command_words
 from runner.record.events import RunFinished, VariantFinished, VariantPlanned
 from runner.report import junit
-from runner.report.case import describe
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load

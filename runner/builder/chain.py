@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runner.builder import aten, kernels, operators
-from runner.builder.arguments import check_arguments, check_result, complete_call
-from runner.builder.options import kernel_options_fault
-from runner.builder.parameters import fill
-from runner.builder.render import Renderer, call
+from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
+from runner.builder.render import Renderer, call, fill
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
 from runner.cases.chain_nodes import (

@@ -12,10 +12,10 @@ from runner.builder.kernels import launcher, reference
 from runner.builder.scope import Scope, python_name, temporary
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Items, Literal, Ref, Value
-from runner.cases.kernel_signature import top_names
 from runner.cases.model import Kernel, Output, Variant
 from runner.cases.problems import Problems
-from runner.cases.yaml.wording import show_value
+from runner.cases.python_files import top_names
+from runner.cases.yaml.scalars import show_value
 from runner.diagnostics import Span
 from runner.quote import comment, dotted_name, identifier, literal, torch_name
 

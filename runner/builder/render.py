@@ -1,4 +1,4 @@
-"""Values and calls as Python text."""
+"""Values and calls as Python text, and the statements that fill parameters and buffers of nn modules."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from runner.cases.chain_nodes import (
     Constant,
     Function,
     Index,
+    Initial,
     Items,
     Literal,
     Ref,
@@ -154,3 +155,29 @@ class Renderer:
 def call(function: str, positional: list[str], keywords: list[tuple[str, str]]) -> str:
     """Return ``f(a, b, k=v)``. ``function`` and the values are Python text; a keyword is checked to be a name."""
     return f"{function}({', '.join([*positional, *(f'{identifier(k)}={v}' for k, v in keywords)])})"
+
+
+FILLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "zeros": ("zero_", ()),
+    "ones": ("fill_", ("1",)),
+    "full": ("fill_", ()),
+    "normal": ("normal_", ()),
+    "uniform": ("uniform_", ()),
+    "integer": ("random_", ("-8", "9")),
+    "randint": ("random_", ()),
+}
+"""Ways of ``init:`` as methods that fill a tensor, with their arguments where the case has none."""
+
+
+def fill(part: Initial, module: str, render: Renderer) -> str:
+    """Return the statement that fills a parameter or a buffer of ``self.<module>``.
+
+    Tensors of a state_dict share memory with the module's own, and ask for no gradient.
+    """
+    values = [render.value(argument) for argument in part.arguments]
+    if part.init is None:
+        method, values = "copy_", [call("torch.tensor", values, [])]
+    else:
+        method, defaults = FILLS[part.init]
+        values = values or [*defaults]
+    return call(f"self.{identifier(module)}.state_dict()[{literal(part.name)}].{method}", values, [])

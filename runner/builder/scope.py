@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.builder.effects import has_only_a_value
-from runner.builder.operators import BUILTINS
+from runner.builder.operators import BUILTINS, has_only_a_value
 from runner.cases.chain_nodes import Step
 from runner.cases.model import Kernel
 from runner.cases.problems import Problems

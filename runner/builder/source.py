@@ -22,8 +22,8 @@ from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases.chain_nodes import Literal
-from runner.cases.cotangents import GIVEN
 from runner.cases.expressions import LAUNCH_FUNCTIONS
+from runner.cases.gradients import GIVEN
 from runner.cases.limits import Limits
 from runner.cases.model import Case, Input, Variant
 from runner.cases.problems import Problems, TooManyProblems

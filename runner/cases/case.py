@@ -8,10 +8,8 @@ from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.cotangents import check_cotangents, parse_grads
-from runner.cases.exceptions import misspelt_exception
 from runner.cases.flags import check_flags
-from runner.cases.gradients import check_leaves
+from runner.cases.gradients import check_cotangents, check_leaves, parse_grads
 from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
@@ -26,15 +24,28 @@ from runner.cases.model import (
     Raises,
     Requires,
 )
-from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
+from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
 from runner.cases.tolerances import GRADIENTS, parse_tolerance
 from runner.cases.versions import parse_range
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, count_nodes
-from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, listed, scalar, several, table
+from runner.cases.yaml.tree import (
+    NUMBERS,
+    SCALARS,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    count_nodes,
+    entries,
+    fields,
+    items,
+    listed,
+    scalar,
+    several,
+    table,
+)
 from runner.diagnostics import nearest
 
 _LONGEST_RANGE = 200

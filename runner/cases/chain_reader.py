@@ -29,8 +29,8 @@ from runner.cases.python_calls import has_keyword, takes_receiver, yaml_argument
 from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
 from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
 from runner.cases.texts import plain_text
+from runner.cases.yaml.scalars import show_value
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span, nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")

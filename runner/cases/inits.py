@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runner.cases.complex_numbers import is_complex
 from runner.cases.problems import Problems
+from runner.cases.yaml.scalars import describe_value
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.cases.yaml.wording import describe_value
 from runner.diagnostics import nearest
 
 INITS = (

@@ -11,14 +11,12 @@ from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.inputs import check_dtype, dtype_name
-from runner.cases.kernel_signature import Signature, read_signatures
 from runner.cases.model import Kernel, Output
 from runner.cases.problems import Problems, within
-from runner.cases.python_files import resolve_python_file
+from runner.cases.python_files import Signature, read_signatures, resolve_python_file
 from runner.cases.python_names import NAME_HINT, RESERVED, is_name
 from runner.cases.walk import all_steps
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.cases.yaml.typed import NUMBERS, Mistyped, scalar
+from runner.cases.yaml.tree import NUMBERS, Mistyped, YamlMapping, YamlNode, YamlScalar, YamlSequence, scalar
 from runner.diagnostics import Span, nearest
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")

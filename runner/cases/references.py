@@ -8,8 +8,8 @@ from typing import Any
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Index, Literal, Ref, Value
 from runner.cases.problems import Problems, within
+from runner.cases.yaml.scalars import show_value
 from runner.cases.yaml.tree import YamlScalar
-from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span
 
 _INDEX_DIGITS = len(str(1 << expressions.MAX_BITS))

@@ -39,7 +39,7 @@ from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
 from runner.cases.walk import entry_text
 from runner.cases.yaml.emitter import emit
-from runner.cases.yaml.wording import flow
+from runner.cases.yaml.scalars import flow
 
 __all__ = ["call_text", "case_text", "chain_of", "plain", "resolve_axes", "step_text", "text_of_plain", "value_of"]
 

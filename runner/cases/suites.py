@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.cases.case import BOTH, parse_case, with_defaults
+from runner.cases.expand import SelectError, parse_selection
 from runner.cases.flags import check_flags
 from runner.cases.folders import FolderLimit, Walk
 from runner.cases.inputs import dtype_name
@@ -16,12 +17,22 @@ from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
-from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
 from runner.cases.yaml.scalars import split_lines
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, count_nodes
-from runner.cases.yaml.typed import Mistyped, entries, fields, items, listed, scalar
+from runner.cases.yaml.tree import (
+    Mistyped,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    count_nodes,
+    entries,
+    fields,
+    items,
+    listed,
+    scalar,
+)
 from runner.diagnostics import Diagnostic, Span
 
 SPEC, SUITE = ".spec.yaml", ".suite.yaml"

@@ -9,7 +9,7 @@ from runner.cases.chain_nodes import Literal, Table, Value
 from runner.cases.model import Case
 from runner.cases.problems import Problems
 from runner.cases.walk import all_steps, parts_of, values_of
-from runner.cases.yaml.wording import show_value
+from runner.cases.yaml.scalars import show_value
 from runner.diagnostics import Span
 
 _STRAY = re.compile(r"[^\w .,:>$-]", re.ASCII)

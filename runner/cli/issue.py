@@ -17,9 +17,8 @@ from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
-from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
-from runner.diagnose.kept import find
 from runner.diagnose.material import find_blame, gather
 from runner.diagnose.rules import Check, VersionVerdict
 from runner.engine import scratch
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(progress.end)
         folder = stack.enter_context(scratch.folder())
         engine = engines.enter_context(_engine(arguments, environments[0], variant))
-        kept = find(engine)
+        kept = find_kept(engine)
         if kept is not None:
             console.message(taken_over(kept))
         else:

@@ -18,9 +18,8 @@ from runner.cases.model import Variant
 from runner.cases.suites import SPEC
 from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine
-from runner.diagnose.kept import find
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
@@ -28,8 +27,7 @@ from runner.files import replace_text
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
-from runner.reduce.search import Candidate, digest
-from runner.reduce.state import Size
+from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
 from runner.verdict.signature import FailureSignature
 
@@ -71,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
                 console.output((folder / CASE).read_text(encoding="utf-8"))
                 console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exit_codes.OK
-            kept = find(engine)
+            kept = find_kept(engine)
             if kept is not None:
                 console.message(taken_over(kept))
             reduced = reduce_variant(

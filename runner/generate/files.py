@@ -1,15 +1,23 @@
-"""The files of generated cases: spec files of a hundred, and a suite over them."""
+"""The files of generated cases, spec files of a hundred and a suite over them; and the files whose cases mutants are made of."""
 
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.cases.limits import Limits
+from runner.cases.model import Case as CaseOfFile
+from runner.cases.serialize import KERNELS, plain
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.yaml.emitter import emit
+from runner.exit_codes import UsageError
 from runner.files import replace_file, replace_text
+from runner.generate.mutations import Case, mutant_of
+from runner.session.collect import read_cases
 
 PER_FILE = 100
 LONGEST = 60
@@ -69,3 +77,62 @@ def write_suite(folder: Path, name: str, specs: Sequence[str]) -> Path:
     path = folder / f"{name}{SUITE}"
     replace_text(path, emit({"suite": name, "specs": list(specs), "backends": ["inductor"]}))
     return path
+
+
+_KEPT = ("params", "inputs", "state", "module", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
+         "compile", "config", "expect", "tolerance")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Cases that may be changed. Another one of them may be joined to each."""
+
+    cases: tuple[Case, ...]
+
+    def mutant(self, seed: int, number: int, again: str) -> Case | None:
+        """Return the mutant of this number; None where no change fits. ``again`` is the command that makes it again."""
+        numbers = random.Random(f"mutant {seed} {number}")
+        parent, donor = numbers.choice(self.cases), numbers.choice(self.cases)
+        return mutant_of(parent, donor, numbers, f"mutant_{seed}_{number:05d}", f"{again} --first {number} --count 1")
+
+
+def named_parents(paths: Sequence[str], limits: Limits, allow_python: bool) -> Parents:
+    """Return the cases of the files that ``--mutate`` names; models in Python only with ``allow_python``.
+
+    Raises:
+        UsageError: a path names no file, or no case can be changed.
+        InputError: a file is wrong.
+    """
+    parents = read_parents(paths, limits).cases
+    allowed = tuple(parent for parent in parents if allow_python or "module" not in parent)
+    if not allowed:
+        hint = ": read the models in Python there, then add --allow-python" if parents else ""
+        raise UsageError(f"--mutate {' '.join(paths)}: no case there can be changed{hint}")
+    return Parents(allowed)
+
+
+def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate") -> Parents:
+    """Return the cases of spec files and folders of them, as far as they can be changed. ``source`` says in messages what names them.
+
+    Raises:
+        UsageError: a path names none.
+        InputError: a file is wrong.
+    """
+    cases = {(case.file, case.name): case for case in read_cases(paths, limits, source)}
+    data = [_with_its_python(plain(case, Path(case.file).parent), case) for case in cases.values()]
+    return Parents(tuple(parent_of(each) for each in data if is_parent(each)))
+
+
+def _with_its_python(data: Case, case: CaseOfFile) -> Case:
+    """Return a case's data with its model in Python, since a mutant lies in another folder."""
+    return data if case.module is None else {**data, "module": with_content(data["module"], Path(case.module.file))}
+
+
+def is_parent(case: Mapping[str, Any]) -> bool:
+    """Return whether a case can be changed: a chain of operators, or a model in Python, with inputs."""
+    return KERNELS not in case and bool(case.get("inputs"))
+
+
+def parent_of(case: Mapping[str, Any]) -> Case:
+    """Return what a mutant may keep of a case: the program, how it runs, and what it says of itself. The name says where the mutant comes from."""
+    return {"name": case["name"], **{key: case[key] for key in _KEPT if key in case}}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.builder.chain import STATEMENTS
-from runner.builder.effects import is_plain
+from runner.builder.operators import is_plain
 from runner.generate.expectations import expects_no_graph, one_variant, without_outdated
 
 Case = dict[str, Any]

@@ -12,8 +12,7 @@ from typing import Any
 
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
-from runner.cases.version_ranges import narrow_range, smallest_range
-from runner.cases.versions import release_of
+from runner.cases.versions import narrow_range, release_of, smallest_range
 from runner.contract.oracles import gate_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes

@@ -23,8 +23,7 @@ from runner.pytest_plugin.results import LOG, ResultLog, RunProcess
 from runner.pytest_plugin.table import Entry, Table, load, with_cases, with_own_options
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
 from runner.record.journal import read_journal
-from runner.report.groups import groups_of
-from runner.report.next_steps import next_lines
+from runner.report.groups import groups_of, next_lines
 from runner.session.environments import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import in_line, one_line

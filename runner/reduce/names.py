@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.builder import operators
 from runner.builder.chain import STATEMENTS
-from runner.builder.effects import has_only_a_value
+from runner.builder.operators import has_only_a_value
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arguments, Arithmetic, Function, If, Index, Literal, Node, Ref, Step, Value, With
 from runner.cases.model import Case

@@ -27,12 +27,11 @@ from runner.reduce import passes, shrink
 from runner.reduce.judge import EngineJudge, relative_error
 from runner.reduce.names import named
 from runner.reduce.remove_steps import steps_of, with_first_names
-from runner.reduce.search import Candidate, Search
-from runner.reduce.state import Size, State, size_of
+from runner.reduce.state import Candidate, Pass, Search, Size, State, size_of
 from runner.reduce.value_info import references
 from runner.verdict.signature import FailureSignature, signature_of
 
-PASSES: tuple[passes.Pass, ...] = (
+PASSES: tuple[Pass, ...] = (
     passes.calls,
     passes.chunks,
     passes.blocks,

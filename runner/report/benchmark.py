@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from runner.benchmark.model import BUSY, Copy, Report, Row, Side, Spread
 from runner.report.table import wrap_id
-from runner.templates import template
-from runner.text import clean, in_line, one_line, plural, visible
+from runner.templates import render_template
+from runner.text import clean, in_line, one_line, plural
 
 HEADERS = (
     "variant", "compile\ncold", "compile\nwarm", "eager", "compiled", "speed-up", "peak\neager", "peak\ncompiled",
@@ -205,7 +205,8 @@ def page(report: Report) -> str:
 def _from_template(report: Report, name: str) -> str:
     rows, ticks = bars(report)
     unit = ticks[1][0] / float(ticks[1][1])  # pixels of a speed-up of 1
-    text = template(name, px=lambda value: f"{value:.1f}").render(
+    return render_template(
+        name,
         report=report,
         bars=rows,
         ticks=ticks,
@@ -216,4 +217,3 @@ def _from_template(report: Report, name: str) -> str:
         label_height=_LABEL,
         table=render(report),
     )
-    return visible(text)

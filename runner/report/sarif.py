@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from runner import __version__
-from runner.diagnostics import Diagnostic, Span
-from runner.report.places import repository_path
+from runner.diagnostics import Diagnostic, Span, repository_path
 from runner.text import in_line
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

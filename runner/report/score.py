@@ -14,8 +14,8 @@ from runner import __version__
 from runner.contract.oracles import gate_of
 from runner.quote import markdown_code, markdown_text, shell_words
 from runner.report.table import wrap_id
-from runner.templates import template
-from runner.text import in_line, one_line, plural, visible
+from runner.templates import render_template
+from runner.text import in_line, one_line, plural
 from runner.verdict.score import CREDITS, OUTCOMES, UNCLAIMED, UNIT, Column, Failures, Score, ScoredRun, Tally
 
 SCHEMA = 1
@@ -266,10 +266,10 @@ def badge(score: Score) -> str:
         _badge(column, name, n * _ROW, score)
         for n, (column, name) in enumerate(zip(score.columns, names(score), strict=True))
     ]
-    text = template("score.svg.j2", px=lambda value: f"{value:.1f}").render(
-        badges=rows, label_width=_LABEL, value_width=_VALUE, row=_ROW, height=len(rows) * _ROW
+    text = render_template(
+        "score.svg.j2", badges=rows, label_width=_LABEL, value_width=_VALUE, row=_ROW, height=len(rows) * _ROW
     )
-    return visible('<?xml version="1.0" encoding="UTF-8"?>\n' + text)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + text
 
 
 def _badge(column: Column, name: str, y: int, score: Score) -> Badge:

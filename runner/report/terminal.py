@@ -30,14 +30,11 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.report.compared import compared_lines
-from runner.report.estimate import Estimate
 from runner.report.failure import headline, render_failure, span
-from runner.report.flake_rates import rate_lines
-from runner.report.groups import Group, groups_of, render_groups
-from runner.report.next_steps import next_lines
-from runner.report.status import Progress, Status
-from runner.report.table import NOT_RUN, render_table, several_environments
+from runner.report.groups import Group, groups_of, next_lines, render_groups
+from runner.report.past_verdicts import rate_lines
+from runner.report.status import Estimate, Progress, Status
+from runner.report.table import NOT_RUN, compared_lines, render_table, several_environments
 from runner.text import duration, in_line, indent, one_line, plural, seconds
 
 WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not run"}

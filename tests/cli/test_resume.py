@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from runner.cli import run as running
-from runner.cli.foreign import HARMLESS, taken_words
 from runner.cli.main import build_parser, main
-from runner.cli.past_run import run_parser
+from runner.cli.past_run import HARMLESS, run_parser, taken_words
 from runner.cli.run import Past
 from runner.record import lock
 from runner.record.events import RunStarted
