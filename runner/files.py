@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -76,10 +77,10 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
         raise OSError(errno.EINVAL, "not a regular file", target)  # /dev/null must stay a device
     folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        # Not tempfile: its files are for the owner's eyes only, and reports are read by others.
-        with naming(target), open(temporary, "wb") as handle:
+        # Not tempfile: its files are for the owner's eyes only, and reports are read by others. A link that has the name stays unread.
+        with naming(target), open(temporary, "xb") as handle:
             handle.writelines(pieces)
             handle.flush()
             os.fsync(handle.fileno())
