@@ -74,8 +74,8 @@ def caret(span: Span, text: str, width: int = 110) -> list[str]:
 
     A line longer than ``width`` characters is cut around the caret. Control and bidirectional characters are shown.
     """
-    start = max(span.column - 1, 0)
     text = text.rstrip("\r\n").replace("\t", " ")
+    start = min(max(span.column - 1, 0), len(text))  # a log may name any column
     if len(text) > width:
         cut = max(0, min(start - width // 3, len(text) - width))
         text, start = text[cut : cut + width], start - cut
