@@ -155,6 +155,7 @@ def test_a_diagnosis_of_the_run_is_on_the_page(tmp_path: Path) -> None:
     data = {**json.loads(json.dumps(told.to_dict(), default=str)), "heat_map": {"picture": PICTURE, "reason": ""}}
     (tmp_path / "diagnosis-1.json").write_text(json.dumps(data))
     (tmp_path / "diagnosis-2.json").write_text('{"id": 3, "findings": [7]}')
+    (tmp_path / "diagnosis-3.json").write_text("[" * 100_000)
     words = text_of(next((site_of(tmp_path, run(event), run_folder=tmp_path) / "failures").glob("*.html")))
     assert "lowerings" in words and "without vectorization" in words and "elements lie beyond the tolerance" in words
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from runner.exit_codes import UsageError
 from runner.files import replace_file
 from runner.record.events import Event, Key, VariantFinished
+from runner.record.journal import parse_line
 from runner.report.handlers import EndFile, Options
 from runner.report.site.declared import Declared, declared_of
 from runner.report.site.failures import Cause, render_page
@@ -133,7 +133,7 @@ def read_causes(run_folder: Path) -> dict[Key, Cause]:
         try:
             if not path.is_file() or path.stat().st_size > _JSON:
                 continue
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = parse_line(path.read_bytes())
             picture = data.pop("heat_map", None)
             diagnosis = diagnosis_of(data)
             causes[str(diagnosis.id), str(diagnosis.torch)] = (diagnosis, picture)
