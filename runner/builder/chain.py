@@ -193,11 +193,10 @@ class ChainWriter:
                 step.span, f"{step.operator} takes no number {code} here", "write a dtype, such as torch.float32"
             )
         complete = operators.add_checks(operator, keywords)
-        if complete is None:
-            problems.error(
-                step.span, f"{step.operator} writes past its end without check_invariants", "leave it out, or say true"
-            )
-        return call(operator.python, positional, keywords if complete is None else complete)
+        if isinstance(complete, operators.Refusal):
+            problems.error(step.span, complete.message, complete.hint)
+            complete = keywords
+        return call(operator.python, positional, complete)
 
     def _module(self, step: Step, operator: operators.Operator) -> str:
         if self.modules is None:

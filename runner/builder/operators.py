@@ -107,6 +107,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
      r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|^prims\._unsafe_\w+",
      aten.TRUSTS),
     (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an object"),
+    (r"^torch\.(\w+\.)*(BFloat16|Bool|Byte|Char|Double|Float|Half|Int|Long|Short)Tensor$|^torch\.(\w+\.)+Tensor$|^F\.Tensor$|^Tensor\.new$",
+     "it takes an integer for the address of an object, and trusts its indices"),
     (r"^aten\.sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor\b",
      "it trusts its indices; the public constructors of sparse tensors are written with their check"),
     (r"^torch\.nn\.attention\.flex_attention\.(flex_attention_hop|FlexKernelOptions)$|"
@@ -223,14 +225,18 @@ def takes_tensor(operator: Operator) -> bool:
     return space == "torch" and below in ("", "special", "linalg", "fft") and member not in TENSOR_NOT_FIRST
 
 
-def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | None:
-    """Return a call's keyword arguments, with the check that ``CHECKED`` need; None where they turn that check off."""
+def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | Refusal:
+    """Return a call's keyword arguments, with the check that ``CHECKED`` need; or why they are refused."""
+    if operator.python == "torch.Tensor" and keywords:
+        return Refusal(f"{operator.name} takes an integer with a name for the address of an object", "leave names out")
     if operator.python not in CHECKED:
         return keywords
     check = dict(keywords).get("check_invariants")
     if check is None:
         return [*keywords, ("check_invariants", "True")]
-    return keywords if check == "True" else None
+    if check == "True":
+        return keywords
+    return Refusal(f"{operator.name} writes past its end without check_invariants", "leave it out, or say true")
 
 
 def context(name: str) -> Operator | Refusal:
