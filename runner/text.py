@@ -159,6 +159,14 @@ def number(value: Any) -> str:
     return str(value)
 
 
+def draw_table(rows: Iterable[Sequence[object]], headers: Sequence[str], right: bool = False) -> str:
+    """Return a table under its headers, each cell as it is: a case named 1e5 is not a number, and 2.6 is not to be aligned at its dot. With ``right`` all columns but the first end in one line."""
+    from tabulate import tabulate  # late: most commands draw none
+
+    align = ("left", *["right"] * (len(headers) - 1)) if right else None
+    return tabulate([*rows], headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+
+
 def plural(count: int, noun: str, several: str = "") -> str:
     """Return ``1 warning``, ``2 warnings``. ``several`` is the plural of a noun to which no ``s`` is added."""
     return f"{count} {noun if count == 1 else several or noun + 's'}"

@@ -28,7 +28,7 @@ from runner.quote import operand, shell_words
 from runner.record.latest import latest_result, latest_seed
 from runner.record.store import output_folder
 from runner.session.plan import TIMEOUT
-from runner.text import clean, one_line, plural
+from runner.text import clean, draw_table, one_line, plural
 from runner.verdict import outcomes
 
 WITHOUT_CACHES = 120.0
@@ -220,8 +220,6 @@ def _write_json(path: Path, value: Any) -> None:
 
 def render(document: Mapping[str, Any], folder: Path) -> str:
     """What the bundle holds, for the terminal."""
-    from tabulate import tabulate
-
     lines = [f"{document['id']} under torch {document['torch']}"]
     if document["error"]:
         lines.append(f"raised: {one_line(document['error'].partition(chr(10))[0])}")
@@ -230,12 +228,10 @@ def render(document: Mapping[str, Any], folder: Path) -> str:
     counts = Counter(file["group"] for file in document["files"])
     examples = {file["group"]: file["path"] for file in reversed(document["files"])}
     rows = [[group, counts[group], examples[group]] for group in GROUPS if counts[group]]
-    lines += ["", tabulate(rows, headers=["files", "", "such as"], tablefmt="simple", disable_numparse=True)]
+    lines += ["", draw_table(rows, ["files", "", "such as"])]
     if document["times"]:
         times = [[row["phase"], row["count"], f"{row['seconds']:.3f}"] for row in document["times"][:_PHASES]]
-        align = ("left", "right", "right")
-        headers = ["phase", "times", "seconds"]
-        lines += ["", tabulate(times, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)]
+        lines += ["", draw_table(times, ["phase", "times", "seconds"], right=True)]
     if document["failed"]:
         lines += ["", *(f"missing: {line}" for line in document["failed"])]
     return clean("\n".join([*lines, "", str(folder / "index.html")]))

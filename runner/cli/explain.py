@@ -41,7 +41,7 @@ from runner.builder.source import Source
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
-from runner.text import clean, duration, one_line, plural
+from runner.text import clean, draw_table, duration, one_line, plural
 
 _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
 _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
@@ -253,6 +253,4 @@ def _wrapped(names: Sequence[str], end: str, width: int = 80) -> str:
 
 
 def _table(rows: Sequence[Sequence[object]], headers: Sequence[str]) -> str:
-    from tabulate import tabulate
-
-    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True) if rows else ""
+    return draw_table(rows, headers) if rows else ""

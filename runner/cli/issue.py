@@ -109,7 +109,7 @@ def _passes(event: VariantFinished | Diagnosis) -> Check:
     advice = "first make a case that says something about the compiler: see `runner run`"
     if event.verdict == "PASS":
         advice = "there is nothing to report; another device, dtype or backend may fail"
-    return Check("fails with the newest torch tried", False, why, advice)
+    return Check(False, why, advice, "fails with the newest torch tried")
 
 
 def _refuse(checks: Sequence[Check], progress: Progress) -> int:

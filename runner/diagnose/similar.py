@@ -18,8 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tabulate import tabulate
-
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cases.suites import PathError, Reader
@@ -28,7 +26,7 @@ from runner.contract.finding import Finding
 from runner.diagnostics import shown_path
 from runner.exit_codes import NOTHING, UsageError
 from runner.record.journal import numbered_lines, parse_line
-from runner.text import one_line
+from runner.text import draw_table, one_line
 from runner.verdict.policy import COMPILER_OWN, ranked
 
 TABLE_ROWS = 10
@@ -124,7 +122,7 @@ def table(matches: Sequence[Match]) -> str:
          match.entry.profile.stage or "", one_line(match.entry.title, 60), match.entry.link or match.entry.where)
         for match in matches[:TABLE_ROWS]
     ]  # fmt: skip
-    text = tabulate(rows, ("score", "operators", "oracle", "stage", "what", "where"), "simple", disable_numparse=True)
+    text = draw_table(rows, ("score", "operators", "oracle", "stage", "what", "where"))
     hidden = len(matches) - TABLE_ROWS
     return text + (f"\nand {hidden} more" if hidden > 0 else "")
 

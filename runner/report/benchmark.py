@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from runner.benchmark.model import BUSY, Copy, Report, Row, Side, Spread
 from runner.report.table import wrap_id
 from runner.templates import render_template
-from runner.text import clean, in_line, one_line, plural
+from runner.text import clean, draw_table, in_line, one_line, plural
 
 HEADERS = (
     "variant", "compile\ncold", "compile\nwarm", "eager", "compiled", "speed-up", "peak\neager", "peak\ncompiled",
@@ -30,18 +30,10 @@ def render(report: Report) -> str:
 
 
 def _table(report: Report) -> str:
-    from tabulate import tabulate
-
     if not report.timed:
         return ""
     several = len({row.torch for row in report.rows}) > 1
-    return tabulate(
-        [_cells(row, several) for row in report.timed],
-        headers=HEADERS,
-        tablefmt="simple",
-        disable_numparse=True,
-        colalign=("left", *["right"] * (len(HEADERS) - 1)),
-    )
+    return draw_table([_cells(row, several) for row in report.timed], HEADERS, right=True)
 
 
 def _cells(row: Row, several: bool) -> list[str]:

@@ -15,7 +15,7 @@ from runner.contract.oracles import gate_of
 from runner.quote import markdown_code, markdown_text, shell_words
 from runner.report.table import wrap_id
 from runner.templates import render_template
-from runner.text import in_line, one_line, plural
+from runner.text import draw_table, in_line, one_line, plural
 from runner.verdict.score import CREDITS, OUTCOMES, UNCLAIMED, UNIT, Column, Failures, Score, ScoredRun, Tally
 
 SCHEMA = 1
@@ -169,8 +169,6 @@ def render(score: Score, width: int) -> str:
 
 
 def _drawn(table: Table, heads: Sequence[str], width: int) -> str:
-    from tabulate import tabulate
-
     labels = ["\n".join(wrap_id(in_line(name), _NAME)) for name, _ in table.rows]
     widest = [
         max(map(len, [*head.split("\n"), *(cells[n] for _, cells in table.rows)])) + 4 for n, head in enumerate(heads)
@@ -183,10 +181,7 @@ def _drawn(table: Table, heads: Sequence[str], width: int) -> str:
         while end < len(heads) and sum(widest[start : end + 1]) <= room:
             end += 1
         body = [[label, *cells[start:end]] for label, (_, cells) in zip(labels, table.rows, strict=True)]
-        align = ("left", *["right"] * (end - start))
-        drawings.append(
-            tabulate(body, headers=["", *heads[start:end]], tablefmt="simple", disable_numparse=True, colalign=align)
-        )
+        drawings.append(draw_table(body, ["", *heads[start:end]], right=True))
         start = end
     return "\n\n".join(drawings)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from runner.contract.oracles import is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
-from runner.text import in_line, one_line, plural
+from runner.text import draw_table, in_line, one_line, plural
 
 STARRED = "PASS*"
 """How tables write a pass that needed an excuse."""
@@ -174,8 +174,6 @@ def _columns(columns: Iterable[str], section: Section) -> list[str]:
 
 
 def _draw(columns: list[str], section: Section, width: int, paint: Paint | None) -> str:
-    from tabulate import tabulate
-
     columns = _columns(columns, section)
     cells = {
         column: [section.cells.get((row, column), (NOTHING, NOTHING))[1] for row in section.rows] for column in columns
@@ -189,9 +187,7 @@ def _draw(columns: list[str], section: Section, width: int, paint: Paint | None)
             verdict, text = section.cells.get((row, column), (NOTHING, NOTHING))
             line.append(paint(in_line(text), verdict) if paint else in_line(text))
         body.append(line)
-    # disable_numparse: a case named 1e5 is not a number, and "2.6" is not to be aligned at its dot.
-    headers = ["case", *map(in_line, columns)]
-    return tabulate(body, headers=headers, tablefmt="simple", disable_numparse=True)
+    return draw_table(body, ["case", *map(in_line, columns)])
 
 
 def wrap_id(text: str, width: int) -> list[str]:
