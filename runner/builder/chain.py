@@ -148,8 +148,9 @@ class ChainWriter:
         attribute = name.removeprefix("self.")
         if attribute not in self.scope.state:
             hint = nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}"
-            self.scope.problems.error(span, f"self has no {attribute!r} to write to", hint)
-            return self.scope.temporary
+            return self.scope.problems.refuse(
+                self.scope.temporary, span, f"self has no {attribute!r} to write to", hint
+            )
         self.scope.used.add(name)
         return f"self.{identifier(attribute)}"
 
@@ -200,8 +201,9 @@ class ChainWriter:
 
     def _module(self, step: Step, operator: operators.Operator) -> str:
         if self.modules is None:
-            self.scope.problems.error(step.span, f"{step.operator} is a module; only functions stand here")
-            return "None"
+            return self.scope.problems.refuse(
+                "None", step.span, f"{step.operator} is a module; only functions stand here"
+            )
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
             hint = "call: holds the arguments of the call"
             self.scope.problems.error(
@@ -281,13 +283,13 @@ class ChainWriter:
         argument_count = 3 if word == "setitem" else 2
         if len(values) != argument_count or step.arguments.keywords or not isinstance(values[0], Ref):
             hint = "the first is a reference, such as $x or $_"
-            self.scope.problems.error(step.span, f"{step.operator} takes {argument_count} positional arguments", hint)
-            return True
+            return self.scope.problems.refuse(
+                True, step.span, f"{step.operator} takes {argument_count} positional arguments", hint
+            )
         target = self.render.reference(values[0])
         name = values[0].name
         if name in self.scope.params and name not in self.scope.variables:
-            self.scope.problems.error(step.span, f"${name} is a param, which no step changes")
-            return True
+            return self.scope.problems.refuse(True, step.span, f"${name} is a param, which no step changes")
         if not values[0].path and word in operators.IN_PLACE:
             self.scope.check_write(name, step.span)
         if word == "delitem":

@@ -149,8 +149,7 @@ class _Writer:
                     raise expressions.ExpressionError(f"constant {name!r} is no number")
             return expressions.render(tree, self.plain, python_name)
         except expressions.ExpressionError as error:
-            self.problems.error(value.span, f"in ${{{value.text}}}: {error}")
-            return "0"
+            return self.problems.refuse("0", value.span, f"in ${{{value.text}}}: {error}")
 
     def _programs(self, value: Value) -> str:
         """One size of the grid: where it is known here, a number of programs that can be launched."""

@@ -97,8 +97,7 @@ class Renderer:
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
             hint = nearest(part, known) or "a method is a step: Tensor.<method>"
-            problems.error(ref.span, f"{part!r} is no attribute that a case may reach", hint)
-            return False
+            return problems.refuse(False, ref.span, f"{part!r} is no attribute that a case may reach", hint)
         return True
 
     def constant(self, constant: Constant) -> str:
@@ -110,10 +109,12 @@ class Renderer:
         name = constant.name.removeprefix("torch.")
         if name not in operators.constants():
             close = nearest(name, operators.constants()).replace("'", "'torch.", 1)
-            self.scope.problems.error(
-                constant.span, f"{constant.name!r} is no constant of torch", close or "plain text is {$text: ...}"
+            return self.scope.problems.refuse(
+                "None",
+                constant.span,
+                f"{constant.name!r} is no constant of torch",
+                close or "plain text is {$text: ...}",
             )
-            return "None"
         return torch_name(name)
 
     def arithmetic(self, value: Arithmetic) -> str:
@@ -128,8 +129,7 @@ class Renderer:
             scope.used_params |= names & set(params)
             return expressions.render(tree, params, lambda name: scope.look_up(name, value.span))
         except expressions.ExpressionError as error:
-            scope.problems.error(value.span, f"in ${{{value.text}}}: {error}")
-            return "0"
+            return scope.problems.refuse("0", value.span, f"in ${{{value.text}}}: {error}")
 
     def index(self, value: Index) -> str:
         """Return the text between the brackets."""

@@ -64,8 +64,7 @@ class Scope:
         """Return the Python text of ``$name``, and report an undefined one."""
         if name == "_":
             if self.previous is None:
-                self.problems.error(span, "$_ has no value here: there is no input and no step before")
-                return "None"
+                return self.problems.refuse("None", span, "$_ has no value here: there is no input and no step before")
             self.unread = None
             if self.previous_name is not None:
                 self.used.add(self.previous_name)

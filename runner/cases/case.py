@@ -201,8 +201,7 @@ def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -
     limits = problems.limits
     if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
         message = f"these calls make inputs of more than {limits.expanded_nodes} nodes"
-        problems.error(node.span, message, limits.hint("expanded_nodes"))
-        return ()
+        return problems.refuse((), node.span, message, limits.hint("expanded_nodes"))
     for item in items(node):
         keys = fields(item)
         calls.append(Call(table(keys.get("params"), *SCALARS), parse_inputs(keys.get("inputs"), problems), item.span))
@@ -287,8 +286,7 @@ def _timeout(node: YamlNode | None, problems: Problems) -> float | None:
     try:
         seconds = duration(scalar(node, str, *NUMBERS))
     except ValueError as error:
-        problems.error(node.span, str(error), "such as 60s or 2m")
-        return None
+        return problems.refuse(None, node.span, str(error), "such as 60s or 2m")
     if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
         problems.error(node.span, "a timeout is more than 0 and at most a week", "such as 60s or 2m")
     return seconds
@@ -300,8 +298,7 @@ def _memory(node: YamlNode | None, problems: Problems) -> int | None:
     try:
         size = parse_size(str(scalar(node, str, int)))
     except ValueError as error:
-        problems.error(node.span, str(error), "such as 2GiB")
-        return None
+        return problems.refuse(None, node.span, str(error), "such as 2GiB")
     if size > MOST_MEMORY:
         problems.error(node.span, f"memory is at most {show_size(MOST_MEMORY)}", "such as 2GiB")
     return size

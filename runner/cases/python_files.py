@@ -30,13 +30,11 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
             problems.error(path.span, f"{path.value!r} lies outside this file's folder")
         elif full.stat().st_size > problems.limits.file_bytes:
             message = f"{path.value!r} is larger than {show_size(problems.limits.file_bytes)}"
-            problems.error(path.span, message, problems.limits.hint("file_bytes"))
-            return None
+            return problems.refuse(None, path.span, message, problems.limits.hint("file_bytes"))
         else:
             full.read_text(encoding="utf-8")
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
-        problems.error(path.span, f"{path.value!r} cannot be read: {error}")
-        return None
+        return problems.refuse(None, path.span, f"{path.value!r} cannot be read: {error}")
     return full
 
 
@@ -60,8 +58,7 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else error
-        problems.error(span, f"{path.name} is no Python{line}: {reason}")
-        return None
+        return problems.refuse(None, span, f"{path.name} is no Python{line}: {reason}")
 
 
 def top_names(text: str) -> dict[str, int]:

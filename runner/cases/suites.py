@@ -177,8 +177,7 @@ class Reader:
         try:
             files = self._walk.matching(path.parent, text, SPEC)
         except FolderLimit as error:
-            problems.error(pattern.span, f"{text!r}: {error}", error.hint)
-            return []
+            return problems.refuse([], pattern.span, f"{text!r}: {error}", error.hint)
         if not files:
             problems.error(pattern.span, f"no file matches {text!r}", f"it is looked up from {path.parent}")
         return files
@@ -228,8 +227,7 @@ class Reader:
             repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
             if repeated > self.limits.expanded_nodes:
                 message = f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes"
-                problems.error(item.span, message, self.limits.hint("expanded_nodes"))
-                return ()
+                return problems.refuse((), item.span, message, self.limits.hint("expanded_nodes"))
             case = self._case(merged, path, problems, kernels)
             if case is None or launches_broken_kernel(case.chain, kernels):
                 continue
@@ -246,8 +244,7 @@ class Reader:
         try:
             return parse_case(node, path, problems, kernels)
         except Mistyped as error:
-            problems.error(error.span, str(error))
-            return None
+            return problems.refuse(None, error.span, str(error))
 
     def _defaults_hold(self, file: _Accepted, kernels: dict[str, Kernel | None]) -> bool:
         """Whether the file's own defaults pass the checks of a case, as far as these do not ask for the case's own keys."""
@@ -394,11 +391,9 @@ def _selection(node: YamlNode | None, problems: Problems) -> str | None:
     if node is None or text is None:
         return None
     if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
-        problems.error(node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
-        return None
+        return problems.refuse(None, node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
     try:
         parse_selection(text)
     except SelectError as error:
-        problems.error(node.span, str(error), 'such as "tag:regression and not tag:slow"')
-        return None
+        return problems.refuse(None, node.span, str(error), 'such as "tag:regression and not tag:slow"')
     return text

@@ -76,14 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _record(arguments, variant)
     refuse_launches(variant, "debug")
     folder = output_folder(arguments.output, "debug")
-    progress = Progress()
     said = f"compiling {variant.id} without caches"
-    with VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
         asked = {"folder": str(folder), "function": arguments.function, "artifacts": list(ARTIFACTS)}
         job = engine.job("debug", asked, timeout=(variant.case.timeout or TIMEOUT) + WITHOUT_CACHES)
         job = dataclasses.replace(job, name="case")  # the worker writes FOLDER/case.py
         outcome = engine.ask([job], lambda: progress.say(said))[0]
-        progress.end()
         document = {
             "id": variant.id,
             "torch": engine.environment.build,
@@ -103,14 +101,10 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
         UsageError: the case cannot run, or dill, with which torch records, is not there.
     """
     refuse_kernels(variant, "debug --record")
-    progress = Progress()
-    with VariantEngine.of(settings_of(arguments), variant) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
         progress.say(f"running {variant.id} with recording on")
         folder = output_folder(arguments.output, "record")
-        try:
-            recording = result_of(engine.ask([engine.job("record", {"folder": str(folder)})])[0])
-        finally:
-            progress.end()
+        recording = result_of(engine.ask([engine.job("record", {"folder": str(folder)})])[0])
     raised = recording["raised"]
     console.output(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
     settings = dataclasses.replace(settings_of(arguments), python=tuple(arguments.python[:1]))

@@ -52,9 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError, InputError: the variant cannot run, or a file cannot be written.
     """
     variant = first_variant(arguments)
-    progress = Progress()
     page = None
-    with VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
         progress.say(f"diagnosing {variant.id}")
         path = path_of(engine) if arguments.bisect else None
         diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
@@ -64,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
 
             progress.say("drawing the error")
             page = write_page(diagnosis, run_heat_map(engine))
-    progress.end()
     text = json.dumps(diagnosis.to_dict(), indent=2, default=str)
     outputs.show(arguments, text, render(diagnosis, _words(arguments, variant)))
     if page is not None:

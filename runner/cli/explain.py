@@ -63,11 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     refuse_launches(variant, "explain")
-    progress = Progress()
-    with VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
-        progress_text = f"compiling {variant.id}"
-        record = result_of(engine.ask([engine.job("explain")], lambda: progress.say(progress_text))[0])
-        progress.end()
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
+        record = result_of(engine.ask([engine.job("explain")], lambda: progress.say(f"compiling {variant.id}"))[0])
         about = {"id": variant.id, "torch": engine.environment.build, "backend": variant.backend.backend}
         document = {**about, **placed(record, engine.source)}
     console.output(json.dumps(document, indent=2) if arguments.json else render(document))

@@ -54,12 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     refuse_launches(variant, "issue")
-    progress = Progress()
     known = _known(arguments, variant)
     matches: list[similar.Match] = []
     environments = sorted(find_environments(arguments.python), key=lambda e: release_of(e.torch), reverse=True)
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as engines:
-        stack.callback(progress.end)
+        progress = stack.enter_context(Progress())
         folder = stack.enter_context(scratch.folder())
         engine = engines.enter_context(_engine(arguments, environments[0], variant))
         kept = find_kept(engine)

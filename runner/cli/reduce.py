@@ -63,9 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     folder = _folder(arguments, variant)
-    progress = Progress()
     try:
-        with VariantEngine.of(settings_of(arguments), variant) as engine:
+        with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
             journal = Journal(folder, engine, arguments.resume)
             if journal.done:
                 progress.end()
@@ -86,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
             progress.end()
             journal.end(reduced, engine)
     finally:
-        progress.end()
         (folder / f"candidate{SPEC}").unlink(missing_ok=True)
     console.output(reduced.text)
     console.output(summary(reduced))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import time
@@ -209,7 +210,7 @@ def refuse_kernels(variant: Variant, command: str) -> None:
         )
 
 
-class Progress:
+class Progress(contextlib.AbstractContextManager["Progress"]):
     """A line on standard error that says what is being done; rewritten in a terminal, one line a text elsewhere."""
 
     def __init__(self) -> None:
@@ -225,8 +226,12 @@ class Progress:
             console.message(text)
         self._last = text
 
-    def end(self) -> None:
+    def __exit__(self, *about: object) -> None:
         """Clear the line."""
+        self.end()
+
+    def end(self) -> None:
+        """Clear the line until something is said again."""
         if self._live and self._last:
             console.status("")
 
