@@ -160,12 +160,13 @@ def _values(arguments: Arguments) -> list[Value]:
 
 def _holds_tensor(value: Value, scope: Scope) -> bool:
     """Whether a value may be or hold a tensor: all do but texts, numbers and params."""
-    if isinstance(value, Ref):
-        return value.name in scope.variables or value.name not in scope.params
-    if isinstance(value, Items):
-        return any(_holds_tensor(item, scope) for item in value.items)
-    if isinstance(value, Table):
-        return any(_holds_tensor(item, scope) for _, item in value.items)
+    match value:
+        case Ref():
+            return value.name in scope.variables or value.name not in scope.params
+        case Items():
+            return any(_holds_tensor(item, scope) for item in value.items)
+        case Table():
+            return any(_holds_tensor(item, scope) for _, item in value.items)
     return isinstance(value, TensorLiteral | Function | Index)
 
 
@@ -179,17 +180,18 @@ def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]
 
 
 def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
-    if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
-        yield key, value
-    elif isinstance(value, Items):
-        for item in value.items:
-            yield from _texts_of(item, key)
-    elif isinstance(value, Table):
-        for _, item in value.items:
-            yield from _texts_of(item, key)
-    elif isinstance(value, TensorLiteral):
-        for name, option in value.options:
-            yield from _texts_of(option, name)
+    match value:
+        case Literal(value=str(), span=Span()):
+            yield key, value
+        case Items():
+            for item in value.items:
+                yield from _texts_of(item, key)
+        case Table():
+            for _, item in value.items:
+                yield from _texts_of(item, key)
+        case TensorLiteral():
+            for name, option in value.options:
+                yield from _texts_of(option, name)
 
 
 def _replacement(text: Literal, scope: Scope | None) -> Value | None:

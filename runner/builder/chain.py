@@ -236,14 +236,15 @@ class ChainWriter:
         """Whether a value is there when ``__init__`` runs."""
         scope = self.scope
         params = set(scope.params) - set(scope.variables)
-        if isinstance(value, Ref):
-            return value.name in params or (value.name == "self" and scope.in_forward)
-        if isinstance(value, Arithmetic):
-            return expressions.names(expressions.parse(value.text)) <= params
-        if isinstance(value, Items):
-            return all(self._is_known(v) for v in value.items)
-        if isinstance(value, Table):
-            return all(self._is_known(v) for _, v in value.items)
+        match value:
+            case Ref():
+                return value.name in params or (value.name == "self" and scope.in_forward)
+            case Arithmetic():
+                return expressions.names(expressions.parse(value.text)) <= params
+            case Items():
+                return all(self._is_known(v) for v in value.items)
+            case Table():
+                return all(self._is_known(v) for _, v in value.items)
         return self._is_known(value.value) if isinstance(value, TensorLiteral) else not isinstance(value, Function)
 
     def _operator(self, step: Step, word: str) -> str:
@@ -262,14 +263,15 @@ class ChainWriter:
             return f"{operands[0]} {operators.BINARY[word]} {operands[1]}"
         if word in operators.UNARY:
             return f"{operators.UNARY[word]}{operands[0]}"
-        if word == "getitem":
-            return f"{operands[0]}[{self._subscript(arguments.positional[1])}]"
-        if word == "contains":
-            return f"{operands[1]} in {operands[0]}"
-        if word == "call":
-            return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
-        if word == "index":
-            return f"{_receiver(operands[0])}.__index__()"
+        match word:
+            case "getitem":
+                return f"{operands[0]}[{self._subscript(arguments.positional[1])}]"
+            case "contains":
+                return f"{operands[1]} in {operands[0]}"
+            case "call":
+                return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
+            case "index":
+                return f"{_receiver(operands[0])}.__index__()"
         return f"{'bool' if word == 'truth' else word}({operands[0]})"
 
     def _subscript(self, value: Value) -> str:

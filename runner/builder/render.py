@@ -40,23 +40,25 @@ class Renderer:
 
     def value(self, value: Value) -> str:
         """Return the Python text of a value; for one that has none, which is reported, a harmless text."""
-        if isinstance(value, Literal):
-            return literal(value.value)
-        if isinstance(value, Ref):
-            return self.reference(value)
-        if isinstance(value, Constant):
-            return self.constant(value)
-        if isinstance(value, Arithmetic):
-            return self.arithmetic(value)
-        if isinstance(value, Items):
-            return "[" + ", ".join(self.value(item) for item in value.items) + "]"
-        if isinstance(value, Table):
-            return "{" + ", ".join(f"{literal(key)}: {self.value(item)}" for key, item in value.items) + "}"
-        if isinstance(value, TensorLiteral):
-            return self.tensor(value)
-        if isinstance(value, Index):
-            return f"({self.index(value)},)"
-        return self.function(value)
+        match value:
+            case Literal():
+                return literal(value.value)
+            case Ref():
+                return self.reference(value)
+            case Constant():
+                return self.constant(value)
+            case Arithmetic():
+                return self.arithmetic(value)
+            case Items():
+                return "[" + ", ".join(self.value(item) for item in value.items) + "]"
+            case Table():
+                return "{" + ", ".join(f"{literal(key)}: {self.value(item)}" for key, item in value.items) + "}"
+            case TensorLiteral():
+                return self.tensor(value)
+            case Index():
+                return f"({self.index(value)},)"
+            case Function():
+                return self.function(value)
 
     def operand(self, value: Value) -> str:
         """Return the text of a value, in parentheses where an operator beside it would bind tighter."""

@@ -159,28 +159,29 @@ class TensorWriter:
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
             wide = "complex64" if dtype == "complex32" else "float32"
             return f"{self._filled(item, wide)}.to({torch_name(dtype)})"
-        if init in ("zeros", "ones"):
-            return f"torch.{init}({shape}{of})"
-        if init == "full":
-            return f"torch.full({shape}, {arguments[0]}, dtype={torch_name(dtype)})"
-        if init == "eye":
-            if len(sizes) != 2:
-                return self.scope.problems.refuse(
-                    "torch.eye(1)", item.span, "init eye makes a matrix: the shape has two sizes"
-                )
-            return f"torch.eye({sizes[0]}, {sizes[1]}{of})"
-        if init == "arange":
-            return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype={torch_name(dtype)})", arguments)
-        if init == "linspace":
-            text = f"torch.linspace({arguments[0]}, {arguments[1]}, {math.prod(sizes)}{of})"
-            return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
-        if init == "integer":
-            return f"torch.randint(-8, 9, {shape}).to({torch_name(dtype)})"
-        if init == "uniform":
-            low, high = arguments or ["0", "1"]
-            if (low, high) == ("0", "1"):
-                return f"torch.rand({shape}{of})"
-            return f"torch.empty({shape}{of}).uniform_({low}, {high})"
+        match init:
+            case "zeros" | "ones":
+                return f"torch.{init}({shape}{of})"
+            case "full":
+                return f"torch.full({shape}, {arguments[0]}, dtype={torch_name(dtype)})"
+            case "eye":
+                if len(sizes) != 2:
+                    return self.scope.problems.refuse(
+                        "torch.eye(1)", item.span, "init eye makes a matrix: the shape has two sizes"
+                    )
+                return f"torch.eye({sizes[0]}, {sizes[1]}{of})"
+            case "arange":
+                return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype={torch_name(dtype)})", arguments)
+            case "linspace":
+                text = f"torch.linspace({arguments[0]}, {arguments[1]}, {math.prod(sizes)}{of})"
+                return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
+            case "integer":
+                return f"torch.randint(-8, 9, {shape}).to({torch_name(dtype)})"
+            case "uniform":
+                low, high = arguments or ["0", "1"]
+                if (low, high) == ("0", "1"):
+                    return f"torch.rand({shape}{of})"
+                return f"torch.empty({shape}{of}).uniform_({low}, {high})"
         if init == "randint" or not floating:
             low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
             if dtype in ("uint16", "uint32", "uint64"):

@@ -59,14 +59,15 @@ class Flag:
 
     def takes(self, value: object) -> bool:
         """Return whether the flag may have this value."""
-        if isinstance(value, bool):  # before int, which it also is
-            return "bool" in self.kinds
-        if isinstance(value, int):
-            return bool(self.kinds & {"int", "float"}) and -(2**63) <= value < 2**63
-        if isinstance(value, float):
-            return "float" in self.kinds and math.isfinite(value)
-        if isinstance(value, str):
-            return value in self.words
+        match value:
+            case bool():  # before int, which it also is
+                return "bool" in self.kinds
+            case int():
+                return bool(self.kinds & {"int", "float"}) and -(2**63) <= value < 2**63
+            case float():
+                return "float" in self.kinds and math.isfinite(value)
+            case str():
+                return value in self.words
         return value is None and "null" in self.kinds
 
     @property

@@ -121,18 +121,24 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
         option = options()[name]
         default = RunSettings.__dataclass_fields__[name].default
         keywords: dict[str, Any] = {"dest": name, "help": help or option.help}
-        if option.kind == "switch":
-            keywords["action"] = "store_true"
-        elif option.kind == "yes-no":
-            add_yes_no(parser, name, keywords["help"])
-            continue
-        elif option.kind == "list":
-            keywords |= {"action": "append", "default": [], "metavar": option.metavar}
-        elif option.kind == "choice":
-            keywords |= {"choices": option.choices, "default": default}
-        else:
-            readers = {"number": integer(option.least, option.most), "seconds": seconds, "shard": shard, "text": str}
-            keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
+        match option.kind:
+            case "switch":
+                keywords["action"] = "store_true"
+            case "yes-no":
+                add_yes_no(parser, name, keywords["help"])
+                continue
+            case "list":
+                keywords |= {"action": "append", "default": [], "metavar": option.metavar}
+            case "choice":
+                keywords |= {"choices": option.choices, "default": default}
+            case _:
+                readers = {
+                    "number": integer(option.least, option.most),
+                    "seconds": seconds,
+                    "shard": shard,
+                    "text": str,
+                }
+                keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
         parser.add_argument(*option.flags.split(), **keywords)
 
 

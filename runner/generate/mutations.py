@@ -123,20 +123,21 @@ def change_layout(case: Case, donor: Mapping[str, Any], numbers: random.Random) 
     place = numbers.randint(0, last)
     if not all(isinstance(size, int) for size in shape):
         raise UnfitError
-    if kind == "transposed":
-        if not last:
-            raise UnfitError
-        layout = {"torch.transpose": ["$_", place, (place + 1) % len(shape)]}
-        shape[place], shape[(place + 1) % len(shape)] = shape[(place + 1) % len(shape)], shape[place]
-    elif kind == "expanded":
-        layout = {"Tensor.expand": ["$_", list(shape)]}
-        shape[place] = 1
-    elif kind == "gaps":
-        layout = {"operator.getitem": ["$_", "[..., ::2]"]}
-        shape[-1] *= 2
-    else:
-        layout = {"operator.getitem": ["$_", "[1:]"]}
-        shape[0] += 1
+    match kind:
+        case "transposed":
+            if not last:
+                raise UnfitError
+            layout = {"torch.transpose": ["$_", place, (place + 1) % len(shape)]}
+            shape[place], shape[(place + 1) % len(shape)] = shape[(place + 1) % len(shape)], shape[place]
+        case "expanded":
+            layout = {"Tensor.expand": ["$_", list(shape)]}
+            shape[place] = 1
+        case "gaps":
+            layout = {"operator.getitem": ["$_", "[..., ::2]"]}
+            shape[-1] *= 2
+        case _:
+            layout = {"operator.getitem": ["$_", "[1:]"]}
+            shape[0] += 1
     case["inputs"][name] = {**spec, "shape": shape, "layout": [layout]}
 
 
@@ -394,12 +395,15 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _renamed(data: Any, names: Mapping[str, str]) -> Any:
     """Return steps or values with other names, where they are read and where they are given."""
-    if isinstance(data, str):
-        return re.sub(r"\$(\w+)", lambda match: f"${names.get(match[1], match[1])}", data)
-    if isinstance(data, list):
-        return [_renamed(item, names) for item in data]
-    if isinstance(data, dict):
-        return {key: _given(value, names) if key == "out" else _renamed(value, names) for key, value in data.items()}
+    match data:
+        case str():
+            return re.sub(r"\$(\w+)", lambda match: f"${names.get(match[1], match[1])}", data)
+        case list():
+            return [_renamed(item, names) for item in data]
+        case dict():
+            return {
+                key: _given(value, names) if key == "out" else _renamed(value, names) for key, value in data.items()
+            }
     return data
 
 
