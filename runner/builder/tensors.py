@@ -7,7 +7,7 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.render import Renderer
 from runner.builder.scope import Scope
-from runner.cases.chain_nodes import Function, Items, Literal, Value
+from runner.cases.chain_nodes import Items, Literal, Value
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import Input
 from runner.diagnostics import Span
@@ -46,7 +46,10 @@ class TensorWriter:
     def __init__(self, scope: Scope, dtype: str, device: str, limits: Limits, indent: int = 1) -> None:
         self.scope, self.dtype, self.device, self.limits, self.indent = scope, dtype, device, limits, indent
         self.lines: list[Line] = []
-        self.render = Renderer(scope, dtype, device, self._no_function)
+        self.render = Renderer(
+            scope, dtype, device,
+            lambda function: scope.problems.refuse("None", function.span, "a function has no place in an input"),
+        )  # fmt: skip
 
     def make(self, item: Input, target: str | None = None) -> str:
         """Write the statements that make an input, and return the variable that holds it."""
@@ -220,9 +223,6 @@ class TensorWriter:
         if (start, step) != ("0", "1"):
             text = f"({text})"
         return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
-
-    def _no_function(self, function: Function) -> str:
-        return self.scope.problems.refuse("None", function.span, "a function has no place in an input")
 
     def _line(self, text: str, span: Span | None) -> None:
         self.lines.append(Line("    " * self.indent + text, span))

@@ -26,7 +26,7 @@ from runner.cases.complex_numbers import is_complex, parse_complex
 from runner.cases.inits import FILLS, check_numbers, read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
-from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
+from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
 from runner.cases.texts import plain_text
 from runner.cases.yaml.scalars import show_value
@@ -132,15 +132,12 @@ def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bo
     out = []
     for item in names:
         text = item.value if isinstance(item, YamlScalar) else None
-        if not isinstance(text, str) or not (text == "_" or _is_target(text)):
+        known = OF_MODULES if str(text).startswith("self.") else RESERVED
+        if not isinstance(text, str) or not (text == "_" or is_name(text.removeprefix("self."), known)):
             problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
         else:
             out.append(text)
     return tuple(out), isinstance(node, YamlSequence)
-
-
-def _is_target(text: str) -> bool:
-    return is_name(text.removeprefix("self."), OF_MODULES) if text.startswith("self.") else is_name(text)
 
 
 def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:

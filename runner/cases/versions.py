@@ -74,7 +74,7 @@ def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> s
         if text is None:
             return ""
         first = min(out, key=release_of)
-        parts = [*_without(text, "<"), f"<{_shown(first, 2)}"]
+        parts = [*(part for part in _parts(text) if not part.startswith("<")), f"<{_shown(first, 2)}"]
     else:
         parts = _around(text, keep, out)
     return _checked(parts, keep, out)
@@ -94,7 +94,7 @@ def _around(text: str | None, keep: Sequence[str], out: Sequence[str]) -> list[s
     low, high = min(map(release_of, keep)), max(map(release_of, keep))
     above = [v for v in out if release_of(v) > high]
     below = [v for v in out if release_of(v) < low]
-    parts = [part.strip() for part in text.split(",")] if text else []
+    parts = _parts(text or "")
     if above:
         parts = [p for p in parts if not p.startswith("<")]
     if below:
@@ -115,8 +115,8 @@ def _checked(parts: Iterable[str], keep: Sequence[str], out: Sequence[str]) -> s
     return text if keep or not _is_empty(text) else ""
 
 
-def _without(text: str, sign: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if not part.strip().startswith(sign)]
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part]
 
 
 def _size(keep: Sequence[str], out: Sequence[str]) -> int:

@@ -166,7 +166,8 @@ def drop_empty(folder: Path) -> None:
 def extract_kernels(folder: Path) -> list[Path]:
     """Write the kernels in Inductor's generated code to files of their own, ``kernels/GRAPH/NAME.cpp`` or ``.py``."""
     paths = []
-    for code in _generated(folder):
+    own = sorted((folder / "torchinductor").glob("*/output_code.py"))  # of Inductor's trace, else of the structured one
+    for code in own or sorted((folder / "graphs").glob("*.inductor_output_code*.py")):
         graph = code.parent.name if code.name == "output_code.py" else code.name.removesuffix(".py")
         for name, suffix, text in kernels(code.read_text(encoding="utf-8", errors="replace")):
             path = folder / "kernels" / graph / f"{name}{suffix}"
@@ -174,12 +175,6 @@ def extract_kernels(folder: Path) -> list[Path]:
             path.write_text(text.strip("\n") + "\n", encoding="utf-8")
             paths.append(path)
     return paths
-
-
-def _generated(folder: Path) -> list[Path]:
-    """Return the files of generated code: those of Inductor's own trace, else those of the structured trace."""
-    own = sorted((folder / "torchinductor").glob("*/output_code.py"))
-    return own or sorted((folder / "graphs").glob("*.inductor_output_code*.py"))
 
 
 def kernels(code: str) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
-from runner.cases.model import Case as CaseOfFile
 from runner.cases.serialize import KERNELS, plain
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.yaml.emitter import emit
@@ -55,11 +54,12 @@ def with_python_beside(cases: Sequence[Mapping[str, Any]], folder: Path) -> list
     modules = [case["module"] for case in cases if "module" in case]
     for name, content in {module["file"]: module[CONTENT] for module in modules}.items():
         replace_file(folder / name, [content])
-    return [{**case, "module": _without_content(case["module"])} if "module" in case else case for case in cases]
-
-
-def _without_content(module: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in module.items() if key != CONTENT}
+    return [
+        {**case, "module": {key: value for key, value in case["module"].items() if key != CONTENT}}
+        if "module" in case
+        else case
+        for case in cases
+    ]
 
 
 def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -79,7 +79,7 @@ def write_suite(folder: Path, name: str, specs: Sequence[str]) -> Path:
     return path
 
 
-_KEPT = ("params", "inputs", "state", "module", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
+_KEPT = ("name", "params", "inputs", "state", "module", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
          "compile", "config", "expect", "tolerance")  # fmt: skip
 
 
@@ -119,20 +119,11 @@ def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate")
         InputError: a file is wrong.
     """
     cases = {(case.file, case.name): case for case in read_cases(paths, limits, source)}
-    data = [_with_its_python(plain(case, Path(case.file).parent), case) for case in cases.values()]
-    return Parents(tuple(parent_of(each) for each in data if is_parent(each)))
-
-
-def _with_its_python(data: Case, case: CaseOfFile) -> Case:
-    """Return a case's data with its model in Python, since a mutant lies in another folder."""
-    return data if case.module is None else {**data, "module": with_content(data["module"], Path(case.module.file))}
-
-
-def is_parent(case: Mapping[str, Any]) -> bool:
-    """Return whether a case can be changed: a chain of operators, or a model in Python, with inputs."""
-    return KERNELS not in case and bool(case.get("inputs"))
-
-
-def parent_of(case: Mapping[str, Any]) -> Case:
-    """Return what a mutant may keep of a case: the program, how it runs, and what it says of itself. The name says where the mutant comes from."""
-    return {"name": case["name"], **{key: case[key] for key in _KEPT if key in case}}
+    parents = []
+    for case in cases.values():
+        data = plain(case, Path(case.file).parent)
+        if case.module is not None:  # a mutant lies in another folder
+            data["module"] = with_content(data["module"], Path(case.module.file))
+        if KERNELS not in data and data.get("inputs"):  # a chain of operators, or a model in Python
+            parents.append({key: data[key] for key in _KEPT if key in data})
+    return Parents(tuple(parents))

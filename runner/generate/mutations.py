@@ -101,9 +101,8 @@ def mutant_of(
 def change_dtype(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """Another dtype; one with gradients where the case takes them."""
     current = case.get("dtypes", ["float32"])
-    case["dtypes"] = [
-        _choice([kind for kind in (_FLOATS if _learns(case) else _DTYPES) if kind not in current], numbers)
-    ]
+    learns = case.get("grad", "forward") not in ("forward", "off") or "requires_grad" in str(case["inputs"])
+    case["dtypes"] = [_choice([kind for kind in (_FLOATS if learns else _DTYPES) if kind not in current], numbers)]
 
 
 def change_size(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
@@ -274,10 +273,6 @@ def _steps_of(donor: Mapping[str, Any]) -> list[Any]:
     if expects_no_graph(donor):
         raise UnfitError
     return _chain(donor)
-
-
-def _learns(case: Mapping[str, Any]) -> bool:
-    return case.get("grad", "forward") not in ("forward", "off") or "requires_grad" in str(case["inputs"])
 
 
 def _tensors(case: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -155,7 +155,11 @@ def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
     if known.stage is not None and known.stage != keys.get("stage"):
         values["stage"] = keys.get("stage")
     error = keys.get("error")
-    holds = known.error is not None and error and all(_error_explains(known, j) for j in failure_group.judged)
+    holds = (
+        known.error is not None
+        and error
+        and all(explains(Known(known.span, error=known.error), j.lead) for j in failure_group.judged)
+    )
     if not holds and (known.error is not None or (known.oracle and error)):
         values["error"] = error
     if known.oracle:
@@ -167,10 +171,6 @@ def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
     if any(unexplained([then], j.findings) for j in failure_group.judged):
         raise Unfit("what it pins cannot be replaced by what was seen: write it by hand")
     return values
-
-
-def _error_explains(known: Known, judged: Judged) -> bool:
-    return explains(Known(known.span, error=known.error), judged.lead)
 
 
 # --- failures without an entry ---

@@ -82,15 +82,12 @@ def _memory(side: Side | None) -> str:
 def _untimed(rows: Sequence[Row]) -> str:
     """Return a line for each variant without times, and why."""
     lines = [
-        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}{_cold_compile(row)}"
+        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}"
+        + (f" (compiled cold in {time(row.cold.seconds)})" if row.cold else "")
         for row in rows
         if row.status != "timed"
     ]
     return "\n".join(["not timed", *lines]) if lines else ""
-
-
-def _cold_compile(row: Row) -> str:
-    return f" (compiled cold in {time(row.cold.seconds)})" if row.cold else ""
 
 
 def _notes(rows: Sequence[Row]) -> str:
