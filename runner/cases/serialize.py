@@ -41,7 +41,17 @@ from runner.cases.walk import entry_text
 from runner.cases.yaml.emitter import emit
 from runner.cases.yaml.scalars import flow
 
-__all__ = ["call_text", "case_text", "chain_of", "plain", "resolve_axes", "step_text", "text_of_plain", "value_of"]
+__all__ = [
+    "call_text",
+    "case_text",
+    "chain_of",
+    "known_of",
+    "plain",
+    "resolve_axes",
+    "step_text",
+    "text_of_plain",
+    "value_of",
+]
 
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
@@ -104,7 +114,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         ignore=dict(case.ignore),
         timeout=_seconds(case.timeout),
         memory=case.memory,
-        known=[_known(entry) for entry in case.known],
+        known=[known_of(entry) for entry in case.known],
     )
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
     kernels = {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}
@@ -344,7 +354,8 @@ def _non_null(**items: Any) -> dict[str, Any]:
     return {key: value for key, value in items.items() if value is not None}
 
 
-def _known(entry: Known) -> dict[str, Any]:
+def known_of(entry: Known) -> dict[str, Any]:
+    """Return a ledger entry as plain data, without defaults."""
     data: dict[str, Any] = {}
     for field in dataclasses.fields(Known):
         value = getattr(entry, field.name)

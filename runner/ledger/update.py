@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
+from runner.cases.serialize import known_of
 from runner.cases.versions import narrow_range, release_of, smallest_range
 from runner.contract.oracles import gate_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
@@ -132,7 +133,11 @@ def _revised(entry: Entry) -> list[Change]:
     for failure_group in changed:
         away = [t for t in (*matched, *passed, *failing_otherwise) if t not in failure_group.torches]
         further = narrow_range(known.torch, failure_group.torches, away)
-        values = {**as_mapping(known), "error": None, **failure_group.entry_keys, "torch": further}
+        values = {
+            name: value[0] if isinstance(value, list) and len(value) == 1 and name != "oracle" else value
+            for name, value in known_of(known).items()
+        }
+        values |= {"error": None, **failure_group.entry_keys, "torch": further}
         changes.append(Add(known.span, values))
     return changes
 
@@ -263,19 +268,6 @@ def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, c
         params=values.get("params", {}),
     )
     return any(j.answer == "passed" and applies(entry, j.variant, j.torch) for j in case_results)
-
-
-def as_mapping(known: Known) -> dict[str, Any]:
-    """Return an entry as it would be written."""
-    values: dict[str, Any] = {}
-    for item in fields(known):
-        value = getattr(known, item.name)
-        if item.name == "span" or not value or value == item.default:
-            continue
-        if isinstance(value, tuple):
-            value = value[0] if len(value) == 1 and item.name != "oracle" else [*value]
-        values[item.name] = value
-    return values
 
 
 # --- files ---

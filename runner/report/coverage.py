@@ -106,10 +106,4 @@ def missing_lines(coverage: Coverage) -> list[str]:
 
 def to_dict(coverage: Coverage) -> dict[str, Any]:
     """Return it as JSON: of each part the names that are covered and those that are missing."""
-    return {"schema": SCHEMA, "runner": __version__, **_plain(asdict(coverage))}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return {"schema": SCHEMA, "runner": __version__, **asdict(coverage)}
