@@ -121,20 +121,21 @@ def about(path: str) -> tuple[str, str]:
     """Return group and purpose of the file at ``path``, relative to the bundle."""
     folder, _, name = path.rpartition("/")
     top = path.partition("/")[0]
-    if top == "logs":
-        stem, _, level = name.removesuffix(".log").partition(".")
-        if level:
-            return "logs", f"log of {_LOGGERS.get(stem, stem)}, level {level}"
-        return "logs", ARTIFACTS.get(stem, stem.replace("_", " "))
-    if top == "kernels":
-        return "kernels", f"kernel of {folder.rpartition('/')[2]}"
-    if top == "graphs":
-        kind = name.split(".")[1] if "." in name else name
-        return "graphs", _GRAPHS.get(kind, kind.replace("_", " "))
-    if top == "tlparse":
-        return "trace", "tlparse's page on the trace: begin here" if path == "tlparse/index.html" else "of tlparse"
-    if top == "trace":
-        return "trace", "torch's structured trace, for tlparse"
+    match top:
+        case "logs":
+            stem, _, level = name.removesuffix(".log").partition(".")
+            if level:
+                return "logs", f"log of {_LOGGERS.get(stem, stem)}, level {level}"
+            return "logs", ARTIFACTS.get(stem, stem.replace("_", " "))
+        case "kernels":
+            return "kernels", f"kernel of {folder.rpartition('/')[2]}"
+        case "graphs":
+            kind = name.split(".")[1] if "." in name else name
+            return "graphs", _GRAPHS.get(kind, kind.replace("_", " "))
+        case "tlparse":
+            return "trace", "tlparse's page on the trace: begin here" if path == "tlparse/index.html" else "of tlparse"
+        case "trace":
+            return "trace", "torch's structured trace, for tlparse"
     if name in _FILES:
         return _FILES[name]
     return ("inductor" if top == "torchinductor" else "other"), name

@@ -164,14 +164,15 @@ def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any])
     for key, value in schema.items():
         if key in ("definitions", "defaultSnippets"):
             continue
-        if key == "examples":
-            result[key] = value
-        elif key == "pattern":
-            result[key] = _python_pattern(value)
-        elif key in ("properties", "patternProperties"):
-            result[key] = {_python_pattern(name): _resolved(v, definitions, targets) for name, v in value.items()}
-        else:
-            result[key] = _resolved(value, definitions, targets)
+        match key:
+            case "examples":
+                result[key] = value
+            case "pattern":
+                result[key] = _python_pattern(value)
+            case "properties" | "patternProperties":
+                result[key] = {_python_pattern(name): _resolved(v, definitions, targets) for name, v in value.items()}
+            case _:
+                result[key] = _resolved(value, definitions, targets)
     return result
 
 
