@@ -148,7 +148,7 @@ def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
     if value is None:
         return None
     if not name.startswith("nn."):
-        problems.error(_key(node, "id"), f"id: names a submodule; {name} is none")
+        problems.error(_key(node, "id"), f"id: names a submodule; {name} is not one")
         return None
     text = value.value if isinstance(value, YamlScalar) else None
     if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
@@ -162,7 +162,7 @@ def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
     if value is None:
         return None
     if not name.startswith("nn."):
-        problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
+        problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is not one")
         return None
     if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
         problems.error(value.span, "train: is true or false")
@@ -175,7 +175,7 @@ def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, .
     if value is None:
         return ()
     if not name.startswith("nn."):
-        problems.error(_key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is none")
+        problems.error(_key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is not one")
         return ()
     if not isinstance(value, YamlMapping):
         problems.error(value.span, "state: is a mapping of parameters and buffers", f"such as state: {_WEIGHT}")
