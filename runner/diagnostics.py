@@ -32,7 +32,7 @@ class Span:
 
     @classmethod
     def of(cls, text: str) -> tuple[Span, str] | None:
-        """Return the place at the start of ``FILE.yaml:LINE:COLUMN: WORDS``, and the words; None if there is none."""
+        """Return the place at the start of ``FILE.yaml:LINE:COLUMN: WORDS``, and the words; None without one."""
         match = _PLACE.fullmatch(text)
         return (cls(match[1], int(match[2]), int(match[3])), match[4] or "") if match else None
 

@@ -37,7 +37,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def foreign_link(path: str | os.PathLike[str]) -> str:
-    """Return the part of an output path that is a link, empty if there is none.
+    """Return the part of an output path that is a link, empty without one.
 
     A checkout or a shared folder may bring links: what is written through one replaces a file that nobody named. The path itself
     counts, and so does each part of it that lies in the current folder, by whatever name that is reached. Links elsewhere are the
@@ -58,7 +58,7 @@ def foreign_link(path: str | os.PathLike[str]) -> str:
 
 
 def link_problem(path: str | os.PathLike[str]) -> str:
-    """Return why nothing is written to an output path that leads through a link, and what to do; empty if there is none."""
+    """Return why nothing is written to an output path that leads through a link, and what to do; empty without a link."""
     link = foreign_link(path)
     return f"{link} is a link to {os.readlink(link)}; name the file that is meant, or remove the link" if link else ""
 

@@ -252,7 +252,7 @@ def wrongs(variant: Variant, base: dict[str, list[Any]], sound: bool) -> Iterato
     text = case_text(variant)
     node, problems = yaml.load("", text)
     if problems or node is None:
-        yield f"the YAML is none: {problems[0].message}"
+        yield f"it is not YAML: {problems[0].message}"
     elif json.dumps(node.plain()["cases"][0]) != json.dumps(
         {k: v for k, v in plain(resolve_axes(variant)).items() if k != "kernels"}
     ):

@@ -93,6 +93,9 @@ MORE = {
 }
 """The page about a command."""
 
+TABLES = {"--profile": "what is drawn more often: [the profiles](generate.md#what-is-drawn)"}
+"""Meanings that a page has as a table, in place of the help's words."""
+
 SHARED_BY = 2
 """An argument or an option that as many commands have in the same words is described once, in the words of most."""
 
@@ -183,7 +186,8 @@ def _written(action: argparse.Action) -> str:
 
 
 def _meaning(action: argparse.Action) -> str:
-    meaning = _code((action.help or "").replace(" (default: %(default)s)", ""))
+    text = next((TABLES[word] for word in action.option_strings if word in TABLES), action.help or "")
+    meaning = _code(text.replace(" (default: %(default)s)", ""))
     return "; ".join(text for text in (meaning, _values(action)) if text)
 
 

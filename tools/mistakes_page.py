@@ -69,7 +69,6 @@ TEN = (
 MORE = (
     Mistake("no tensor", "      - F.softmax: -1", _ADD),
     Mistake("no tensor", "      - torch.softmax: {dim: -1}", _ADD),
-    Mistake("no tensor", "      - Tensor.sum: [1]", _ADD),
     Mistake("no namespace", "      - relu", _RELU),
     Mistake("a call as in Python", "      - F.softmax(x, dim=-1)", _RELU),
     Mistake("a step's key among the arguments", '      - torch.add: {"*": [$_, 1], out: y}', _ADD),

@@ -171,7 +171,7 @@ def _holds_tensor(value: Value, scope: Scope) -> bool:
 
 
 def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]:
-    """Every text that is not marked as one, with the keyword that it belongs to; an equation is none."""
+    """Every text that is not marked as one, with the keyword that it belongs to; not an equation."""
     for place, value in enumerate(arguments.positional):
         if place or operator != "torch.einsum":
             yield from _texts_of(value, "")

@@ -108,7 +108,7 @@ class ChainWriter:
         operator = kernels.resolve(step.operator, self.scope) or operators.resolve(step.operator)
         if isinstance(operator, operators.Refusal):
             problems.error(step.span, operator.message, operator.hint)
-            for arguments in (step.arguments, step.call):  # what they name is used all the same
+            for arguments in (step.arguments, step.call):  # what they name still counts as used
                 if arguments is not None:
                     self.render.arguments(arguments, step.span)
             self._bind(step, "None")

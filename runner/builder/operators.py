@@ -185,7 +185,7 @@ def attributes() -> frozenset[str]:
 
 @cache
 def resolve(name: str, custom: bool = True) -> Operator | Refusal:
-    """Return the operator that ``name`` stands for, or why there is none."""
+    """Return the operator that ``name`` stands for, or why it stands for no operator."""
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
@@ -240,7 +240,7 @@ def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tupl
 
 
 def context(name: str) -> Operator | Refusal:
-    """Return the context manager that ``name`` stands for in ``with:``, or why there is none."""
+    """Return the context manager that ``name`` stands for in ``with:``, or why it stands for no context manager."""
     if name in CONTEXTS:
         return Operator(name, "context", name)
     return Refusal(

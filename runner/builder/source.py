@@ -34,7 +34,7 @@ from runner.quote import QuoteError, docstring, identifier, literal, torch_name
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text, the YAML place of each of its lines (None where there is none), and what is wrong with the case."""
+    """The text, the YAML place of each of its lines (None for a line without one), and what is wrong with the case."""
 
     text: str
     places: tuple[Span | None, ...]

@@ -309,7 +309,7 @@ def _entry(item: YamlNode, problems: Problems) -> Known:
     texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
     if not texts["issue"] and not texts["reason"]:
         problems.error(
-            item.span, "a known: entry needs an issue, or a reason why there is none", "such as issue: https://..."
+            item.span, "a known: entry needs an issue, or a reason why it has no issue", "such as issue: https://..."
         )
     if texts["torch"] is not None:
         _range(keys["torch"], problems)
@@ -356,7 +356,7 @@ def _review(review: YamlNode | None, problems: Problems) -> None:
         due = date.fromisoformat(text)
     except ValueError:
         hint = "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is"
-        problems.warning(review.span, f"review: is a date, {text!r} is none", hint)
+        problems.warning(review.span, f"review: is a date, and {text!r} is not", hint)
         return
     if due < date.today():
         problems.warning(review.span, f"this entry was to be looked at again by {text}")

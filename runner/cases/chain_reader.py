@@ -145,7 +145,7 @@ def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
     if value is None:
         return None
     if not name.startswith("nn."):
-        return problems.refuse(None, _key(node, "id"), f"id: names a submodule; {name} is none")
+        return problems.refuse(None, _key(node, "id"), f"id: names a submodule; {name} is not one")
     text = value.value if isinstance(value, YamlScalar) else None
     if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
         return problems.refuse(
@@ -159,7 +159,7 @@ def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
     if value is None:
         return None
     if not name.startswith("nn."):
-        return problems.refuse(None, _key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
+        return problems.refuse(None, _key(node, "train"), f"train: sets the mode of nn modules; {name} is not one")
     if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
         return problems.refuse(None, value.span, "train: is true or false")
     return value.value
@@ -171,7 +171,7 @@ def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, .
         return ()
     if not name.startswith("nn."):
         return problems.refuse(
-            (), _key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is none"
+            (), _key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is not one"
         )
     if not isinstance(value, YamlMapping):
         return problems.refuse(

@@ -130,7 +130,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _similar(name: str) -> str:
-    """A hint with the nearest allowed flag of the same module, or the nearest switch; empty if there is none."""
+    """A hint with the nearest allowed flag of the same module, or the nearest switch; empty without one."""
     module = next((module for module in MODULES if name.startswith(module + ".")), None)
     if module is None:
         return nearest(name, SWITCHES)

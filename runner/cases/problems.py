@@ -124,7 +124,7 @@ def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:
 
 
 def _look_alike(diagnostic: Diagnostic) -> str:
-    """Return which character of the name or text that an error is about looks like another one or like none; empty if there is none."""
+    """Return which character of the name or text that an error is about looks like another one or like nothing; empty without such a character."""
     start = diagnostic.span.column - 1
     word = diagnostic.text[start : start + diagnostic.span.length].strip(" ")
     if diagnostic.severity != "error" or word.isascii() or not word:

@@ -169,7 +169,7 @@ def worse_than_eager(report: ReportInput) -> Check:
     fact = f"largest error against float64: eager {eager_error:.3g}, compiled {compiled_error:.3g}"
     if numbers.get("same") is True:
         return Check(False, f"{fact}; torch._dynamo.utils.same(eager, compiled, float64) calls them equal",
-                     "the difference is within what upstream accepts; there is nothing to report")  # fmt: skip
+                     "upstream accepts such a difference; there is nothing to report")  # fmt: skip
     advice = "compiled is the nearer one: this is no bug of the compiler"
     return Check(compiled_error > eager_error, fact, advice)
 

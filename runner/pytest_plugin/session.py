@@ -84,7 +84,7 @@ class _Session:
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Return the verdict as the word of a variant that failed otherwise than by a wrong answer."""
+        """Return the verdict as the word of a variant that failed in another way than by a wrong answer."""
         verdict = dict(getattr(report, "user_properties", ())).get("verdict")
         is_red = report.when == "call" and report.failed and verdict in RED
         return ("failed", "F", str(verdict)) if is_red and verdict != "FAIL" else None

@@ -1,4 +1,4 @@
-"""``runner.builder.operators``: what is an operator, and above all what is none."""
+"""``runner.builder.operators``: what is an operator, and above all what is not."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 

@@ -38,7 +38,7 @@ def test_what_happens_besides_compiling_is_seen(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "tmp" / "of.profile").write_text("a file of a known name")
         subprocess.run(["gprof2dot", "-f", "pstats"], check=False)
         subprocess.run(["/bin/sh", "-c", "dot -Tsvg"], check=False)
-        raise RuntimeError("the value is none that the compiler takes")
+        raise RuntimeError("the compiler does not take the value")
 
     monkeypatch.setattr(trial, "compile_something", do_more)
     loud = trial.in_child("", None, "cpu")

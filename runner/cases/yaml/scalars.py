@@ -154,7 +154,7 @@ def syntax_problem(lines: list[str], problem: str, context: str, at: _Mark, star
 
 
 def _odd_blank(text: str) -> str:
-    """Return the first character of a line's indentation that looks blank and is no space; empty if there is none."""
+    """Return the first character of a line's indentation that looks blank and is no space; empty without one."""
     return text[: len(text) - len(text.lstrip(_BLANKS))].strip(" ")[:1]
 
 

@@ -31,7 +31,7 @@ class Call:
     rounded: bool = False
     """Whether its floating arguments are results of arithmetic, and so known up to a rounding only."""
     largest: float = math.inf
-    """The largest result of that arithmetic. Numbers that were filled in afterwards, such as -1e9 by a mask, are none."""
+    """The largest result of that arithmetic. Numbers that were filled in afterwards, such as -1e9 by a mask, do not count."""
 
     @staticmethod
     def bind(
@@ -130,7 +130,7 @@ def unequal(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def take_own(call: Call, draw: Draw) -> tuple[Any, bool]:
-    """Make no other choice: between equal elements there is none."""
+    """Make no other choice: equal elements leave no choice."""
     return call.run(), False
 
 
@@ -197,7 +197,7 @@ def list_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 def targets(call: Call) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return where an operator writes, as positions in its flat result, and what: both [writes].
 
-    None means that the operator adds up, or that its arguments are none that this function knows.
+    None means that the operator adds up, or that this function does not know its arguments.
     """
     given = call.arguments
     x = given["self"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
-__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call none that a case has replaced
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
 
 _PACKAGES = frozenset(
     {"builtins", "functools", "functorch", "itertools", "math", "operator", "runner", "torch", "triton"}
@@ -133,7 +133,7 @@ class Definitions:
                     yield Replacement(f"{full}.{key}", kind, key, _MISSING, value)
 
     def replaced(self) -> str:
-        """Return the name of something that is another object now, or hidden by one; empty if there is none."""
+        """Return the name of something that is another object now, or hidden by one; empty without one."""
         for replacement in self.replacements():
             return replacement.name
         for name, space, count in self._hooks:
@@ -147,7 +147,7 @@ class Definitions:
 
 
 def _is_own_change(name: str, value: object) -> bool:
-    """Return whether torch or Triton may have put an object of theirs into a module of their insides, as at the first kernel of a GPU."""
+    """Return whether torch or Triton may have put an object of its own into a module of its insides, as at the first kernel of a GPU."""
     inside = name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__

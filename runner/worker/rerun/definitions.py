@@ -1,4 +1,4 @@
-"""Definitions of operators whose result torch leaves open: what every legal result of theirs holds all the same.
+"""Definitions of operators whose result torch leaves open: what still holds for every legal result.
 
 Each function is given the operator's call and its own result in eager, both on the CPU, the place of an output among its
 results, and what was compiled there. It returns in which way that breaks the definition; an empty text where it does not.
@@ -45,7 +45,7 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     if len(results) > 1 and place == 0:
         unsorted = call.arguments.get("sorted") is False
         first, second = (part.sort(dim).values if unsorted else part for part in (results[0], compiled))
-        return "its values are none of the input in this order" if _differ(first, second, scale) else ""
+        return "its values are not those of the input in this order" if _differ(first, second, scale) else ""
     lowest, highest = int(compiled.min()), int(compiled.max())
     if lowest < 0 or highest >= max(x.size(dim) if x.dim() else 1, 1):
         return f"index {lowest if lowest < 0 else highest} is outside of 0 to {x.size(dim) - 1}"
@@ -158,7 +158,7 @@ def _vectors(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     count = stretched.size(-1)
     main = vectors[..., :count]
     off = _off(square @ main, main * stretched.unsqueeze(-2), stretched.abs().max(), max(matrix.shape[-2:]))
-    return "its vectors are none of the matrix" if off else ""
+    return "its vectors do not belong to the matrix" if off else ""
 
 
 def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str:
@@ -172,7 +172,7 @@ def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str
     if bool((compiled.tril(-1) != 0).any()):
         return "R is not triangular"
     square = matrix.mH @ matrix
-    return "R is none of the matrix" if _off(compiled.mH @ compiled, square, square.abs().max(), size) else ""
+    return "R does not belong to the matrix" if _off(compiled.mH @ compiled, square, square.abs().max(), size) else ""
 
 
 def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
@@ -189,7 +189,7 @@ def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: to
         off = _off(image, compiled * stretch, wide.abs().max(), size) or _off(
             compiled.abs().square().sum(-2).sqrt(), 1.0, 1.0, size
         )
-        return "its vectors are none of the matrix" if off else ""
+        return "its vectors do not belong to the matrix" if off else ""
     gaps = (compiled.unsqueeze(-1) - values.unsqueeze(-2)).abs()
     near = torch.maximum(gaps.amin(-1).max(), gaps.amin(-2).max())
     return "these are not its eigenvalues" if _off(near, 0.0, values.abs().max(), 10 * size) else ""

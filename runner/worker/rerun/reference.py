@@ -47,7 +47,7 @@ class Perturbation:
         sensitivity.perturb(tensors, self.draw + draw, self.sign, self.unit)
 
     def blur(self) -> Blur | None:
-        """Return what perturbs the numbers of operators, otherwise than state and arguments; None for sign 0."""
+        """Return what perturbs the numbers of operators, in another way than state and arguments; None for sign 0."""
         return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign) if self.sign else None
 
 
@@ -177,7 +177,7 @@ class Reference(WideValues):
         """Return the shadows of a run; its own leaves where the perturbation has a dtype.
 
         Raises:
-            NoReference: there are none.
+            NoReference: there are no shadows.
         """
         self._begin("float64")
         shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None

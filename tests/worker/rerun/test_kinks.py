@@ -34,7 +34,7 @@ AT_KINKS = [
 
 @pytest.mark.parametrize("body", AT_KINKS)
 def test_a_rounding_decides_about_the_gradient_at_a_kink(body: str) -> None:
-    """Three thirds are one in eager; a backend that rounds otherwise gets less."""
+    """Three thirds are one in eager; a backend that rounds in another way gets less."""
     record = run(source(f"return {body}", INPUTS), "planted:each_rounded", **BACKWARD)
     assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
     assert any("gradient of x" in note for note in record["notes"])
