@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import pkgutil
 import re
 import sys
@@ -134,6 +135,10 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     options = torch._tensor_str.PRINT_OPTS
     print_options = _Switch(lambda: dict(vars(options)), lambda value: torch.set_printoptions(**value), public=False)
     yield "torch._tensor_str.PRINT_OPTS", print_options
+    # What torch.use_deterministic_algorithms sets besides; the function that sets its mode again leaves it.
+    config = importlib.import_module("torch._inductor.config")
+    inductor = _Switch(lambda: config.deterministic, functools.partial(setattr, config, "deterministic"), public=False)
+    yield "torch._inductor.config.deterministic", inductor
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
 

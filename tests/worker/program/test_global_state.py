@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 
 from runner.contract.global_setting import Setting
 from runner.worker.program import global_state
@@ -66,6 +67,15 @@ def test_what_a_block_changes_is_seen_and_put_back(expression: str) -> None:
         set_by(known(expression), value)
         assert changes(before) == {expression: (before[expression], value)}
     assert read() == before and changes(before) == {}
+
+
+@pytest.mark.skipif(not hasattr(torch._inductor.config, "deterministic"), reason="this torch has no such flag")
+def test_what_determinism_changes_of_inductor_is_put_back() -> None:
+    before = torch._inductor.config.deterministic
+    with restored():
+        torch.use_deterministic_algorithms(True)
+        assert torch._inductor.config.deterministic
+    assert torch._inductor.config.deterministic == before
 
 
 SETTERS = re.compile("(?:set|enable|allow|use|preferred)_")
