@@ -323,9 +323,13 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     leaves = tree_leaves((args, kwargs))
     if not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
         return packet.__name__ != "arange" or not any(isinstance(leaf, float) and leaf % 1 for leaf in leaves)
-    is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
     selects = packet.__name__ in SELECTING and any(leaf in ("amax", "amin") for leaf in leaves if isinstance(leaf, str))
-    return is_view or packet.__name__ in EXACT or selects
+    return is_view(func) or packet.__name__ in EXACT or selects
+
+
+def is_view(func: Any) -> bool:
+    """Return whether a result of an operator lies in an argument's memory, and is not written to."""
+    return any(value.alias_info is not None and not value.alias_info.is_write for value in func._schema.returns)
 
 
 def rounds_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:

@@ -13,7 +13,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves, tree_map
 
-from runner.worker.operators.freedoms import is_exact, rounds_nothing
+from runner.worker.operators.freedoms import is_exact, is_view, rounds_nothing
+from runner.worker.rounding.shadow import wide_dtype
 from runner.worker.tensors.elements import largest
 
 STEP = 8.0
@@ -72,7 +73,7 @@ class Uncertainties:
         leaves = tree_leaves((args, kwargs))
         computed = [(leaf, amount) for leaf in leaves if (amount := self._of(leaf)) is not None]
         exact = is_exact(func, args, kwargs)
-        view = exact and _is_view(func)
+        view = exact and is_view(func)
         call = _Trial(func, args, kwargs)
         try:
             amounts = call.view(computed) if view else call.squares(computed) if call.linear else call.moves(computed)
@@ -183,7 +184,7 @@ class _Trial:
 
 def _wide(leaf: torch.Tensor) -> torch.Tensor:
     """Return a copy in float64 or complex128."""
-    return leaf.detach().to(torch.complex128 if leaf.is_complex() else torch.float64, copy=True)
+    return leaf.detach().to(wide_dtype(leaf.dtype), copy=True)
 
 
 def _square(leaf: torch.Tensor) -> torch.Tensor:
@@ -204,11 +205,6 @@ def _full(tensor: torch.Tensor, amount: float) -> torch.Tensor:
 
 def _key(tensor: torch.Tensor) -> Key:
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-
-
-def _is_view(func: Any) -> bool:
-    returns = func._schema.returns
-    return any(value.alias_info is not None and not value.alias_info.is_write for value in returns)
 
 
 def _is_plain(leaf: Any) -> bool:
