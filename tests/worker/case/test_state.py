@@ -102,6 +102,15 @@ def test_the_mode_of_each_module_is_a_part_of_the_structure():
     ]
 
 
+def test_what_belongs_to_torch_is_no_state():
+    more = "from torch._dynamo.utils import counters"
+    assert passes(run(source("return x * 2", init="self.counters = counters", more=more), "eager"))
+    compiled = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    paths = {path for path, _ in state_leaves(torch.nn.Sequential(compiled), "")[1]}
+    names = {"weight", "bias", "in_features", "out_features"}
+    assert {path.partition(" ")[2] for path in paths} == {f"0._orig_mod.{name}" for name in names}
+
+
 def test_an_optimizer_has_moments():
     weight = torch.nn.Parameter(torch.ones(2))
     model = torch.nn.Module()
