@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+from torch._dynamo.utils import counters, get_compilation_metrics
 from torch.nn.parameter import is_lazy
 
 from runner.contract.job import Job
@@ -18,6 +17,7 @@ from runner.worker import global_state
 from runner.worker.case.aliases import add_writes, find_relations
 from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
+from runner.worker.case.fallbacks import find_fallbacks, forget_compilations
 from runner.worker.case.kept import KeptResults
 from runner.worker.case.load import LoadedCase, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
@@ -27,7 +27,6 @@ from runner.worker.kernels.launches import Launches
 
 REASON_LENGTH = 300  # characters of one graph break's reason
 global_state.switches()  # a server looks for them before it forks
-RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class Observation:
     calls: list[CallRecord] = field(default_factory=list)
     graphs: int = 0
     uncompiled: str = ""  # why there is no graph, where torch says so
+    suppressed: list[str] = field(default_factory=list)  # compile errors that nobody saw, each with its frame
     graph_breaks: int = 0
     recompiles: int = 0
     break_reasons: list[str] = field(default_factory=list)
@@ -159,7 +159,7 @@ def start_counting() -> None:
     """Forget what torch compiled and counted before."""
     torch._dynamo.reset()
     counters.clear()
-    clear_compilation_metrics()
+    forget_compilations()
     metrics = sys.modules.get("torch._inductor.metrics")
     if metrics is not None:
         metrics.reset()
@@ -169,7 +169,7 @@ def read_counts(observation: Observation) -> None:
     """Write into ``observation`` what torch counted since ``start_counting``.
 
     A recompile is a compilation of a frame that had been compiled. Its id is ``frame/n`` with n > 0, on 2.6 as on
-    2.13. torch keeps the last 64 compilations, so that a count above 63 is a lower bound.
+    2.13. Of more compilations than ``fallbacks.MOST`` it is a lower bound.
     """
     observation.graphs = int(counters["stats"]["unique_graphs"])
     observation.uncompiled = "" if observation.graphs else why_uncompiled()
@@ -187,8 +187,9 @@ def read_counts(observation: Observation) -> None:
     if metrics is not None:  # a graph from a cache counts as when it was compiled
         observation.kernels = int(metrics.generated_kernel_count)
         observation.vectorized = int(metrics.generated_cpp_vec_kernel_count)
-    if any(RECOMPILE_LIMIT.search(str(reason)) for reason in counters["unimplemented"]):
-        observation.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
+    fallbacks = find_fallbacks(observation.error is not None)
+    observation.suppressed = fallbacks.errors
+    observation.notes += fallbacks.notes
 
 
 def _run_call(

@@ -146,8 +146,14 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     launches = evidence.compiled.launches
     if launches is not None and launches.count == 0:
         return "no kernel was launched"
+    graphs = evidence.job.expect.get("graphs") != 0
+    for error in evidence.compiled.suppressed:
+        reason = f"torch failed to compile a frame, which ran eagerly: {error}"
+        if graphs:
+            return reason
+        evidence.note(reason)
     uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
-    if uncompiled and evidence.job.expect.get("graphs") != 0:
+    if uncompiled and graphs:
         return ": ".join(filter(None, ("no graph was compiled", evidence.compiled.uncompiled)))
     if evidence.comparisons == 0:
         return "nothing was compared"
