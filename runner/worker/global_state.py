@@ -134,6 +134,10 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     options = torch._tensor_str.PRINT_OPTS
     print_options = _Switch(lambda: dict(vars(options)), lambda value: torch.set_printoptions(**value), public=False)
     yield "torch._tensor_str.PRINT_OPTS", print_options
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is not None:
+        stance = _Switch(lambda: frames._stance, frames._set_stance, public=False)
+        yield "torch._dynamo.eval_frame._stance", stance
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
 

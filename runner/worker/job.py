@@ -22,6 +22,7 @@ from runner.worker.case.errors import InvalidCase, refutation
 from runner.worker.case.graph_cache import count_loaded, stored_graphs
 from runner.worker.case.load import Source, open_source
 from runner.worker.case.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.case.own_compilation import observe_eager
 from runner.worker.case.random_numbers import eagers_numbers
 from runner.worker.case.reach import Reach
 from runner.worker.judge.evidence import Evidence
@@ -212,9 +213,10 @@ class _Run:
         require(self.job)
         compile_module = backends.build(self.job.backend)
         validate_distributions(True)
+        start_counting()
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
-        eager = observe(loaded, loaded.model, self.settings)
+        eager = observe_eager(self.source, loaded, self.settings)
         self.record = replace(self.record, drew_random=eager.drew_random)
         self._check_eager(eager)
 
@@ -295,5 +297,5 @@ class _Run:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
         note_autocast(evidence, findings)
         self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
-                  notes=(*compiled.notes, *reference.notes, *evidence.notes),
+                  notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),
                   comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip

@@ -19,7 +19,7 @@ from runner.worker.case.devices import synchronize
 from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.fallbacks import find_fallbacks, forget_compilations
 from runner.worker.case.kept import KeptResults
-from runner.worker.case.load import LoadedCase, seed_all
+from runner.worker.case.load import LoadedCase, in_stance, seed_all
 from runner.worker.case.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.case.state import argument_names, unchanged_paths
 from runner.worker.case.uncompiled import why_uncompiled
@@ -94,6 +94,7 @@ class Observation:
     replays: int = 0  # of CUDA graphs
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
+    compilations: list[str] = field(default_factory=list)  # of an eager run
 
     @property
     def drew_random(self) -> bool:
@@ -138,9 +139,10 @@ def observe(
         seed_all(settings.seed + call)
         generators = _generators(settings.device)
         try:
-            results = _run_call(
-                record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
-            )
+            with in_stance(loaded.stance):
+                results = _run_call(
+                    record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
+                )
             # A CUDA graph may reuse what a call returned.
             if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
                 results_of_calls.append((record, KeptResults.of(results, record.outputs.leaves)))

@@ -155,6 +155,8 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
     if uncompiled and graphs:
         return ": ".join(filter(None, ("no graph was compiled", evidence.compiled.uncompiled)))
+    if evidence.eager.compilations:
+        return f"eager is no reference: it ran compiled code ({', '.join(evidence.eager.compilations)})"
     if evidence.comparisons == 0:
         return "nothing was compared"
     problem = _incomparable(evidence.eager)

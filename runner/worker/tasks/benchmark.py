@@ -22,6 +22,7 @@ from runner.worker.case import backends
 from runner.worker.case.errors import ErrorRecord, describe
 from runner.worker.case.load import Source
 from runner.worker.case.observe import Observation, Settings, read_counts, start_counting
+from runner.worker.case.own_compilation import own_compilations
 from runner.worker.case.prepare import variable, with_source
 from runner.worker.case.repeated import RepeatedCall
 from runner.worker.job import Send, validate_distributions
@@ -114,11 +115,14 @@ class _Bench:
 
     def _eager(self) -> RepeatedCall:
         """Return the model after one run, so that no first-use loading of torch counts as the compiler's time."""
+        start_counting()
         loaded = self._source.load(self._settings.seed)
         eager = RepeatedCall(loaded, loaded.model, self._settings)
         with self._failing_as("eager", eager):
             eager.first()
             stopwatch.synchronize(self._device)
+        if names := ", ".join(own_compilations()):
+            eager.notes.append(f"the model compiles a part of itself ({names}): the times of eager hold compiled code")
         return eager
 
     def _compiled(self, cold: bool) -> tuple[RepeatedCall, dict[str, Any]]:
