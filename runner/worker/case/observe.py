@@ -106,6 +106,10 @@ class Observation:
         """Return the error that ended the run."""
         return self.calls[-1].error if self.calls else None
 
+    def without_state(self, names: Collection[str]) -> Observation:
+        """Return the run without parts of the state after each call."""
+        return replace(self, calls=[replace(call, state=call.state.without(names)) for call in self.calls])
+
 
 @global_state.restored()  # else the next run would begin with what this one has set
 def observe(
@@ -254,11 +258,16 @@ def _run_call(
     copy = len(loaded.makers) > 1
     record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
-    structure, state = loaded.state_leaves()
-    snapshots = (snapshot_leaf(leaf, path, module, copy) for path, leaf in state)
-    as_loaded = unchanged_paths(loaded.variables, state)
-    record.state = Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
+    record.state = snapshot_state(loaded, copy)
     return _tensors(outputs)
+
+
+def snapshot_state(loaded: LoadedCase, copy: bool = True) -> Tree:
+    """Copy what the model and its file hold now; see ``snapshot``."""
+    structure, state = loaded.state_leaves()
+    snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
+    as_loaded = unchanged_paths(loaded.variables, state)
+    return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:

@@ -92,7 +92,7 @@ def find_disagreement(
                 return f"{where}what it raises"
             continue
         for first_tree, second_tree in zip(_trees(first_call), _trees(second_call), strict=True):
-            place = _tree_disagreement(first_tree, second_tree, compare_elements, agree)
+            place = tree_disagreement(first_tree, second_tree, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
@@ -103,7 +103,8 @@ def _trees(record: CallRecord) -> tuple[Tree, ...]:
     return record.outputs, record.inputs, record.state, Tree(", ".join(gradients), tuple(gradients.values()))
 
 
-def _tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: Agree = _agree_exactly) -> str | None:
+def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: Agree = _agree_exactly) -> str | None:
+    """Return where two trees disagree, as ``find_disagreement`` does of runs."""
     if first.structure != second.structure:
         return "the structure of what it gives"
     for first_leaf, second_leaf in zip(first.leaves, second.leaves, strict=True):
@@ -246,7 +247,7 @@ def _outputs_differ(first: Observation, second: Observation) -> bool:
     if second.error is not None or len(first.calls) != len(second.calls):
         return False
     return any(
-        _tree_disagreement(first_call.outputs, second_call.outputs, compare_elements=True) is not None
+        tree_disagreement(first_call.outputs, second_call.outputs, compare_elements=True) is not None
         for first_call, second_call in zip(first.calls, second.calls, strict=True)
     )
 
