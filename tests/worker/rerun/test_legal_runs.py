@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -253,7 +254,9 @@ def test_a_cast_to_a_floating_dtype_and_a_quotient_move_by_no_step() -> None:
 
 def test_a_coin_of_a_computed_probability_is_on_either_side_and_is_tossed_once() -> None:
     toss = FREEDOMS[aten.bernoulli.default]
-    call = Call.bind(aten.bernoulli.default, (torch.full((4000,), 0.5).bfloat16(),), {}, rounded=True)
+    call = Call(
+        aten.bernoulli.default, {"self": torch.full((4000,), 0.5).bfloat16(), "generator": None}, torch.zeros(())
+    )
     torch.manual_seed(0)
     own = call.run()
     after = torch.get_rng_state()
@@ -262,7 +265,7 @@ def test_a_coin_of_a_computed_probability_is_on_either_side_and_is_tossed_once()
         other, free = compare_rounded(toss.choose, call, Draw(number))
         assert free and torch.equal(torch.get_rng_state(), after)
         assert other.sum() * (1 if count > 0 else -1) > count and int((other != own).sum()) < 100
-    certain = Call.bind(aten.bernoulli.default, (torch.ones(9),), {}, rounded=True)
+    certain = replace(call, arguments={"self": torch.ones(9), "generator": None})
     assert bool(compare_rounded(toss.choose, certain, Draw(3))[0].all())
 
 
