@@ -1,4 +1,4 @@
-"""Frames that torch's compiler gave up: whether a pass says so, and when it is none."""
+"""Frames that torch's compiler gave up: whether a pass says so, and when it is empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State that cannot be compared, and what is compared all the same."""
+"""State that cannot be compared, and what is compared nevertheless."""
 
 from __future__ import annotations
 
