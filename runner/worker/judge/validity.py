@@ -11,6 +11,7 @@ from runner.worker.judge.bounds import blind_bounds
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings
+from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.probes import is_saturated
 
 BACKWARD_AUTOCAST = "torch._functorch.config.backward_pass_autocast"
@@ -46,12 +47,20 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     launches = evidence.compiled.launches
     if launches is not None and launches.count == 0:
         return "no kernel was launched"
+    graphs = evidence.job.expect.get("graphs") != 0
+    for error in evidence.compiled.suppressed:
+        reason = f"torch failed to compile a frame, which ran eagerly: {error}"
+        if graphs:
+            return reason
+        evidence.note(reason)
     uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
-    if uncompiled and evidence.job.expect.get("graphs") != 0:
+    if uncompiled and graphs:
         return ": ".join(filter(None, ("no graph was compiled", evidence.compiled.uncompiled)))
+    if evidence.eager.compilations:
+        return f"eager is no reference: it ran compiled code ({', '.join(evidence.eager.compilations)})"
     if evidence.comparisons == 0:
         return "nothing was compared"
-    problem = _incomparable(evidence.eager)
+    problem = _incomparable(evidence.eager, settings.device)
     if problem:
         return f"no output can be compared: {problem}"
     if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
@@ -64,11 +73,20 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
     return None
 
 
-def _incomparable(observation: Observation) -> str:
-    """Return why no output can be compared, where none can, and neither mutation nor gradient was compared; else nothing."""
+def _incomparable(observation: Observation, device: str) -> str:
+    """Return why no output can be compared, where none can, and neither mutation nor gradient was compared; else nothing.
+
+    A tensor on the meta device counts where inputs are there: then its metadata is all that there is.
+    """
     calls = observation.calls
     leaves = [leaf for call in calls for leaf in call.outputs.leaves]
-    if observation.error is not None or any(call.mutated or call.gradients for call in calls):
+    compared = (leaf is not None and not leaf.problem for call in calls for leaf in call.gradients.values())
+    if observation.error is not None or any(call.mutated for call in calls) or any(compared):
         return ""
-    comparable = (not leaf.problem or (leaf.metadata is not None and leaf.metadata.device == "meta") for leaf in leaves)
+    of_meta = device == "meta" or any(_is_meta(leaf) for call in calls for leaf in call.inputs.leaves)
+    comparable = (not leaf.problem or (of_meta and _is_meta(leaf)) for leaf in leaves)
     return leaves[0].problem or "" if leaves and not any(comparable) else ""
+
+
+def _is_meta(leaf: Leaf) -> bool:
+    return leaf.metadata is not None and leaf.metadata.device == "meta"

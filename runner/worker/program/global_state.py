@@ -139,6 +139,10 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     config = importlib.import_module("torch._inductor.config")
     inductor = _Switch(lambda: config.deterministic, functools.partial(setattr, config, "deterministic"), public=False)
     yield "torch._inductor.config.deterministic", inductor
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is not None:
+        stance = _Switch(lambda: frames._stance, frames._set_stance, public=False)
+        yield "torch._dynamo.eval_frame._stance", stance
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
 

@@ -46,6 +46,7 @@ class LoadedCase:
     cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
     variables: tuple[Variable, ...] = ()  # of its file, as it was loaded
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
+    stance: str = ""  # in which the model is called
 
     def state_leaves(self) -> tuple[str, list[tuple[str, Any]]]:
         """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
@@ -97,17 +98,23 @@ class Source:
         Path(self.path).write_text(text, encoding="utf-8")
         self.models = 0
         """How many models were made. Each runs once, in eager or compiled."""
+        self.stance = ""
+        """That of torch.compile, in which models are made, and called in eager; empty for the one that there is."""
         self._modules: list[str] = []
 
     def load(self, seed: int, launching: bool = False) -> LoadedCase:
         """Import the file under a new name and make its model.
 
         The generators are seeded before the import and before ``make_model``, which also puts the model into its mode.
-        ``launching`` asks for the model that launches the case's kernels, where there are any.
+        ``launching`` asks for the model that is to be compiled, or launches the case's kernels, where there are any.
 
         Raises:
             InvalidCase: importing or making raised, or a part is missing.
         """
+        with in_stance(self.stance):
+            return self._load(seed, launching)
+
+    def _load(self, seed: int, launching: bool) -> LoadedCase:
         seed_all(seed)
         module = self._import()
         make_model = getattr(module, "make_model", None)
@@ -130,7 +137,8 @@ class Source:
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
         cotangents = tuple(getattr(module, "COTANGENTS", ()))
-        return LoadedCase(module, self.path, model, tuple(makers), cotangents, variables, self._python)
+        stance = "" if launching else self.stance
+        return LoadedCase(module, self.path, model, tuple(makers), cotangents, variables, self._python, stance)
 
     def close(self) -> None:
         """Forget the modules that were loaded."""
@@ -170,6 +178,11 @@ def open_source(job: Job, folder: str | None = None) -> Iterator[Source]:
         source = Source(job.source, job.name, here, replacements)
         stack.callback(source.close)
         yield source
+
+
+def in_stance(stance: str) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which torch.compile has a stance; an empty one leaves it as it is."""
+    return torch.compiler.set_stance(stance) if stance else contextlib.nullcontext()
 
 
 def seed_all(seed: int) -> None:

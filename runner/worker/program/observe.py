@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+from torch._dynamo.utils import counters, get_compilation_metrics
 from torch.nn.parameter import is_lazy
 
 from runner.contract.job import Job
@@ -19,15 +18,15 @@ from runner.worker.program import global_state
 from runner.worker.program.aliases import add_writes, find_relations
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
+from runner.worker.program.fallbacks import find_fallbacks, forget_compilations
 from runner.worker.program.kept import KeptResults
-from runner.worker.program.load import LoadedCase, seed_all
+from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.program.state import argument_names, unchanged_paths
 from runner.worker.torch_private.uncompiled import why_uncompiled
 
 REASON_LENGTH = 300  # characters of one graph break's reason
 global_state.switches()  # a server looks for them before it forks
-RECOMPILE_LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class Observation:
     calls: list[CallRecord] = field(default_factory=list)
     graphs: int = 0
     uncompiled: str = ""  # why there is no graph, where torch says so
+    suppressed: list[str] = field(default_factory=list)  # compile errors that nobody saw, each with its frame
     graph_breaks: int = 0
     recompiles: int = 0
     break_reasons: list[str] = field(default_factory=list)
@@ -94,6 +94,7 @@ class Observation:
     replays: int = 0  # of CUDA graphs
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
+    compilations: list[str] = field(default_factory=list)  # of an eager run
 
     @property
     def drew_random(self) -> bool:
@@ -104,6 +105,10 @@ class Observation:
     def error(self) -> ErrorRecord | None:
         """Return the error that ended the run."""
         return self.calls[-1].error if self.calls else None
+
+    def without_state(self, names: Collection[str]) -> Observation:
+        """Return the run without parts of the state after each call."""
+        return replace(self, calls=[replace(call, state=call.state.without(names)) for call in self.calls])
 
 
 @global_state.restored()  # else the next run would begin with what this one has set
@@ -138,9 +143,10 @@ def observe(
         seed_all(settings.seed + call)
         generators = _generators(settings.device)
         try:
-            results = _run_call(
-                record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
-            )
+            with in_stance(loaded.stance):
+                results = _run_call(
+                    record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
+                )
             # A CUDA graph may reuse what a call returned.
             if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
                 results_of_calls.append((record, KeptResults.of(results, record.outputs.leaves)))
@@ -159,7 +165,7 @@ def start_counting() -> None:
     """Forget what torch compiled and counted before."""
     torch._dynamo.reset()
     counters.clear()
-    clear_compilation_metrics()
+    forget_compilations()
     metrics = sys.modules.get("torch._inductor.metrics")
     if metrics is not None:
         metrics.reset()
@@ -169,7 +175,7 @@ def read_counts(observation: Observation) -> None:
     """Write into ``observation`` what torch counted since ``start_counting``.
 
     A recompile is a compilation of a frame that had been compiled. Its id is ``frame/n`` with n > 0, on 2.6 as on
-    2.13. torch keeps the last 64 compilations, so that a count above 63 is a lower bound.
+    2.13. Of more compilations than ``fallbacks.MOST`` it is a lower bound.
     """
     observation.graphs = int(counters["stats"]["unique_graphs"])
     observation.uncompiled = "" if observation.graphs else why_uncompiled()
@@ -187,8 +193,9 @@ def read_counts(observation: Observation) -> None:
     if metrics is not None:  # a graph from a cache counts as when it was compiled
         observation.kernels = int(metrics.generated_kernel_count)
         observation.vectorized = int(metrics.generated_cpp_vec_kernel_count)
-    if any(RECOMPILE_LIMIT.search(str(reason)) for reason in counters["unimplemented"]):
-        observation.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
+    fallbacks = find_fallbacks(observation.error is not None)
+    observation.suppressed = fallbacks.errors
+    observation.notes += fallbacks.notes
 
 
 def _run_call(
@@ -251,11 +258,16 @@ def _run_call(
     copy = len(loaded.makers) > 1
     record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
-    structure, state = loaded.state_leaves()
-    snapshots = (snapshot_leaf(leaf, path, module, copy) for path, leaf in state)
-    as_loaded = unchanged_paths(loaded.variables, state)
-    record.state = Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
+    record.state = snapshot_state(loaded, copy)
     return _tensors(outputs)
+
+
+def snapshot_state(loaded: LoadedCase, copy: bool = True) -> Tree:
+    """Copy what the model and its file hold now; see ``snapshot``."""
+    structure, state = loaded.state_leaves()
+    snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
+    as_loaded = unchanged_paths(loaded.variables, state)
+    return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:

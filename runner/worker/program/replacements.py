@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from runner.worker.program.definitions import Definitions, Replacement
 
@@ -49,6 +50,8 @@ class Replacements:
 
     def doubt(self) -> str:
         """Return why a pass proves nothing, if so: the judge may have called something of the case."""
+        if any(isinstance(mode, DeviceContext) and mode.device.type == "meta" for mode in self._modes):
+            return "the case sets the default device to meta, where nothing has a value"
         name = self._definitions.new_kernel()
         return self._doubt or (f"the case registers a kernel for {name}, which the judge may call" if name else "")
 

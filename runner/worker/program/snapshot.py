@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,27 @@ class Tree:
 
     structure: str
     leaves: tuple[Leaf, ...]
+
+    def parts(self) -> dict[str, Tree]:
+        """Return the parts of a tree that was joined from named ones, as state is."""
+        named = [part.partition(": ") for part in self.structure.split("; ")]
+        leaves: dict[str, list[Leaf]] = {name: [] for name, *_ in named}
+        for leaf in self.leaves:
+            leaves.setdefault(owner(leaf.path, leaves), []).append(leaf)
+        return {name: Tree(structure, tuple(leaves[name])) for name, _, structure in named}
+
+    def without(self, names: Collection[str]) -> Tree:
+        """Return the tree without some of its ``parts``."""
+        parts = self.parts()
+        kept = "; ".join(f"{name}: {part.structure}" for name, part in parts.items() if name not in names)
+        dropped = {leaf.path for name in names if name in parts for leaf in parts[name].leaves}
+        return Tree(kept, tuple(leaf for leaf in self.leaves if leaf.path not in dropped))
+
+
+def owner(path: str, names: Iterable[str]) -> str:
+    """Return the name of the part of a tree in which a path lies; empty for none of ``names``."""
+    owners = (name for name in names if path == name or path.startswith((f"{name}[", f"{name}.")))
+    return max(owners, key=len, default="")
 
 
 def elements(leaf: Leaf) -> torch.Tensor | None:

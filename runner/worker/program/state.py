@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from torch._dynamo.eval_frame import OptimizedModule
 
 from runner.worker.program.snapshot import PYTHON, flatten
 
 _INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_call_impl"})
 """Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+
+_TABLES = (dict, list, set)
 
 _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
@@ -47,10 +52,25 @@ def file_variables(module: ModuleType) -> tuple[Variable, ...]:
         for name, value in vars(holder).items():
             if name.startswith("__") or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
                 continue
+            if _is_torchs(value):
+                continue
             leaves = flatten(value, prefix + name, module.__name__)[1]
             loaded = {path: leaf for path, leaf in leaves if isinstance(leaf, PYTHON)}
             variables.append(Variable(prefix + name, holder, name, loaded))
     return tuple(variables)
+
+
+def _is_torchs(value: Any) -> bool:
+    """Return whether a container is one that torch keeps in a variable of its own, such as its counters."""
+    return isinstance(value, _TABLES) and id(value) in _tables_of_torch(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _tables_of_torch(modules: int) -> Mapping[int, Any]:
+    """Return the containers in variables of torch's modules, by id, while there are so many ``modules``."""
+    named = [(name, vars(module)) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
+    spaces = [space for name, space in named if name == "torch" or name.startswith("torch.")]
+    return {id(value): value for space in spaces for value in list(space.values()) if issubclass(type(value), _TABLES)}
 
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -76,8 +96,8 @@ def state_leaves(
     for prefix, part in model.named_modules():
         if part.training:
             training.append(prefix or "all")
-        for name, value in vars(part).items():
-            if name not in _INSIDES:
+        for name, value in vars(part).items() if not isinstance(part, OptimizedModule) else ():
+            if name not in _INSIDES and not _is_torchs(value):
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
     for path, holder, name, _ in variables:
         if name in vars(holder):

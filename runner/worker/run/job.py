@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import row_of
 from runner.contract.record import Record, Trust
@@ -23,11 +24,14 @@ from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
-from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement
+from runner.worker.program.snapshot import Tree
+from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, tree_disagreement
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.reference import Reference
+from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.tensors.tolerance import missing_place
 from runner.worker.torch_private.compiling import CompileWatch
 
@@ -183,9 +187,10 @@ class _Run:
         require(self.job)
         compile_module = backends.build(self.job.backend)
         validate_distributions(True)
+        start_counting()
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
-        eager = observe(loaded, loaded.model, self.settings)
+        eager = observe_eager(self.source, loaded, self.settings)
         self.record = replace(self.record, drew_random=eager.drew_random)
         self._check_eager(eager)
 
@@ -193,6 +198,7 @@ class _Run:
         loaded = self.source.load(self.settings.seed)
         second_eager = observe(loaded, loaded.model, self.settings)
         place = self._disagreement(eager, second_eager)
+        varying = self._varying_state(eager, second_eager) if place is not None else frozenset()
         del second_eager  # so that its tensors are gone before the backend's run
 
         self.phases.begin("backend")
@@ -213,7 +219,7 @@ class _Run:
                 compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
         self.phases.begin("judge")
-        self._judge(eager, compiled, place)
+        self._judge(eager, compiled, place, varying)
         if self.agree.varied:
             self.record = replace(self.record, labels=(*self.record.labels, VARIES))
         if store is not None and not self.record.findings and self.record.trust is None:
@@ -222,6 +228,16 @@ class _Run:
     def _disagreement(self, first: Observation, second: Observation) -> str | None:
         """Return where two eager runs disagree, values by the rules of the device."""
         return find_disagreement(first, second, "value" not in self.job.ignore, self.agree)
+
+    def _varying_state(self, first: Observation, second: Observation) -> frozenset[str]:
+        """Return the parts of the state that two eager runs leave differently, if they disagree nowhere else."""
+        names = varying_state(first, second, self._differ)
+        if names and self._disagreement(first.without_state(names), second.without_state(names)) is not None:
+            return frozenset()
+        return names
+
+    def _differ(self, first: Tree, second: Tree) -> bool:
+        return tree_disagreement(first, second, "value" not in self.job.ignore, self.agree) is not None
 
     def _check_eager(self, eager: Observation) -> None:
         """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case names.
@@ -249,13 +265,32 @@ class _Run:
         if reason := refutation(error, expected):
             raise InvalidCase(reason, error)
 
-    def _judge(self, eager: Observation, compiled: Observation, place: str | None) -> None:
-        """Compare and fill the record; ``place`` is where two eager runs disagreed, if they did."""
-        reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
+    def _compare(
+        self, eager: Observation, compiled: Observation, reference: Reference, varies: bool, excluded: frozenset[str]
+    ) -> tuple[Evidence, list[Finding]]:
+        """Return all findings and their evidence, without the parts of the state that are ``excluded``."""
+        if excluded:
+            eager, compiled = eager.without_state(excluded), compiled.without_state(excluded)
         evidence = Evidence(self.job, eager, compiled, reference)
-        evidence, findings = judge_defined(evidence, self.source, self.settings, self.phases.begin, place is not None)
+        return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
+
+    def _judge(self, eager: Observation, compiled: Observation, place: str | None, varying: frozenset[str]) -> None:
+        """Compare and fill the record.
+
+        ``place`` is where two eager runs disagreed, if they did, and ``varying`` the parts of the state, where it was there alone.
+        """
+        reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
+        evidence, findings = self._compare(eager, compiled, reference, place is not None, frozenset())
         if place is not None and evidence.undefined is not None:
             place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
+        why, excluded = "two eager runs leave it differently", varying
+        if place is None:
+            why = "written while torch traces, as by a fake kernel"
+            excluded = traced_state(findings, self.source, self.settings, eager, self._differ)
+        if excluded:
+            place = None
+            evidence, findings = self._compare(eager, compiled, reference, False, excluded)
+            evidence.note(f"{', '.join(sorted(excluded))}: not compared ({why})")
         if place is not None:
             self.record = replace(self.record, trust=Trust("FLAKY", f"two eager runs, made alike, disagree: {place}"))
             findings = [finding for finding in findings if not row_of(finding.oracle).numeric]
@@ -266,5 +301,5 @@ class _Run:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
         note_autocast(evidence, findings)
         self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
-                  notes=(*compiled.notes, *reference.notes, *evidence.notes),
+                  notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),
                   comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip

@@ -16,7 +16,8 @@ from runner.worker.judge.procedure import judge_defined
 from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source, open_source
-from runner.worker.program.observe import CallRecord, Observation, Settings, observe
+from runner.worker.program.observe import CallRecord, Observation, Settings, start_counting
+from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.reference import Reference, call_leaves
 from runner.worker.run.job import Send, Unavailable, observe_backend, require, validate_distributions
@@ -82,9 +83,10 @@ def _go(job: Job, source: Source, send: Send, record: dict[str, Any]) -> None:
     compile_module = backends.build(job.backend)
     validate_distributions(True)
     send({"phase": "eager"})
+    start_counting()
     loaded = source.load(settings.seed)
     record["inputs"] = measure(loaded.make_inputs(0, settings.seed))
-    eager = observe(loaded, loaded.model, settings)
+    eager = observe_eager(source, loaded, settings)
     send({"phase": "backend"})
     compiled = observe_backend(job, source, compile_module, eager)
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):

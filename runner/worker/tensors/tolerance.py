@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch.testing._comparison import default_tolerances
 
+DEFAULTS = {dtype: default_tolerances(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+"""rtol and atol by dtype, as torch has them before a case's Python may change its table."""
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -37,7 +40,7 @@ def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None
             bounds of single outputs and of the gradients, which replace all others there.
         path: where the tensor stands, such as ``output[1]`` or ``gradient of x``.
     """
-    rtol, atol = default_tolerances(dtype)
+    rtol, atol = DEFAULTS[dtype]
     overrides = overrides or {}
     place = _own_place(overrides, path)
     table = overrides.get("by_place" if place is not None else "by_dtype") or {}

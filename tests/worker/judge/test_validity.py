@@ -287,3 +287,22 @@ def test_an_output_of_which_nothing_can_be_compared_is_vacuous():
     assert record["trust"]["verdict"] == "VACUOUS"
     assert record["trust"]["reason"] == "no output can be compared: a set cannot be compared"
     assert passes(run(source("x.add_(1)\nreturn {x}"), grad={"mode": "off"}))
+
+
+def test_values_on_the_meta_device_are_no_comparison():
+    record = run(source("return (x + 1).to('meta')"), "eager")
+    assert verdict(record) == "VACUOUS" and "meta tensor" in record["trust"]["reason"]
+    assert passes(run(source("return (x + 1).to('meta'), x"), "eager"))
+
+
+def test_inputs_on_the_meta_device_have_metadata_to_compare():
+    text = source("return x + 1", inputs="torch.ones(3, device='meta')")
+    assert passes(run(text, "eager"))
+    assert passes(run(text, "eager", device="meta"))
+
+
+def test_a_default_device_of_meta_is_no_comparison():
+    text = source("return x + 1", init="torch.set_default_device('meta')")
+    record = run(text, "eager", foreign=True)
+    assert verdict(record) == "VACUOUS" and "default device" in record["trust"]["reason"]
+    assert passes(run(text.replace("'meta'", "'cpu'"), "eager", foreign=True))

@@ -41,6 +41,13 @@ def test_one_wrong_element_is_where_the_backend_put_it() -> None:
     assert record["phases"][:2] == ["eager", "backend"] and "float64" in record["phases"]
 
 
+def test_eager_is_drawn_without_what_the_model_compiles_by_itself() -> None:
+    backend = "relu_accuracy_error_TESTING_ONLY"
+    more = f"@torch.compile(backend='{backend}')\ndef relu(x):\n    return torch.relu(x)\n"
+    record = run(source("return relu(x)", "torch.ones(2, 3)", more=more), backend, task="picture")
+    assert (record["picture"]["oracle"], record["picture"]["wrong"]) == ("value", 6)
+
+
 def test_a_clean_backend_leaves_nothing_to_draw() -> None:
     record = taken("return x * 2", "planted:clean", "torch.randn(6, 10)")
     assert record["picture"] is None
