@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -123,10 +122,10 @@ def test_where_code_without_a_name_decides_nothing_is_kept(
 def test_what_somebody_else_wrote_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.keep(kept.path_of(engine(tmp_path)), FOUND)
     (file,) = files(tmp_path)
-    entry = json.loads(file.read_text())
-    file.write_text(json.dumps({**entry, "outcome": entry["outcome"].replace("it differs", "it is fine")}))
+    text = file.read_text()
+    file.write_text(text.replace("it differs", "it is fine"))
     assert kept.find(engine(tmp_path)) is None
-    file.write_text(json.dumps(entry))
+    file.write_text(text)
     assert kept.find(engine(tmp_path)) is not None
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
     assert kept.find(engine(tmp_path)) is None
