@@ -6,28 +6,24 @@ the same job alike. A fingerprint is ``dirty`` where something has no digest: th
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
 import re
-import shlex
-import shutil
-import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.contract import settings
-from runner.engine.cache_folders import cache_folder, make_own_folder
-from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
+from runner.engine.cache_folders import cache_folder
+from runner.engine.compilers import describe_compilers, output_of
 from runner.engine.interpreters import WORKER, find_python, run_script
+from runner.engine.places import Places
 from runner.engine.processors import usable_processors
-from runner.record.signing import NoKey
 
 _ASK = """
 import importlib.util, json, os, re, sys
@@ -86,12 +82,9 @@ print(json.dumps({
 """
 """Its places are those of code that decides: torch, what it is made of, and the packages of registered backends."""
 
-_PURPOSE = "contents of packages"
-"""Of the memo of what their files hold (``contents.py``)."""
-
 KEYED = (
-    "CC", "CI", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
-    "CUDA_VISIBLE_DEVICES", "CXX", "C_INCLUDE_PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
+    "CC", "CI", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
+    "CUDA_VISIBLE_DEVICES", "CXX", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
     "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", *settings.VARIABLES,
 )  # fmt: skip
 """Variables that may change an outcome and do nothing else: their values are part of the digest. So is PYTHON*."""
@@ -179,43 +172,10 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
         return {"error": f"{python} could not be asked: {error}"}
     if not isinstance(answer, dict):
         return {"error": f"{python} answered something else than it was asked"}
-    return {**answer, "places": _take_code(python, answer.get("places") or {})}
-
-
-def _take_code(python: str, places: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return for each package the digests of its folders, or of its one file. What is known of files is kept for later runs."""
-    files = {place: dict(_files(place)) for paths in places.values() for place in paths}
-    folder = cache_folder(python)
-    memo_path = folder.with_suffix(".contents")
-    memo = read_memo(memo_path, _PURPOSE)
-    contents = take_contents({path: (path, stamp) for tree in files.values() for path, stamp in tree.items()}, memo)
-    if contents != memo:
-        with contextlib.suppress(OSError, NoKey):  # then all is read the next time too
-            if not make_own_folder(folder):
-                write_memo(memo_path, _PURPOSE, contents)
-
-    def digest(place: str) -> str:
-        lines = [f"{path[len(place) :]} {contents[path].digest if path in contents else '?'}" for path in files[place]]
-        return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
-
-    return {name: [digest(place) for place in paths] for name, paths in places.items()}
-
-
-def _files(place: str) -> Iterator[tuple[str, Stamp]]:
-    """Yield the files below a folder, or one file, by path. Links are followed: installers link files into an environment."""
-    waiting, visited = [place], set()
-    while waiting:
-        folder = waiting.pop()
-        try:
-            status = os.stat(folder)
-            if not stat.S_ISDIR(status.st_mode):
-                yield folder, stamp_of(status)
-            elif (status.st_dev, status.st_ino) not in visited:
-                visited.add((status.st_dev, status.st_ino))
-                with os.scandir(folder) as entries:
-                    waiting += [entry.path for entry in entries if entry.name != "__pycache__"]
-        except OSError:
-            yield folder, ()
+    places = Places(cache_folder(python))
+    code = {name: places.digests(paths) for name, paths in (answer.get("places") or {}).items()}
+    places.save()
+    return {**answer, "places": code}
 
 
 def disturbing_variables(environ: Mapping[str, str]) -> list[str]:
@@ -253,7 +213,7 @@ def machine(environ: Mapping[str, str]) -> dict[str, Any]:
         "cores": usable_processors(),  # default threads
         "processor": processor(),
         "gpus": gpus(),
-        "compilers": [compiler(environ.get("CXX") or "g++"), compiler(environ.get("CC") or "gcc")],
+        "compilers": describe_compilers(environ),
     }
 
 
@@ -269,31 +229,12 @@ def processor(path: str = "/proc/cpuinfo") -> dict[str, str]:
 
 def gpus(driver_file: str = "/proc/driver/nvidia/version") -> list[str]:
     """Return NVIDIA's cards and their parts by model, without serial numbers, then the driver; empty where there are none."""
-    listed = _output_of(["nvidia-smi", "-L"])
+    listed = output_of(["nvidia-smi", "-L"])
     names = [re.sub(r"\s*\(UUID: [^)]*\)", "", line).strip() for line in listed.splitlines() if "UUID" in line]
     if not names:
         return []
     try:
         driver = Path(driver_file).read_text(errors="replace").partition("\n")[0]
     except OSError:
-        driver = _output_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+        driver = output_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     return [*names, driver.strip()]
-
-
-def compiler(command: str) -> list[str]:
-    """Return where a compiler is, and what it says of its version."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = [command]
-    path = shutil.which(words[0]) if words else None
-    return [path or "", _output_of([path, *words[1:], "--version"]) if path else ""]
-
-
-def _output_of(command: list[str]) -> str:
-    """What a program prints; nothing when it is not there or fails."""
-    try:
-        process = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return process.stdout.decode(errors="replace") if process.returncode == 0 else ""
