@@ -1,7 +1,8 @@
 """A cache of results in front of an engine: it answers jobs that an earlier run has answered, and stores the answers of this one.
 
 The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the fingerprint of
-its interpreter (``fingerprint.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
+its interpreter (``fingerprint.py``). A worker says what code its process had loaded: an answer counts only while all of that is
+unchanged (``places.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
 or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job again
 where a stored answer would make the verdict red. A failure that the ledger knows may be an old one.
 """
@@ -169,6 +170,8 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     def close(self) -> None:
         """Close the engine, and take the oldest answers out if there are too many. Can be called twice."""
         self.engine.close()
+        for fingerprint in self.fingerprints.values():
+            fingerprint.places.save()
         if self.stored:
             with contextlib.suppress(OSError):
                 evict(self.folder, self.size)
@@ -178,11 +181,18 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         for isolation in ISOLATION_FROM.get(job.isolation, (job.isolation,)):
             path = self._path(cache_key, isolation)
             entry = read(path)
-            if entry is not None and entry["run"] != self.run:
+            if entry is None or entry["run"] == self.run:
+                continue
+            code = entry["outcome"].pop("code")
+            if code == self._code_digest(job, entry["outcome"]["result"]):
                 with contextlib.suppress(OSError):
                     os.utime(path)  # so that it is not the oldest; a read-only folder is fine
                 return Outcome(job, "result", cached=entry["run"], **entry["outcome"])
         return None
+
+    def _code_digest(self, job: Job, result: Mapping[str, Any]) -> str:
+        """Return the digest of what lies now where the process behind a result had loaded code from; empty where nobody can tell."""
+        return self.fingerprints[job.environment].places.digest(result.get("code", ()))
 
     def _take(self, outcome: Outcome) -> None:
         """Keep an outcome, if it may be kept."""
@@ -196,10 +206,10 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
             for isolation in ISOLATION:
                 with contextlib.suppress(OSError):
                     self._path(cache_key, isolation).unlink(missing_ok=True)
-        elif not doubt(outcome):
+        elif not doubt(outcome) and (code := self._code_digest(job, outcome.result)):
             values = {name: getattr(outcome, name) for name in ("seconds", "phase", "result", "output")}
             try:
-                write(self._path(cache_key, job.isolation), self.run, values)
+                write(self._path(cache_key, job.isolation), self.run, {**values, "code": code})
                 self.stored += 1
             except (OSError, NoKey) as error:
                 self.problem = f"results cannot be kept in {self.folder} ({getattr(error, 'strerror', None) or error})"

@@ -14,11 +14,11 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.contract import settings
+from runner.contract import loaded_code, settings
 from runner.engine.cache_folders import cache_folder
 from runner.engine.compilers import describe_compilers, output_of
 from runner.engine.interpreters import WORKER, find_python, run_script
@@ -26,7 +26,8 @@ from runner.engine.places import Places
 from runner.engine.processors import usable_processors
 
 _ASK = """
-import importlib.util, json, os, re, sys
+started = find_loaded_code()
+import importlib.metadata, importlib.util, json, re
 sys.path[:] = [entry for entry in sys.path if entry]
 
 GROUPS = ("torch_dynamo_backends", "torch.backends")
@@ -40,6 +41,12 @@ def places(name):
         return []
     return [*(spec.submodule_search_locations or ())] or ([spec.origin] if spec.has_location else [])
 
+def listed(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
 def text(*path):
     try:
         with open(os.path.join(*path), encoding="utf-8", errors="replace") as file:
@@ -47,40 +54,54 @@ def text(*path):
     except OSError:
         return ""
 
-installed, startup, editable, code = [], [], [], ["torch", "torchgen", "functorch", "triton"]
+def package(name):
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+installed, startup, editable, modules, needs = [], [], [], [], {}
 for folder in sys.path:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        continue
+    names = listed(folder)
+    modules.append([name for name in names if re.fullmatch(r"(?!__pycache__)[^\\W\\d]\\w*(\\.pyc?|(\\.[\\w-]+)?\\.so)?", name)])
     for name in names:
         if name.endswith((".dist-info", ".egg-info", ".egg-link")):
             installed.append(name)
-            points = text(folder, name, "entry_points.txt")
-            groups = re.split(r"^\\s*\\[(.*)\\]\\s*$", points, flags=re.M)
-            backends = "".join(part for group, part in zip(groups[1::2], groups[2::2]) if group.strip() in GROUPS)
-            if backends:
-                code += re.findall(r"=\\s*(\\w+)", backends)
-                if name.endswith(".egg-link") or '"editable"' in text(folder, name, "direct_url.json"):
-                    editable.append(name)
+            metadata = text(folder, name, "METADATA")
+            needs.setdefault(package(name.partition("-")[0]), re.findall(r"^Requires-Dist: ([\\w.-]+)", metadata, flags=re.M))
+            is_backend = any(f"[{group}]" in text(folder, name, "entry_points.txt") for group in GROUPS)
+            if is_backend and (name.endswith(".egg-link") or '"editable"' in text(folder, name, "direct_url.json")):
+                editable.append(name)
         elif name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py"):
             startup.append([name, text(folder, name)])
+points = importlib.metadata.entry_points()
+points = [point for group in GROUPS for point in (points.select(group=group) if hasattr(points, "select") else points.get(group, ()))]
+code, waiting = set(), ["torch", "torchgen", "functorch", "triton", "numpy"]
+while waiting:
+    name = package(waiting.pop())
+    waiting += needs.get(name, ()) if name not in code else ()
+    code.add(name)
+code |= {re.split(r"\\W", point.value)[0] for point in points}
 torch = places("torch")
-beside = os.listdir(os.path.dirname(torch[0])) if torch else []
-conda = os.path.join(sys.prefix, "conda-meta")
+beside = listed(os.path.dirname(torch[0])) if torch else []
 print(json.dumps({
     "python": sys.version,
-    "places": {name: places(name) for name in code},
+    "places": {
+        **{name: places(name) for name in code},
+        "as it starts": started,
+        "archives": [entry for entry in sys.path if os.path.isfile(entry)],
+        "library": [os.path.join(LIBRARY, name) for name in listed(LIBRARY) if not name.endswith(("-packages", "__pycache__"))],
+    },
     "torch": torch[0] if torch else None,
     "recorded": any(n.startswith("torch-") and n.endswith((".dist-info", ".egg-info")) for n in beside),
     "installed": sorted(installed),
+    "modules": modules,
+    "points": sorted([point.group, point.name, point.value] for point in points),
     "startup": startup,
-    "conda": sorted(os.listdir(conda)) if os.path.isdir(conda) else [],
+    "conda": listed(os.path.join(sys.prefix, "conda-meta")),
     "editable": editable,
     "libc": getattr(os, "confstr", lambda name: "")("CS_GNU_LIBC_VERSION") if sys.platform == "linux" else "",
 }))
 """
-"""Its places are those of code that decides: torch, what it is made of, and the packages of registered backends."""
+"""Its places are those of code that decides whatever a job asks: Python's library, torch, what torch requires, the packages of
+registered backends, and what the interpreter loads by itself. ``modules`` are the names that an import finds on the path."""
 
 KEYED = (
     "CC", "CI", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
@@ -113,12 +134,13 @@ class Fingerprint:
     """The digest of all that decides about the answers of one interpreter on this machine.
 
     ``dirty`` names, for people, what the digest does not cover; it is empty when there is no such thing. ``devices`` are the
-    kinds of device whose hardware is in the digest.
+    kinds of device whose hardware is in the digest. ``places`` tells what else a process has loaded.
     """
 
     digest: str
     dirty: str = ""
     devices: tuple[str, ...] = ("cpu", "meta")
+    places: Places = field(default_factory=Places, compare=False, repr=False)
 
 
 def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Fingerprint]:
@@ -135,14 +157,19 @@ def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None 
     variables = {**os.environ, **given}
     with ThreadPoolExecutor(max_workers=len(pythons) + 1) as pool:
         machine_future = pool.submit(machine, variables)
-        answers = dict(zip(pythons, pool.map(lambda python: ask(python, variables), pythons), strict=True))
+        places = {python: Places(cache_folder(python)) for python in pythons}
+        answers = dict(
+            zip(pythons, pool.map(lambda python: ask(python, variables, places[python]), pythons), strict=True)
+        )
         hardware = machine_future.result()
     shared = {"machine": hardware, "worker": worker_code(), "variables": keyed_variables(variables), "given": given}
     own = {name: value for name, value in os.environ.items() if name not in given}
-    return {python: _fingerprint(answer, shared, own) for python, answer in answers.items()}
+    return {python: _fingerprint(answer, shared, own, places[python]) for python, answer in answers.items()}
 
 
-def _fingerprint(answer: Mapping[str, Any], shared: Mapping[str, Any], environ: Mapping[str, str]) -> Fingerprint:
+def _fingerprint(
+    answer: Mapping[str, Any], shared: Mapping[str, Any], environ: Mapping[str, str], places: Places
+) -> Fingerprint:
     torch, editable = answer.get("torch"), answer.get("editable")
     reasons = [
         str(answer.get("error") or ""),
@@ -155,10 +182,10 @@ def _fingerprint(answer: Mapping[str, Any], shared: Mapping[str, Any], environ: 
     text = json.dumps({"interpreter": own_answer, **shared}, sort_keys=True)
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
     devices = ("cpu", "meta", "cuda") if shared["machine"]["gpus"] else ("cpu", "meta")
-    return Fingerprint(digest, "; ".join(filter(None, reasons)), devices)
+    return Fingerprint(digest, "; ".join(filter(None, reasons)), devices, places)
 
 
-def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def ask(python: str, environ: Mapping[str, str], places: Places) -> dict[str, Any]:
     """Ask an interpreter about itself, without importing torch, and return its answer; or ``error``, one line."""
     path = find_python(python)
     if path is None:
@@ -167,15 +194,19 @@ def ask(python: str, environ: Mapping[str, str]) -> dict[str, Any]:
         folders = [os.path.abspath(folder) for folder in environ["PYTHONPATH"].split(os.pathsep) if folder]
         environ = {**environ, "PYTHONPATH": os.pathsep.join(folders)}
     try:
-        answer = json.loads(run_script(path, _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
+        answer = json.loads(run_script(path, _code() + _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return {"error": f"{python} could not be asked: {error}"}
     if not isinstance(answer, dict):
         return {"error": f"{python} answered something else than it was asked"}
-    places = Places(cache_folder(python))
     code = {name: places.digests(paths) for name, paths in (answer.get("places") or {}).items()}
     places.save()
     return {**answer, "places": code}
+
+
+def _code() -> str:
+    """Return the text of the module that the interpreter cannot import."""
+    return Path(loaded_code.__file__).read_text(encoding="utf-8")
 
 
 def disturbing_variables(environ: Mapping[str, str]) -> list[str]:

@@ -25,12 +25,12 @@ _TICK = 20 * 10**6
 
 
 class Places:
-    """Digests of places, with a memo beside ``folder``."""
+    """Digests of places, with a memo beside ``folder``; without one, nothing is known of earlier runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         """Read the memo, and look at no place yet."""
-        self._folder, self._path = folder, folder.with_suffix(".contents")
-        self._known = read_memo(self._path, PURPOSE)
+        self._folder = folder
+        self._known = read_memo(folder.with_suffix(".contents"), PURPOSE) if folder is not None else {}
         self._began = time.time_ns() - _TICK
         self._memo = dict(self._known)
         self._digests: dict[str, str] = {}
@@ -60,11 +60,11 @@ class Places:
 
     def save(self) -> None:
         """Keep for later runs what is known of files. Where that cannot be, all is read the next time too."""
-        if self._memo == self._known:
+        if self._folder is None or self._memo == self._known:
             return
         with contextlib.suppress(OSError, NoKey):
             if not make_own_folder(self._folder):
-                write_memo(self._path, PURPOSE, self._memo)
+                write_memo(self._folder.with_suffix(".contents"), PURPOSE, self._memo)
                 self._known = dict(self._memo)
 
 

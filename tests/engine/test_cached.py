@@ -19,10 +19,11 @@ import pytest
 from engine_jobs import Make, finish, one, take_fingerprint
 
 from runner.contract.job import Job
-from runner.engine import cached, fingerprint
+from runner.engine import cached, fingerprint, places
 from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
+from runner.engine.places import Places
 from runner.record.signing import sign
 
 FACTS = Fingerprint("digest")
@@ -203,6 +204,30 @@ def test_another_question_is_a_miss(tmp_path: Path, changes: dict[str, Any]) -> 
 def test_other_facts_are_a_miss(tmp_path: Path) -> None:
     ask(engine(tmp_path))
     assert later(tmp_path, facts=Fingerprint("another")).ended == "asked"
+
+
+def test_a_result_counts_only_while_what_its_process_had_loaded_is_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_TICK", -(10**10))
+    module = tmp_path / "inner.py"
+    module.write_text("one")
+    record = {**PASSED, "code": [str(module)]}
+
+    def now() -> Fingerprint:
+        return Fingerprint("digest", places=Places())
+
+    ask(engine(tmp_path / "cache", result(record), now()))
+    assert later(tmp_path / "cache", facts=now()).cached == "r1"
+    module.write_text("two")
+    assert later(tmp_path / "cache", facts=now()).ended == "asked"
+    module.write_text("one")
+    assert later(tmp_path / "cache", facts=now()).result == record
+
+
+def test_a_result_whose_code_is_gone_is_not_kept(tmp_path: Path) -> None:
+    first = engine(tmp_path, result({**PASSED, "code": [str(tmp_path / "gone.py")]}))
+    assert ask(first).ended == "result" and first.stored == 0 and entries(tmp_path) == []
 
 
 def test_the_order_of_options_and_the_checkout_s_folder_change_nothing(tmp_path: Path) -> None:

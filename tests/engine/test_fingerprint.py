@@ -15,7 +15,12 @@ from engine_jobs import take_fingerprint
 
 from runner.engine import contents, fingerprint
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
+from runner.engine.places import Places
 from runner.record.signing import key_path
+
+POINTS = (
+    "[console_scripts]\nx = other:main\n\n[torch_dynamo_backends]\nmine = mine.code:compile\nplug=plug:compile [x]\n"
+)
 
 
 @dataclass
@@ -50,11 +55,15 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (site / "torch-9.9.9.dist-info").mkdir()
     (site / "other-1.0.dist-info").mkdir()
     (site / "plugin-1.0.dist-info").mkdir()
-    points = "[console_scripts]\nx = other:main\n\n[torch_dynamo_backends]\nmine = mine.code:compile\nplug=plug:compile [x]\n"
-    (site / "plugin-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (site / "plugin-1.0.dist-info" / "entry_points.txt").write_text(POINTS)
     (site / "mine").mkdir()
     (site / "mine" / "__init__.py").write_text("raise SystemExit('a backend was imported')\n")
     (site / "plug.py").write_text("raise SystemExit('a backend was imported')\n")
+    (site / "other").mkdir()
+    (site / "sitecustomize.py").write_text("import early\n")
+    (site / "early.py").write_text("pass\n")
+    (site / "needed_one.py").write_text("raise SystemExit('what torch requires was imported')\n")
+    (site / "torch-9.9.9.dist-info" / "METADATA").write_text("Requires-Dist: Needed-One (>=1)\n")
     (worker / "__main__.py").write_text("one\n")
     (worker / "judge.py").write_text("two\n")
     monkeypatch.setattr(fingerprint, "WORKER", worker / "__main__.py")
@@ -149,6 +158,10 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "a module without source": put("torch/x.pyc"),
     "a backend": edited("mine/__init__.py"),
     "a backend of one file": edited("plug.py"),
+    "a backend's entry": put("plugin-1.0.dist-info/entry_points.txt", POINTS.replace("code:compile", "code:other")),
+    "what is imported at the start": edited("early.py"),
+    "what torch requires": edited("needed_one.py"),
+    "a module in front of an installed one": put("sympy.py"),
     "a new file": put("torch/new.py"),
     "a new file, deep": put("torch/_inductor/kernel.jinja"),
     "a file gone": removed,
@@ -216,9 +229,22 @@ def test_a_file_is_read_once_where_there_is_a_key(world: World, tmp_path: Path) 
         key_path().chmod(0o600)
 
 
+def test_an_archive_on_the_path_is_noticed(world: World) -> None:
+    archive, digests = world.site.with_name("more.zip"), []
+    for text in ("one", "two"):
+        archive.write_text(text)
+        digests.append(take_fingerprint(sys.executable, {"PYTHONPATH": f"{archive}:{world.site}"}).digest)
+    assert digests[0] != digests[1]
+
+
+def test_python_s_own_library_is_read(world: World) -> None:
+    library = fingerprint.ask(sys.executable, os.environ, Places())["places"]["library"]
+    assert len(library) == len({*library}) > 100
+
+
 def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
     def files(site: Path) -> object:
-        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)})["places"]
+        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)}, Places())["places"]
 
     before = files(world.site)
     world.site.rename(world.site.with_name("moved"))
@@ -228,7 +254,7 @@ def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
 def test_a_path_from_here_is_followed_from_here(world: World) -> None:
     world.patch.chdir(world.site)
     for path, is_here in (("../site", True), (".", True), (os.pathsep + "/no/such", False)):
-        answer = fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path})
+        answer = fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path}, Places())
         assert (answer["torch"] == str(world.site / "torch")) is is_here, path
 
 
