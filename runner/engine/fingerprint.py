@@ -103,12 +103,21 @@ print(json.dumps({
 """Its places are those of code that decides whatever a job asks: Python's library, torch, what torch requires, the packages of
 registered backends, and what the interpreter loads by itself. ``modules`` are the names that an import finds on the path."""
 
-KEYED = (
-    "CC", "CI", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION",
-    "CUDA_VISIBLE_DEVICES", "CXX", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
-    "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", *settings.VARIABLES,
-)  # fmt: skip
-"""Variables that may change an outcome and do nothing else: their values are part of the digest. So is PYTHON*."""
+KEYED = frozenset({
+    "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION", "CUDA_VISIBLE_DEVICES", "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", *settings.VARIABLES,
+})  # fmt: skip
+"""Variables that look like torch's and may change an outcome and nothing else: to have their values in the digest is enough."""
+
+_SESSION = re.compile(
+    r"_|PATH|HOME|USER|USERNAME|LOGNAME|HOST|HOSTNAME|SHELL|SHLVL|PWD|OLDPWD|MAIL|MANPATH|INFOPATH|EDITOR|VISUAL|PAGER|LS_COLORS|"
+    r"TZ|LANG|LANGUAGE|TMP|TEMP|TMPDIR|COLUMNS|LINES|DISPLAY|WINDOWID|COLORTERM|NO_COLOR|STY|PS\d|VIRTUAL_ENV|VIRTUAL_ENV_PROMPT|"
+    r"INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|TERM|TMUX|HIST\w+|LESS\w*|FORCE_COLOR|FORCE_HYPERLINK|"
+    r"(LC|TERM|SSH|SUDO|XDG|DBUS|GNOME|KDE|DESKTOP|WAYLAND|TMUX|VTE|WT|ITERM|KITTY|VSCODE|GPG|GIT|DIRENV|PYENV|PYTEST|"
+    r"CI|GITHUB|GITLAB|RUNNER|ACTIONS|BUILD|BUILDKITE|JENKINS|CIRCLE|TRAVIS|AGENT|SYSTEM)_\w+"
+)
+"""Names of variables that differ between the sessions of a person or the jobs of a CI system. All others are part of the digest:
+nobody can list what the libraries and the backends of others read."""
 
 HARMLESS = frozenset({
     "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "PYTORCH_KERNEL_CACHE_PATH", "PYTORCH_NVML_BASED_CUDA_CHECK",
@@ -220,7 +229,7 @@ def disturbing_variables(environ: Mapping[str, str]) -> list[str]:
 
 def keyed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of ``environ`` whose values are part of the digest."""
-    return {name: value for name, value in environ.items() if name in KEYED or name.startswith("PYTHON")}
+    return {name: value for name, value in environ.items() if name not in HARMLESS and not _SESSION.fullmatch(name)}
 
 
 def worker_code() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -183,6 +185,8 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "MKL's threads": variable("MKL_NUM_THREADS", "1"),
     "the seed of hashes": variable("PYTHONHASHSEED", "1"),
     "libraries": variable("LD_LIBRARY_PATH", "/no/such"),
+    "a variable of a pass of torch": variable("TENSORIFY_PYTHON_SCALARS", "1"),
+    "a variable of a backend": variable("MINE_OPTIMIZE", "3"),
     "visible cards": variable("CUDA_VISIBLE_DEVICES", "1"),
     "a user's pool of compilers": variable("TORCHINDUCTOR_COMPILE_THREADS", "8"),
     "a user's cache of graphs": variable("TORCHINDUCTOR_FX_GRAPH_CACHE", "0"),
@@ -274,6 +278,30 @@ def test_variables_that_change_torch_are_named(world: World, name: str) -> None:
     assert world.facts().dirty == f"{name} set"
     world.patch.setenv(name, "")
     assert world.facts().dirty == ""
+
+
+_READS = (
+    r"environ(?:\.get|\.pop|\.setdefault)?\s*[\(\[]\s*[\"'](\w+)",
+    r"getenv\(\s*[\"'](\w+)",
+    r"env_name_\w+\s*=\s*[\"'](\w+)",
+    r"[\"'](\w+)[\"']\s+(?:not\s+)?in\s+os\.environ",
+    r"\benv_(?:bool|int|str|opt_str|opt_bool|class|nvidia_tool)\(\s*\"(\w+)",
+)
+
+
+def test_nothing_that_torch_or_triton_reads_counts_as_a_session_s() -> None:
+    """What is read in a session is where things lie, and what their tests and their reports are given."""
+    names = set()
+    for package in ("torch", "triton"):
+        spec = importlib.util.find_spec(package)
+        for folder in spec.submodule_search_locations or () if spec else ():
+            texts = [path.read_text(errors="replace") for path in Path(folder).rglob("*.py")]
+            names |= {name for text in texts for pattern in _READS for name in re.findall(pattern, text)}
+    assert {"TENSORIFY_PYTHON_SCALARS", "TORCHINDUCTOR_MAX_AUTOTUNE", "TRITON_INTERPRET"} <= names
+    covered = {*fingerprint.keyed_variables(dict.fromkeys(names, "1")), *fingerprint.HARMLESS}
+    places = {"HOME", "PATH", "USER", "USERNAME", "VIRTUAL_ENV", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME"}
+    reports = {"NO_COLOR", "PYTEST_CURRENT_TEST", "XDG_DATA_DIRS", "XDG_DATA_HOME", "XDG_STATE_HOME", "TEMP"}
+    assert names - covered <= places | reports
 
 
 def test_a_preloaded_library_is_named(world: World) -> None:
