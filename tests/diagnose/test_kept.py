@@ -108,13 +108,15 @@ def test_under_other_files_of_torch_or_other_code_of_ours_it_is_not_found(
     assert kept.find(engine(tmp_path)) is not None
 
 
-@pytest.mark.parametrize("why", ["dirty", "import"])
+@pytest.mark.parametrize("why", ["dirty", "import", "backend"])
 def test_where_code_without_a_name_decides_nothing_is_kept(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "dirty":
         answer_with(monkeypatch, Fingerprint("one", dirty="TORCH_LOGS set"))
-    one = engine(tmp_path, imports=("mine",) if why == "import" else ())
+    variant = variants(tmp_path, "")[0]
+    variant = replace(variant, backend=Backend("mine", "mine")) if why == "backend" else variant
+    one = VariantEngine(variant, environment(), imports=("mine",) if why == "import" else ())
     kept.keep(kept.path_of(one), FOUND)
     assert files(tmp_path) == [] and kept.find(one) is None
 
