@@ -19,8 +19,8 @@ class _SharedObject(ctypes.Structure):
 def find_loaded_code(known: Iterable[str] = ()) -> list[str]:
     """Return the folders of packages, and the files of modules, archives and shared objects, that were loaded.
 
-    A place that lies in the folder of a package is not named. Neither is what lies in Python's own library, or in one of the
-    folders ``known``.
+    A place that lies in the folder of a package is not named. Neither is what lies in Python's own library, or in one
+    of the folders ``known``.
     """
     places = {place for module in list(sys.modules.values()) for place in _places(module)}
     places |= {sys.executable, *shared_objects()}

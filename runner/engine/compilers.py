@@ -1,7 +1,7 @@
 """The compilers that Inductor and Triton would call, told by what their files hold.
 
-Another program may lie behind the same path and say the same of its version. So the files themselves are hashed, as ccache does
-under ``compiler_check = content``: the compiler, the programs that it starts, and the shared objects of all these.
+Another program may lie behind the same path and say the same of its version. So the files themselves are hashed, as
+ccache does under ``compiler_check = content``: the compiler, the programs that it starts, and the shared objects of all these.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Places:
 
 
 def _digest(place: str, tree: Mapping[str, Stamp], contents: Mapping[str, Entry]) -> str:
-    """Return the digest of a place's files. What cannot be read counts by its name; the folder around the place does not count."""
+    """Return the digest of a place's files, without the folder around it. What cannot be read counts by its name."""
     cut = len(place) - len(os.path.basename(place))
     lines = [f"{path[cut:]} {contents[path].digest if path in contents else '?'}" for path in tree]
     return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
