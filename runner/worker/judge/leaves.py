@@ -11,13 +11,13 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
-from runner.worker.case.snapshot import Leaf, elements
-from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import Comparison, Movement, compare_values, equal_bits, lies_within
-from runner.worker.judge.elements import number
+from runner.worker.comparison.compare import Comparison, Movement, compare_values, equal_bits, lies_within, same_python
+from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.small_tensors import compare_small_tensors
-from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
+from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.rounding import sensitivity
+from runner.worker.tensors.elements import number
+from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
 
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
@@ -234,16 +234,6 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
         return
     dtype = getattr(torch, evidence.job.dtype.removeprefix("torch."))
     yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
-
-
-def same_python(first: Any, second: Any) -> bool:
-    """Return whether two Python values are equal; NaN equals NaN."""
-    if first is second:
-        return True
-    try:
-        return bool(first == second) or bool(first != first and second != second)
-    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
-        return False
 
 
 def _plain(value: Any) -> str:

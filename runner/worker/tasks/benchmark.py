@@ -18,13 +18,13 @@ import torch
 from torch._dynamo.utils import counters
 
 from runner.contract.job import Job
-from runner.worker.case import backends
-from runner.worker.case.errors import ErrorRecord, describe
-from runner.worker.case.load import Source
-from runner.worker.case.observe import Observation, Settings, read_counts, start_counting
-from runner.worker.case.prepare import variable, with_source
-from runner.worker.case.repeated import RepeatedCall
-from runner.worker.job import Send, validate_distributions
+from runner.worker.program import backends
+from runner.worker.program.errors import ErrorRecord, describe
+from runner.worker.program.load import Source
+from runner.worker.program.observe import Observation, Settings, read_counts, start_counting
+from runner.worker.program.repeated import RepeatedCall
+from runner.worker.run.job import Send, validate_distributions
+from runner.worker.run.prepare import variable, with_source
 from runner.worker.tasks import stopwatch
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")

@@ -11,13 +11,16 @@ import torch
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import ORACLES
-from runner.worker.case import backends
-from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import Source, open_source
-from runner.worker.case.observe import CallRecord, Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf
-from runner.worker.job import Send, Unavailable, observe_backend, require, validate_distributions
-from runner.worker.judge.elements import (
+from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.procedure import judge_defined
+from runner.worker.program import backends
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import Source, open_source
+from runner.worker.program.observe import CallRecord, Observation, Settings, observe
+from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.reference import Reference, call_leaves
+from runner.worker.run.job import Send, Unavailable, observe_backend, require, validate_distributions
+from runner.worker.tensors.elements import (
     classes,
     different_bits,
     error_of,
@@ -29,10 +32,7 @@ from runner.worker.judge.elements import (
     pieces,
     planes,
 )
-from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.legal_runs import judge_defined
-from runner.worker.judge.reference import Reference, call_leaves
-from runner.worker.judge.tolerance import Tolerance, tolerance_for
+from runner.worker.tensors.tolerance import Tolerance, tolerance_for
 
 CELLS = 64
 """Rows and columns of the grid, at most."""

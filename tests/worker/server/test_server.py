@@ -213,18 +213,6 @@ def test_a_quiet_stream_never_fails() -> None:
     os.close(full)
 
 
-def test_encode_falls_back_to_text() -> None:
-    assert json.loads(child.encode({"a": [float("-inf"), (1, None)], 3: {True}})) == {
-        "a": ["-inf", [1, None]],
-        "3": "{True}",
-    }
-    assert child.encode({"a": "\udc80\n"}).count(b"\n") == 1
-    circle: dict[str, Any] = {}
-    circle["self"] = circle
-    with pytest.raises((ValueError, RecursionError)):
-        child.encode(circle)
-
-
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_forked_jobs_compute_with_two_threads(tmp_path: Path) -> None:
     (tmp_path / "entry.py").write_text(

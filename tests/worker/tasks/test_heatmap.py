@@ -9,8 +9,8 @@ import pytest
 import torch
 from worker_jobs import run, source
 
-from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.tasks.heatmap import ALIKE, MISPLACED, draw
+from runner.worker.tensors.tolerance import tolerance_for
 
 NAN, INF = math.nan, math.inf
 
@@ -127,7 +127,7 @@ def test_several_pieces_give_the_same_picture(monkeypatch: pytest.MonkeyPatch) -
     eager = torch.randn(50, 33)
     compiled = eager + torch.randn(50, 33) * 1e-3
     whole = drawn(eager, compiled, eager.double(), cells=16)
-    monkeypatch.setattr("runner.worker.judge.elements.PIECE", 100)
+    monkeypatch.setattr("runner.worker.tensors.elements.PIECE", 100)
     assert drawn(eager, compiled, eager.double(), cells=16) == whole
 
 
