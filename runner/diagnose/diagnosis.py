@@ -118,16 +118,19 @@ def keep(path: Path | None, diagnosis: Diagnosis) -> None:
 def find_kept(engine: VariantEngine) -> Kept | None:
     """Return what an earlier ``runner diagnose`` of the very same variant found; None where there is nothing that counts."""
     path = path_of(engine)
-    entry = read(path) if path is not None and path.is_file() else None
+    entry = read(path) if path is not None else None
     return Kept(diagnosis_of(entry["outcome"]), str(entry["run"])) if entry is not None else None
 
 
 def path_of(engine: VariantEngine) -> Path | None:
-    """Return where the diagnosis of an engine's variant lies; None where a key cannot name all that decides about it."""
+    """Return where the diagnosis of an engine's variant lies; None where a key cannot name all that decides about it.
+
+    What the code of a foreign backend loads is known only after it ran.
+    """
     question = job(engine.planned, engine.source, seed=engine.seed, imports=engine.imports, paths=engine.paths)
     python = engine.environment.python
     fingerprint = take_fingerprints([python])[python]
-    if refusal(question, fingerprint):
+    if question.foreign or refusal(question, fingerprint):
         return None
     parts = [
         make_cache_key(question, fingerprint),

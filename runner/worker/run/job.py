@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +13,10 @@ from typing import Any
 
 import torch
 
+from runner.contract import loaded_code, settings
 from runner.contract.finding import Finding
 from runner.contract.job import Job
+from runner.contract.loaded_code import find_loaded_code
 from runner.contract.oracles import row_of
 from runner.contract.record import Record, Trust
 from runner.worker.judge.evidence import Evidence
@@ -36,6 +39,13 @@ from runner.worker.tensors.tolerance import missing_place
 from runner.worker.torch_private.compiling import CompileWatch
 
 Send = Callable[[dict[str, Any]], None]
+
+
+_KNOWN = (
+    os.path.dirname(os.path.dirname(loaded_code.__file__)),  # the runner
+    *(os.environ.get(name, "") for name in (settings.CACHE_FOLDER, settings.TRITON_FOLDER, "RUNNER_SCRATCH")),
+)
+"""Folders of code that control knows by itself, and of what is made from such code."""
 
 
 class Phases:
@@ -78,8 +88,8 @@ def judge_job(job: Job, send: Send) -> Record:
     except Unavailable as error:
         run.record = replace(run.record, trust=Trust("SKIP", str(error)))
     phases.end()
-    run.record = replace(run.record, seconds={name: round(seconds, 6) for name, seconds in phases.seconds.items()})
-    return run.record
+    seconds = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
+    return replace(run.record, seconds=seconds, code=tuple(find_loaded_code(_KNOWN)))
 
 
 class Unavailable(Exception):
