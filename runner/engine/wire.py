@@ -90,6 +90,7 @@ def _record_check() -> Check:
             "stored_graphs": _COUNT,
             "model_runs": _COUNT,
             "drew_random": {"type": "boolean"},
+            "unchecked": {"type": "array", "items": {"type": "string"}},
         },
     }
     return compile_schema(schema, definitions)

@@ -18,11 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torch._dynamo.utils import counters
-
 from runner.contract.job import Job
 from runner.contract.settings import PASSED
 from runner.worker.program.load import configured
+from runner.worker.torch_private import counters
 
 TAG = "torch.compiler.config.cache_key_tag"
 CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")
@@ -83,7 +82,8 @@ def count_loaded() -> int:
 
     A forward and its backward are one graph of AOTAutograd's cache, and two of Inductor's.
     """
-    return max(int(counters["aot_autograd"]["autograd_cache_hit"]), int(counters["inductor"]["fxgraph_cache_hit"]))
+    autograd, inductor = (counters.of(kind) or {} for kind in ("aot_autograd", "inductor"))
+    return max(autograd.get("autograd_cache_hit", 0), inductor.get("fxgraph_cache_hit", 0))
 
 
 def _entries() -> list[Any]:

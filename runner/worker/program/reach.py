@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters
 from torch.fx.experimental import proxy_tensor
 
 from runner.contract.lines import text_of
+from runner.worker.torch_private import counters
 from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
 LOWERED = "inductor_post_grad_graph"
@@ -65,7 +65,7 @@ class Reach:
         ):
             yield
         self.names |= {text_of(_short(file), numbers) for file, numbers in lines.items() if numbers}
-        self.names |= {f"pass {name}" for name, count in counters["inductor"].items() if count}
+        self.names |= {f"pass {name}" for name, count in (counters.of("inductor") or {}).items() if count}
 
     def _read(self, event: Event) -> None:
         if event.name == CODE:

@@ -22,7 +22,7 @@ from runner.worker.program import backends, replays
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
-from runner.worker.program.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.program.observe import Observation, Settings, doubt_counts, observe, read_counts
 from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
 from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement
@@ -30,6 +30,8 @@ from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.reference import Reference
 from runner.worker.tensors.tolerance import missing_place
 from runner.worker.torch_private.compiling import CompileWatch
+from runner.worker.torch_private.counters import start_counting
+from runner.worker.torch_private.doors import absences
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -74,7 +76,8 @@ def judge_job(job: Job, send: Send) -> Record:
     except Unavailable as error:
         run.record = replace(run.record, trust=Trust("SKIP", str(error)))
     phases.end()
-    run.record = replace(run.record, seconds={name: round(seconds, 6) for name, seconds in phases.seconds.items()})
+    seconds = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
+    run.record = replace(run.record, seconds=seconds, unchecked=absences())
     return run.record
 
 
@@ -201,6 +204,7 @@ class _Run:
         with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
             self.record = replace(self.record, stored_graphs=count_loaded() if self.job.graphs else 0)
+        doubt_counts(compiled, (name for name, bound in self.job.expect.items() if bound is not None))
         if reach:
             self.record = replace(self.record, reached=tuple(sorted(reach.names)))
         self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,

@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters
 
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.load import Source
-from runner.worker.program.observe import Observation, Settings, read_counts, start_counting
+from runner.worker.program.observe import Observation, Settings, read_counts
 from runner.worker.program.repeated import RepeatedCall
 from runner.worker.run.job import Send, validate_distributions
 from runner.worker.run.prepare import variable, with_source
 from runner.worker.tasks import stopwatch
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.counters import start_counting
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Where Inductor and Triton keep what they compile; both ask the environment each time."""
@@ -134,7 +135,7 @@ class _Bench:
             stopwatch.synchronize(self._device)
             seconds = time.perf_counter() - begun
         record = {**self._counts(), "compile": {"seconds": seconds, "caches": _cache_counts()}}
-        if not launched and not record["graphs"]:
+        if not launched and record["graphs"] == 0:
             record["notes"].append("nothing was compiled: torch found no graph, and both sides ran eagerly")
         if cold:
             record["generated"] = int(metrics.generated_kernel_count) if metrics.ir_nodes_pre_fusion else None
@@ -203,10 +204,10 @@ def _counting_bytes() -> Iterator[None]:
 
 def _cache_counts() -> dict[str, int]:
     """Return hits and misses of the caches for graphs; zeros where a cache was not asked."""
-    graphs, autograd = counters["inductor"], counters["aot_autograd"]
+    graphs, autograd = (counters.of(kind) or {} for kind in ("inductor", "aot_autograd"))
     return {
-        "graph_hits": int(graphs["fxgraph_cache_hit"]),
-        "graph_misses": int(graphs["fxgraph_cache_miss"]),
-        "autograd_hits": int(autograd["autograd_cache_hit"]),
-        "autograd_misses": int(autograd["autograd_cache_miss"]),
+        "graph_hits": graphs.get("fxgraph_cache_hit", 0),
+        "graph_misses": graphs.get("fxgraph_cache_miss", 0),
+        "autograd_hits": autograd.get("autograd_cache_hit", 0),
+        "autograd_misses": autograd.get("autograd_cache_miss", 0),
     }

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.utils import compile_times, counters
+from torch._dynamo.utils import compile_times
 
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.load import Source, configured
-from runner.worker.program.observe import Settings, observe, read_counts, start_counting
+from runner.worker.program.observe import Settings, observe, read_counts
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.run.prepare import own_cache, variable, with_source
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.logs import log_files
 from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
@@ -81,7 +83,7 @@ def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
             "frames": _frames(events),
             "times": _times(),
             "compilations": [_metrics(event) for event in events if event.name.endswith("compilation_metrics")],
-            "counters": {kind: {str(k): int(v) for k, v in counts.items()} for kind, counts in counters.items()},
+            "counters": counters.everything(),
             "kernels": _kernel_counts(),
             "missing": missing,
         }

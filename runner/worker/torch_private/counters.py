@@ -1,0 +1,131 @@
+"""What torch's compiler counts: graphs, graph breaks, recompilations, kernels, hits of caches.
+
+A count is None where this torch has no such counter. It is never 0 for that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from runner.worker.torch_private.doors import Door, report
+
+_COUNTERS = Door("torch._dynamo.utils:counters", "graphs, graph breaks and graphs from caches are not counted")
+_METRICS = Door("torch._dynamo.utils:get_compilation_metrics", "recompilations are not counted")
+_CLEAR = Door("torch._dynamo.utils:clear_compilation_metrics", "recompilations are not counted")
+_RESET = Door("torch._inductor.metrics:reset", "Inductor's kernels are not counted")
+_KERNELS = Door("torch._inductor.metrics:generated_kernel_count", "Inductor's kernels are not counted")
+_VECTORIZED = Door("torch._inductor.metrics:generated_cpp_vec_kernel_count", "kernels with vectors are not counted")
+for _door in (_COUNTERS, _METRICS, _CLEAR):
+    _door.find()  # before a case can replace it
+
+COUNTS = ("graphs", "graph_breaks", "recompiles")
+"""What a case may bound, by the names that ``expect`` has for it."""
+
+_lost: frozenset[str] | None = None
+
+
+def start_counting() -> None:
+    """Forget what torch compiled and counted before."""
+    torch.compiler.reset()
+    if (counters := _COUNTERS.find()) is not None:
+        counters.clear()
+    if (forget := _CLEAR.find()) is not None:
+        forget()
+    if (reset := _RESET.loaded()) is not None:
+        reset()
+
+
+def of(kind: str) -> dict[str, int] | None:
+    """Return the counts of one kind, such as ``graph_break``, by name; None without counters."""
+    counters = _COUNTERS.find()
+    return None if counters is None else {str(key): int(value) for key, value in counters.get(kind, {}).items()}
+
+
+def everything() -> dict[str, dict[str, int]]:
+    """Return all counts by kind and name."""
+    return {kind: of(kind) or {} for kind in list(_COUNTERS.find() or ())}
+
+
+def graphs() -> int | None:
+    """Return how many graphs Dynamo has given to backends since ``start_counting``."""
+    counts = of("stats")
+    return None if counts is None else counts.get("unique_graphs", 0)
+
+
+def recompiles() -> int | None:
+    """Return how often a frame was compiled that had been compiled.
+
+    The id of such a compilation is ``frame/n`` with n > 0, on 2.6 as on 2.13. torch keeps the last 64 compilations, so that a
+    count above 63 is a lower bound.
+    """
+    if _METRICS.find() is None or _CLEAR.find() is None:
+        return None
+    frames = set()
+    for metrics in _METRICS.find()():
+        frame, _, attempt = str(metrics.compile_id or "").partition("/")
+        number = attempt.partition("_")[0]
+        if number.isdigit() and int(number) > 0:
+            frames.add((frame, number))
+    return len(frames)
+
+
+def kernels() -> tuple[int | None, int | None]:
+    """Return how many kernels Inductor has generated, and how many of them have vector instructions.
+
+    A graph from a cache counts as when it was compiled.
+    """
+    return (_KERNELS.now(), _VECTORIZED.now()) if _KERNELS.is_loaded() else (0, 0)
+
+
+def lost(counts: Iterable[str]) -> frozenset[str]:
+    """Return which of COUNTS this torch no longer counts under the names that are read here. What is lost is reported.
+
+    A function is compiled by a backend that counts for itself. Nothing is lost where torch compiles nothing at all, as a case
+    may ask it to: then zeros are right.
+    """
+    global _lost
+    if _lost is None:
+        _lost = _try_counts()
+    gone = (_lost or frozenset[str]()).intersection(counts)
+    for name in sorted(gone):
+        report(f"torch {torch.__version__} counts {name.replace('_', ' ')} under another name: they are not checked")
+    return gone
+
+
+def _try_counts() -> frozenset[str] | None:
+    """Compile, with a graph break and a recompilation, and return which counts did not move; None if torch compiled nothing."""
+    called: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        called.append(1)
+        return graph.forward
+
+    interrupt = torch.compiler.disable(lambda: None)
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        interrupt()
+        return y.cos()
+
+    before = _values()
+    try:
+        compiled = torch.compile(broken, backend=backend, dynamic=False)
+        for size in (2, 3):
+            compiled(torch.ones(size))
+    except Exception:  # noqa: BLE001  flags of the case may forbid any of it
+        return None
+    if len(called) < 4:
+        return None
+    return frozenset(name for name, value in _values().items() if value == before[name])
+
+
+def _values() -> dict[str, int | None]:
+    breaks = of("graph_break")
+    return {
+        "graphs": graphs(),
+        "graph_breaks": None if breaks is None else sum(breaks.values()),
+        "recompiles": recompiles(),
+    }

@@ -1,0 +1,69 @@
+"""Names of torch that are not public, and what is not checked where a version of torch lacks one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import reduce
+from typing import Any
+
+import torch
+
+BOTH = ("2.6", "2.13")
+"""The versions that this project is tested on."""
+
+DOORS: list[Door] = []
+_absences: dict[str, None] = {}
+
+
+class Door:
+    """A name of torch, as ``module:name`` or as a module alone."""
+
+    def __init__(self, name: str, unchecked: str, known: tuple[str, ...] = BOTH) -> None:
+        """Keep the name.
+
+        Args:
+            name: such as ``torch._dynamo.utils:counters``.
+            unchecked: what a run lacks without it, as a clause: ``graphs are not counted``.
+            known: the versions of torch that have the name, and those between.
+        """
+        self.name, self.unchecked, self.known = name, unchecked, known
+        self._module, _, path = name.partition(":")
+        self._path = path.split(".") if path else []
+        self._found: Any = None
+        DOORS.append(self)
+
+    def find(self) -> Any:
+        """Return what torch has under the name, imported if need be. Where it has nothing, that is reported, and None returned."""
+        if self._found is None:
+            self._found = self.now()
+        return self._found
+
+    def now(self) -> Any:
+        """Return the same, looked up anew: a number of a module may be another one by now."""
+        try:
+            holder: Any = importlib.import_module(self._module)
+        except ImportError:
+            holder = None
+        found = reduce(lambda value, name: getattr(value, name, None), self._path, holder)
+        if found is None:
+            report(f"torch {torch.__version__} has no {self.name.replace(':', '.')}: {self.unchecked}")
+        return found
+
+    def is_loaded(self) -> bool:
+        """Return whether its module has been imported."""
+        return self._module in sys.modules
+
+    def loaded(self) -> Any:
+        """Return what ``find`` does if its module has been imported already; else None, and nothing is imported or reported."""
+        return self.find() if self.is_loaded() else None
+
+
+def report(absence: str) -> None:
+    """Keep a sentence about what this torch lacks and what is not checked therefore. A run says each once."""
+    _absences[absence] = None
+
+
+def absences() -> tuple[str, ...]:
+    """Return what was reported in this process so far."""
+    return tuple(_absences)

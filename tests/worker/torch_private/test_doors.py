@@ -1,0 +1,49 @@
+"""Each name of torch's insides is there in the torch at hand, and stands in ``torch_private`` alone."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+import torch
+
+from runner.worker import torch_private
+from runner.worker.torch_private import doors
+from runner.worker.torch_private.doors import BOTH, DOORS, Door
+
+for module in pkgutil.iter_modules(torch_private.__path__):
+    importlib.import_module(f"{torch_private.__name__}.{module.name}")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def is_expected(door: Door) -> bool:
+    """Whether the torch at hand, or the newest of BOTH where it is newer, has the door's name."""
+    here = min(numbers(torch.__version__), numbers(BOTH[-1]))
+    return numbers(door.known[0]) <= here <= numbers(door.known[-1])
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+def test_each_door_opens(door: Door) -> None:
+    assert not is_expected(door) or door.now() is not None
+
+
+def test_a_name_that_is_gone_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "_absences", {})
+    monkeypatch.setattr(doors, "DOORS", [])
+    for name in ("torch._dynamo.utils:tally", "torch._no_such_part:tally", "torch._no_such_part"):
+        door = Door(name, "nothing is tallied")
+        assert door.find() is None and door.find() is None
+    assert doors.absences() == tuple(
+        f"torch {torch.__version__} has no {name}: nothing is tallied"
+        for name in ("torch._dynamo.utils.tally", "torch._no_such_part.tally", "torch._no_such_part")
+    )
+
+
+def test_a_module_that_is_not_loaded_is_neither_loaded_nor_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "_absences", {})
+    monkeypatch.setattr(doors, "DOORS", [])
+    assert Door("torch._no_such_part:tally", "").loaded() is None and doors.absences() == ()
