@@ -127,9 +127,8 @@ class _Bench:
         launched = self._job.backend["backend"] == backends.LAUNCH  # as they are: no copies between red zones
         target = loaded.model if launched else backends.build(self._job.backend)(loaded.model)
         compiled = RepeatedCall(loaded, target, self._settings)
-        metrics: Any = importlib.import_module("torch._inductor.metrics")
         start_counting()
-        with self._failing_as("compile", compiled), _counting_bytes() if cold else contextlib.nullcontext():
+        with self._failing_as("compile", compiled), counters.counting_bytes() if cold else contextlib.nullcontext():
             begun = time.perf_counter()
             compiled.first()
             stopwatch.synchronize(self._device)
@@ -138,7 +137,7 @@ class _Bench:
         if not launched and record["graphs"] == 0:
             record["notes"].append("nothing was compiled: torch found no graph, and both sides ran eagerly")
         if cold:
-            record["generated"] = int(metrics.generated_kernel_count) if metrics.ir_nodes_pre_fusion else None
+            record["generated"] = counters.generated()
         return compiled, record
 
     def _counts(self) -> dict[str, Any]:
@@ -178,28 +177,10 @@ class _Bench:
 
 def _memory_traffic(eager: RepeatedCall) -> dict[str, Any]:
     """Return how many bytes a compiled call moves: Inductor's own count, or else those of inputs and outputs."""
-    metrics: Any = importlib.import_module("torch._inductor.metrics")
-    counted = int(metrics.num_bytes_accessed)
+    counted = counters.bytes_accessed()
     if counted:
         return {"bytes": counted, "bytes_source": "inductor"}
     return {"bytes": eager.bytes, "bytes_source": "inputs+outputs"}
-
-
-@contextlib.contextmanager
-def _counting_bytes() -> Iterator[None]:
-    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on. Nobody reads it."""
-    log = getattr(importlib.import_module("torch._inductor.compile_fx"), "inductor_metrics_log", None)
-    if log is None:
-        yield
-        return
-    original = log.level, log.propagate
-    log.setLevel("INFO")
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.setLevel(original[0])
-        log.propagate = original[1]
 
 
 def _cache_counts() -> dict[str, int]:

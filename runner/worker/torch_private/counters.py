@@ -5,7 +5,8 @@ A count is None where this torch has no such counter. It is never 0 for that rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +18,13 @@ _METRICS = Door("torch._dynamo.utils:get_compilation_metrics", "recompilations a
 _CLEAR = Door("torch._dynamo.utils:clear_compilation_metrics", "recompilations are not counted")
 _RESET = Door("torch._inductor.metrics:reset", "Inductor's kernels are not counted")
 _KERNELS = Door("torch._inductor.metrics:generated_kernel_count", "Inductor's kernels are not counted")
+_METRICS_MODULE = Door(
+    "torch._inductor.metrics", "Inductor's counts are not in a debug folder, and bytes are not counted"
+)
+_BYTES = Door("torch._inductor.metrics:num_bytes_accessed", "bytes are those of inputs and outputs")
+_NODES = Door("torch._inductor.metrics:ir_nodes_pre_fusion", "whether Inductor has compiled anything is not known")
+_BYTES_LOG = Door("torch._inductor.compile_fx:inductor_metrics_log", "bytes are those of inputs and outputs", ("2.13",))
+_TIMES = Door("torch._dynamo.utils:compile_times", "seconds by phase are not in a debug folder")
 _VECTORIZED = Door("torch._inductor.metrics:generated_cpp_vec_kernel_count", "kernels with vectors are not counted")
 for _door in (_COUNTERS, _METRICS, _CLEAR):
     _door.find()  # before a case can replace it
@@ -34,7 +42,7 @@ def start_counting() -> None:
         counters.clear()
     if (forget := _CLEAR.find()) is not None:
         forget()
-    if (reset := _RESET.loaded()) is not None:
+    if _RESET.is_loaded() and (reset := _RESET.now()) is not None:
         reset()
 
 
@@ -78,6 +86,49 @@ def kernels() -> tuple[int | None, int | None]:
     A graph from a cache counts as when it was compiled.
     """
     return (_KERNELS.now(), _VECTORIZED.now()) if _KERNELS.is_loaded() else (0, 0)
+
+
+def generated() -> int | None:
+    """Return how many kernels Inductor has generated, also where it was not loaded before; None where it has lowered no graph."""
+    return _KERNELS.now() if _NODES.now() else None
+
+
+def bytes_accessed() -> int:
+    """Return how many bytes Inductor's kernels move by its own count; 0 where it has none."""
+    return int(_BYTES.now() or 0)
+
+
+@contextlib.contextmanager
+def counting_bytes() -> Iterator[None]:
+    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on. Nobody reads it."""
+    log = _BYTES_LOG.now()
+    if log is None:
+        yield
+        return
+    original = log.level, log.propagate
+    log.setLevel("INFO")
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.setLevel(original[0])
+        log.propagate = original[1]
+
+
+def kernel_counts() -> dict[str, int]:
+    """Return Inductor's own counts: kernels generated, vectorized ones, nodes before fusion, ..."""
+    counts = vars(_METRICS_MODULE.now() or object)
+    return {name: value for name, value in counts.items() if type(value) is int and not name.startswith("_")}
+
+
+def times() -> dict[str, list[float]]:
+    """Return the seconds of each entry into a phase of a compilation, by phase. Phases contain each other."""
+    if _TIMES.find() is None:
+        return {}
+    names, values = _TIMES.find()(repr="csv", aggregate=False)
+    return {
+        str(name): [float(part) for part in str(value).split(",")] for name, value in zip(names, values, strict=False)
+    }
 
 
 def lost(counts: Iterable[str]) -> frozenset[str]:

@@ -34,7 +34,7 @@ class Door:
         DOORS.append(self)
 
     def find(self) -> Any:
-        """Return what torch has under the name, imported if need be. Where it has nothing, that is reported, and None returned."""
+        """Return what torch has under the name, imported if need be; None where it has nothing, which is reported if it was expected."""
         if self._found is None:
             self._found = self.now()
         return self._found
@@ -46,9 +46,14 @@ class Door:
         except ImportError:
             holder = None
         found = reduce(lambda value, name: getattr(value, name, None), self._path, holder)
-        if found is None:
+        if found is None and self.is_expected():
             report(f"torch {torch.__version__} has no {self.name.replace(':', '.')}: {self.unchecked}")
         return found
+
+    def is_expected(self) -> bool:
+        """Return whether the torch at hand is to have the name: it is one of the known versions, between them, or newer."""
+        here = _numbers(torch.__version__)
+        return _numbers(self.known[0]) <= here and (self.known[-1] == BOTH[-1] or here <= _numbers(self.known[-1]))
 
     def is_loaded(self) -> bool:
         """Return whether its module has been imported."""
@@ -57,6 +62,10 @@ class Door:
     def loaded(self) -> Any:
         """Return what ``find`` does if its module has been imported already; else None, and nothing is imported or reported."""
         return self.find() if self.is_loaded() else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def report(absence: str) -> None:
