@@ -146,11 +146,13 @@ class _Torch:
 
     def _depths(self) -> tuple[Any, ...]:
         """Return what can be read but not set: modes that somebody entered and has not left."""
+        from runner.worker.torch_private import dispatch
+
         torch = self._torch
         torch.autocast_increment_nesting()  # torch has no function that reads this depth alone
         return (
-            torch._C._len_torch_function_stack(),
-            torch._C._len_torch_dispatch_stack(),
+            dispatch.count_function_modes(),
+            dispatch.count_dispatch_modes(),
             torch.is_inference_mode_enabled(),
             torch.autocast_decrement_nesting(),
         )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.testing._comparison import default_tolerances
+
+from runner.worker.torch_private.comparison import default_tolerances
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.torch_private.doors import Door, report
+from runner.worker.torch_private.doors import Door, report, version
 
 _COUNTERS = Door("torch._dynamo.utils:counters", "graphs, graph breaks and graphs from caches are not counted")
 _METRICS = Door("torch._dynamo.utils:get_compilation_metrics", "recompilations are not counted")
@@ -142,7 +142,7 @@ def lost(counts: Iterable[str]) -> frozenset[str]:
         _lost = _try_counts()
     gone = (_lost or frozenset[str]()).intersection(counts)
     for name in sorted(gone):
-        report(f"torch {torch.__version__} counts {name.replace('_', ' ')} under another name: they are not checked")
+        report(f"torch {version()} counts {name.replace('_', ' ')} under another name: they are not checked")
     return gone
 
 

@@ -7,8 +7,6 @@ import sys
 from functools import reduce
 from typing import Any
 
-import torch
-
 BOTH = ("2.6", "2.13")
 """The versions that this project is tested on."""
 
@@ -47,12 +45,26 @@ class Door:
             holder = None
         found = reduce(lambda value, name: getattr(value, name, None), self._path, holder)
         if found is None and self.is_expected():
-            report(f"torch {torch.__version__} has no {self.name.replace(':', '.')}: {self.unchecked}")
+            report(self._absence())
+        return found
+
+    def _absence(self) -> str:
+        return f"torch {version()} has no {self.name.replace(':', '.')}: {self.unchecked}"
+
+    def need(self) -> Any:
+        """Return what ``find`` does, for what no run can do without.
+
+        Raises:
+            ImportError: torch has nothing under the name.
+        """
+        found = self.find()
+        if found is None:
+            raise ImportError(self._absence())
         return found
 
     def is_expected(self) -> bool:
         """Return whether the torch at hand is to have the name: it is one of the known versions, between them, or newer."""
-        here = _numbers(torch.__version__)
+        here = _numbers(version())
         return _numbers(self.known[0]) <= here and (self.known[-1] == BOTH[-1] or here <= _numbers(self.known[-1]))
 
     def is_loaded(self) -> bool:
@@ -64,8 +76,13 @@ class Door:
         return self.find() if self.is_loaded() else None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
+def version() -> str:
+    """Return torch's version. A server imports this module before torch."""
+    return str(importlib.import_module("torch").__version__)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
 
 
 def report(absence: str) -> None:
