@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.contract.global_setting import FLUSHES, writer_of
+from runner.worker.torch_private.definitions import PRINT_OPTIONS, print_options, setters
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +125,10 @@ def _attributes(holder: str, module: Any) -> Iterator[tuple[str, _Switch]]:
 
 def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     """Yield the settings that no public function both reads and sets."""
-    for setter in (name for name in dir(torch._C) if name.startswith("_set_")):
-        word = setter.removeprefix("_set_")
-        names = (f"_get_{word}", f"_is_{word}", f"_{word}", f"_get_{word.removeprefix('sdp_use_')}_sdp_enabled")
-        reader = next((name for name in names if callable(getattr(torch._C, name, None))), "")
-        if reader:
-            write = functools.partial(_set, getattr(torch._C, setter))
-            yield f"torch._C.{reader}()", _Switch(getattr(torch._C, reader), write, public=False)
-    options = torch._tensor_str.PRINT_OPTS
-    print_options = _Switch(lambda: dict(vars(options)), lambda value: torch.set_printoptions(**value), public=False)
-    yield "torch._tensor_str.PRINT_OPTS", print_options
+    for name, reader, setter in setters():
+        yield name, _Switch(reader, functools.partial(_set, setter), public=False)
+    print_settings = _Switch(print_options, lambda value: torch.set_printoptions(**value), public=False)
+    yield PRINT_OPTIONS, print_settings
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
 

@@ -26,7 +26,8 @@ class Door:
             known: the versions of torch that have the name, and those between.
         """
         self.name, self.unchecked, self.known = name, unchecked, known
-        self._module, _, path = name.partition(":")
+        self.module, _, path = name.partition(":")
+        self.dotted = name.replace(":", ".")
         self._path = path.split(".") if path else []
         self._found: Any = None
         DOORS.append(self)
@@ -40,7 +41,7 @@ class Door:
     def now(self) -> Any:
         """Return the same, looked up anew: a number of a module may be another one by now."""
         try:
-            holder: Any = importlib.import_module(self._module)
+            holder: Any = importlib.import_module(self.module)
         except ImportError:
             holder = None
         found = reduce(lambda value, name: getattr(value, name, None), self._path, holder)
@@ -49,7 +50,12 @@ class Door:
         return found
 
     def _absence(self) -> str:
-        return f"torch {version()} has no {self.name.replace(':', '.')}: {self.unchecked}"
+        return f"torch {version()} has no {self.dotted}: {self.unchecked}"
+
+    def put(self, value: Any) -> None:
+        """Let torch have another object under the name, which it has."""
+        holder = reduce(getattr, self._path[:-1], importlib.import_module(self.module))
+        setattr(holder, self._path[-1], value)
 
     def need(self) -> Any:
         """Return what ``find`` does, for what no run can do without.
@@ -69,7 +75,7 @@ class Door:
 
     def is_loaded(self) -> bool:
         """Return whether its module has been imported."""
-        return self._module in sys.modules
+        return self.module in sys.modules
 
     def loaded(self) -> Any:
         """Return what ``find`` does if its module has been imported already; else None, and nothing is imported or reported."""

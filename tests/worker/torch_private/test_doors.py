@@ -11,6 +11,7 @@ import torch
 from runner.worker import torch_private
 from runner.worker.torch_private import doors
 from runner.worker.torch_private.doors import DOORS, Door
+from runner.worker.torch_private.operator_database import entries
 
 for module in pkgutil.iter_modules(torch_private.__path__):
     importlib.import_module(f"{torch_private.__name__}.{module.name}")
@@ -18,6 +19,8 @@ for module in pkgutil.iter_modules(torch_private.__path__):
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
 def test_each_door_opens(door: Door) -> None:
+    if door.module.startswith("torch.testing._internal"):
+        entries()  # its module imports a package that users do not have
     assert not door.is_expected() or door.now() is not None
 
 

@@ -24,8 +24,6 @@ BY_CUSTOM = (
     "torch._C",  # as a part of the names of settings and definitions, which are found by walking through it
 )
 LATER = frozenset({
-    "generate/database.py", "program/backends.py", "program/definitions.py", "program/errors.py", "program/global_state.py",
-    "program/graph_cache.py", "program/load.py", "program/raisers.py", "program/reach.py", "server/persistent.py",
     "server/toolchain.py", "server/warm_up.py", "tasks/applications.py", "tasks/benchmark.py", "tasks/bisect.py",
     "tasks/debug.py", "tasks/dynamo_capture.py", "tasks/dynamo_replay.py", "tasks/explain.py", "tasks/minify.py",
 })  # fmt: skip
