@@ -28,7 +28,7 @@ from torch._dynamo.utils import same
 from torch.utils._pytree import tree_map
 
 from runner.builder.source import build
-from runner.cases.select import parse_selection
+from runner.cases.expand import parse_selection
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.worker.program import backends

@@ -67,3 +67,14 @@ def test_a_pipe_is_written_to_only_where_it_was_named(tmp_path: Path) -> None:
     os.close(reader)
     replace_text(tmp_path / "new" / "file", "\ud800x")
     assert (tmp_path / "new" / "file").read_bytes() == b"\\ud800x"
+
+
+def test_a_link_in_the_place_of_the_file_beside_it_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda count: "token")
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / f".report.{os.getpid()}.token.tmp").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="exists"):
+        replace_text(tmp_path / "report", "x")
+    assert (tmp_path / "precious").read_text() == "precious" and not (tmp_path / "report").exists()

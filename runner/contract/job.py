@@ -70,7 +70,7 @@ class Job:
         """Return the job of a plain dict. What is missing has its default.
 
         Raises:
-            TypeError: a key is none of a job's, or one without a default is missing.
+            TypeError: a key is not one of a job's, or one without a default is missing.
         """
         values: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in data.items()}
         return Job(**values)

@@ -122,7 +122,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         self.engine.submit(job)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only if there are none."""
+        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only without any."""
         outcomes, self._hits = self._hits, []
         if outcomes and not self._cache_keys:
             return outcomes

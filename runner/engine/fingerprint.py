@@ -268,7 +268,7 @@ def processor(path: str = "/proc/cpuinfo") -> dict[str, str]:
 
 
 def gpus(driver_file: str = "/proc/driver/nvidia/version") -> list[str]:
-    """Return NVIDIA's cards and their parts by model, without serial numbers, then the driver; empty where there are none."""
+    """Return NVIDIA's cards and their parts by model, without serial numbers, then the driver; empty without cards."""
     listed = _output_of(["nvidia-smi", "-L"])
     names = [re.sub(r"\s*\(UUID: [^)]*\)", "", line).strip() for line in listed.splitlines() if "UUID" in line]
     if not names:

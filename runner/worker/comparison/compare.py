@@ -134,7 +134,7 @@ def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
 class _Scan:
     """What a first look at all elements finds; indices are flat."""
 
-    other_class: int = 0  # elements that are NaN or infinite otherwise than eager's
+    other_class: int = 0  # elements that are NaN or infinite where eager's are not, or the reverse
     first_other_class: int = 0
     mismatched: int = 0  # elements beyond the tolerance
     worst: int = 0  # the one furthest beyond it

@@ -5,14 +5,12 @@ Each is given a call and a draw, and returns a result and whether it differs fro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from runner.worker.tensors.elements import largest
 from runner.worker.tensors.tolerance import tolerance_for
 
 MOST_PAIRS = 1 << 24  # elements of the largest intermediate that a choice makes
@@ -28,19 +26,15 @@ class Call:
 
     func: Any
     arguments: Mapping[str, Any]
-    rounded: bool = False
-    """Whether its floating arguments are results of arithmetic, and so known up to a rounding only."""
-    largest: float = math.inf
-    """The largest result of that arithmetic. Numbers that were filled in afterwards, such as -1e9 by a mask, are none."""
+    uncertainty: torch.Tensor | None = None
+    """How far a unit roundoff moves each element that it compares; None where its arguments are exact."""
 
     @staticmethod
-    def bind(
-        func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], rounded: bool = False, largest: float = math.inf
-    ) -> Call:
+    def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """Return the call of an overload, with the schema's defaults."""
         given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        return Call(func, {**defaults, **given, **kwargs}, rounded, largest)
+        return Call(func, {**defaults, **given, **kwargs})
 
     def run(self, /, **changes: Any) -> Any:
         """Call the operator, with some of its arguments replaced."""
@@ -80,18 +74,17 @@ class Draw:
             return value
         return bool(self.number % 2) if dtype == torch.bool else 5 if value != value else abs(int(value))
 
-    def blur(self, x: torch.Tensor, other: Any = 0, computed: float = math.inf) -> torch.Tensor:
-        """Return floating elements moved by up to the tolerance of the dtype, or a rounding of the largest one.
-
-        That one is at most ``computed``, the largest that arithmetic gave.
+    def blur(self, x: torch.Tensor, other: Any = 0, uncertainty: torch.Tensor | float = 0.0) -> torch.Tensor:
+        """Return floating elements moved by up to the tolerance of the dtype and their ``uncertainty``.
 
         Draw 3 moves all of them up by this much, and draw 4 down, so that each crosses any number that it may lie on
         either side of. Draw 5 makes those equal to ``other`` that may be equal to it: no random number would hit it.
         Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a sum of
         large numbers that is nearly zero has either sign.
         """
-        tolerance, scale = tolerance_for(x.dtype), min(largest(x), computed)
-        return self.move(x, other, tolerance.atol + tolerance.rtol * x.abs() + torch.finfo(x.dtype).eps * scale)
+        tolerance = tolerance_for(x.dtype)
+        amount = tolerance.atol + tolerance.rtol * x.abs() + torch.as_tensor(uncertainty).to(x.device, x.dtype)
+        return self.move(x, other, amount)
 
     def move(self, x: torch.Tensor, other: Any, amount: torch.Tensor) -> torch.Tensor:
         """Return floating elements moved by up to ``amount``, as ``blur`` says."""
@@ -130,7 +123,7 @@ def unequal(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def take_own(call: Call, draw: Draw) -> tuple[Any, bool]:
-    """Make no other choice: between equal elements there is none."""
+    """Make no other choice: equal elements leave no choice."""
     return call.run(), False
 
 
@@ -197,7 +190,7 @@ def list_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 def targets(call: Call) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return where an operator writes, as positions in its flat result, and what: both [writes].
 
-    None means that the operator adds up, or that its arguments are none that this function knows.
+    None means that the operator adds up, or that this function does not know its arguments.
     """
     given = call.arguments
     x = given["self"]

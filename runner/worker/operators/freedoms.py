@@ -282,7 +282,7 @@ NARROW = {
 """For each dtype one with half as many bits, or fewer."""
 
 STEPPED = frozenset({"linspace", "logspace"})
-"""Operators that compute their elements from numbers alone. Their decompositions may round otherwise than their kernels."""
+"""Operators that compute their elements from numbers alone. Their decompositions may round in another way than their kernels."""
 
 RUNNING = ("running_mean", "running_var")
 """Arguments that batch norms write to in training, also those whose schema does not say so."""
@@ -311,7 +311,7 @@ def map_arguments(
 
 
 def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether a call of an operator leaves no rounding in its floating result, if there is none in its tensors.
+    """Return whether a call of an operator leaves no rounding in its floating result, if its tensors hold no rounding.
 
     A call without tensors is exact, except for an operator that computes its elements from numbers: those of ``arange``
     are exact if all its numbers are whole.

@@ -23,7 +23,7 @@ def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
     if _is_smooth(call):
         return choose(call, draw)
     with _same_numbers(call):
-        moved = draw.blur(x, _opposite(call), call.largest).broadcast_to(x.shape)
+        moved = draw.blur(x, _opposite(call), 0.0 if call.uncertainty is None else call.uncertainty)
         chosen, _ = choose(replace(call, arguments={**call.arguments, "self": moved}), draw)
     own = call.run()
     if isinstance(chosen, torch.Tensor):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from runner.worker.torch_private.definitions import GENERATED, HOOKS, is_inside, python_kernels
 
-__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call none that a case has replaced
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
 
 _PACKAGES = frozenset(
     {"builtins", "functools", "functorch", "itertools", "math", "operator", "runner", "torch", "triton"}
@@ -131,7 +131,7 @@ class Definitions:
                     yield Replacement(f"{full}.{key}", kind, key, _MISSING, value)
 
     def replaced(self) -> str:
-        """Return the name of something that is another object now, or hidden by one; empty if there is none."""
+        """Return the name of something that is another object now, or hidden by one; empty without one."""
         for replacement in self.replacements():
             return replacement.name
         for name, space, count in self._hooks:
@@ -145,7 +145,7 @@ class Definitions:
 
 
 def _is_own_change(name: str, value: object) -> bool:
-    """Return whether torch or Triton may have put an object of theirs into a module of their insides, as at the first kernel of a GPU."""
+    """Return whether torch or Triton may have put an object of its own into a module of its insides, as at the first kernel of a GPU."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     while isinstance(value, functools.partial):  # as Inductor's at its first kernel for Triton

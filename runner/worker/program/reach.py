@@ -40,7 +40,7 @@ _PROLOGUE = {
     for name in ("RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "POP_TOP")
     if name in dis.opmap
 }
-"""Instructions that a function begins with. The line of ``def`` is none that runs, where it has no others."""
+"""Instructions that a function begins with. The line of ``def`` does not run, where it has no others."""
 
 
 class Reach:

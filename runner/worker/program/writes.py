@@ -26,7 +26,7 @@ def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, 
     writable = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
     if sum(tensor.numel() for _, tensor in writable) > LARGEST:
         return [frozenset() for _ in outputs]
-    with disable_modes():  # a write that is put back, and bits that are compared, are none of the program's
+    with disable_modes():  # the write that is put back and the comparison of bits are not the program's
         return [_paths_changed(output, writable) for output in outputs]
 
 

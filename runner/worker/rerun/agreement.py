@@ -20,7 +20,7 @@ class Agreement:
 
     On the CPU they must agree bit for bit. Other devices may add in another order each time
     (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward do.
-    There the tolerance that the backend is allowed holds, unless that is none.
+    There the tolerance that the backend is allowed holds, unless it allows nothing.
     """
 
     def __init__(self, device: str, tolerance: Mapping[str, Any] | None) -> None:

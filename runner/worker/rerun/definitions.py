@@ -1,4 +1,4 @@
-"""Definitions of operators whose result torch leaves open: what every legal result of theirs holds all the same.
+"""Definitions of operators whose result torch leaves open: what still holds for every legal result.
 
 Each function is given the operator's call and its own result in eager, both on the CPU, the place of an output among its
 results, and what was compiled there. It returns in which way that breaks the definition; an empty text where it does not.
@@ -13,7 +13,6 @@ import torch
 
 from runner.worker.comparison.compare import compare_values
 from runner.worker.operators.choices import Call, dimension, symmetric_matrix, targets
-from runner.worker.tensors.elements import largest
 from runner.worker.tensors.tolerance import tolerance_for
 
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
@@ -23,12 +22,12 @@ ROUNDINGS = 100.0
 (``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
 
 
-def _differ(expected: torch.Tensor, actual: torch.Tensor, scale: float | None = None) -> bool:
-    """Return whether elements differ beyond the tolerance of their dtype, or a rounding of the largest computed one (``scale``)."""
-    tolerance = tolerance_for(expected.dtype)
-    if scale is not None and expected.is_floating_point():
-        tolerance = replace(tolerance, atol=tolerance.atol + 2 * torch.finfo(expected.dtype).eps * scale)
-    return bool(compare_values(expected, actual.contiguous(), tolerance).differences)
+def _differ(expected: torch.Tensor, actual: torch.Tensor, uncertainty: torch.Tensor | None = None) -> bool:
+    """Return whether elements differ beyond the tolerance of their dtype and twice the ``uncertainty`` of both."""
+    if uncertainty is not None and expected.is_floating_point():
+        near = (actual.to(torch.float64) - expected.to(torch.float64)).abs() <= 2 * uncertainty
+        actual = torch.where(near, expected, actual)
+    return bool(compare_values(expected, actual.contiguous(), tolerance_for(expected.dtype)).differences)
 
 
 def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
@@ -36,22 +35,28 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     if not compiled.numel():
         return ""
     if call.arguments.get("dim", 0) is None:  # of all elements
-        call = replace(call, arguments={**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0})
+        flat = {**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0}
+        call = replace(
+            call, arguments=flat, uncertainty=None if call.uncertainty is None else call.uncertainty.reshape(-1)
+        )
         results, compiled = [part.reshape(()) for part in results], compiled.reshape(())
     x, dim = call.arguments["self"], dimension(call)
-    scale = min(largest(x), call.largest) if call.rounded and x.is_floating_point() else None
+    uncertain = call.uncertainty if x.is_floating_point() else None
     kind = call.func.overloadpacket.__name__
     own = results[-1]
     if len(results) > 1 and place == 0:
-        unsorted = call.arguments.get("sorted") is False
-        first, second = (part.sort(dim).values if unsorted else part for part in (results[0], compiled))
-        return "its values are none of the input in this order" if _differ(first, second, scale) else ""
+        first, second = results[0], compiled
+        amount = None if uncertain is None else _at(uncertain, x, dim, own)
+        if call.arguments.get("sorted") is False:
+            first, order = first.sort(dim)
+            second, amount = second.sort(dim).values, None if amount is None else amount.gather(dim, order)
+        return "its values are not those of the input in this order" if _differ(first, second, amount) else ""
     lowest, highest = int(compiled.min()), int(compiled.max())
     if lowest < 0 or highest >= max(x.size(dim) if x.dim() else 1, 1):
         return f"index {lowest if lowest < 0 else highest} is outside of 0 to {x.size(dim) - 1}"
     if x.dim() == 0:
         return ""
-    own, indices = (part.unsqueeze(dim) if part.dim() < x.dim() else part for part in (own, compiled))
+    own, indices = _along(own, x, dim), _along(compiled, x, dim)
     expected, actual = x.gather(dim, own), x.gather(dim, indices)
     if kind in ("sort", "argsort", "topk"):
         steps = indices.sort(dim).values.diff(dim=dim)
@@ -63,7 +68,18 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
         reach = torch.arange(x.size(dim)).view([-1 if n == dim else 1 for n in range(x.dim())])
         if bool((indices > reach).any()):
             return "an index lies beyond its own element"
-    return "the elements that its indices name are not those of the result" if _differ(expected, actual, scale) else ""
+    amount = None if uncertain is None else torch.maximum(uncertain.gather(dim, own), uncertain.gather(dim, indices))
+    return "the elements that its indices name are not those of the result" if _differ(expected, actual, amount) else ""
+
+
+def _at(amounts: torch.Tensor, x: torch.Tensor, dim: int, indices: torch.Tensor) -> torch.Tensor:
+    """Return the amounts of the elements that indices name, in the shape of the indices."""
+    return amounts.gather(dim, _along(indices, x, dim)).view(indices.shape) if x.dim() else amounts
+
+
+def _along(part: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return a result with the dimension that it has lost."""
+    return part.unsqueeze(dim) if part.dim() < x.dim() else part
 
 
 def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
@@ -104,7 +120,7 @@ def _numbers_of_set(call: Call, results: Sequence[torch.Tensor], place: int, com
     lowest, highest = int(compiled.min()), int(compiled.max())
     if lowest < least or (place == 1 and highest >= count):
         return f"{lowest if lowest < least else highest} is no {'place in the set' if place == 1 else 'count'}"
-    if call.rounded:
+    if call.uncertainty is not None:
         return ""  # which elements are equal is not known
     own, other = (
         part.flatten().bincount(minlength=count) if place == 1 else part for part in (results[place], compiled)
@@ -158,7 +174,7 @@ def _vectors(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     count = stretched.size(-1)
     main = vectors[..., :count]
     off = _off(square @ main, main * stretched.unsqueeze(-2), stretched.abs().max(), max(matrix.shape[-2:]))
-    return "its vectors are none of the matrix" if off else ""
+    return "its vectors do not belong to the matrix" if off else ""
 
 
 def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str:
@@ -172,7 +188,7 @@ def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str
     if bool((compiled.tril(-1) != 0).any()):
         return "R is not triangular"
     square = matrix.mH @ matrix
-    return "R is none of the matrix" if _off(compiled.mH @ compiled, square, square.abs().max(), size) else ""
+    return "R does not belong to the matrix" if _off(compiled.mH @ compiled, square, square.abs().max(), size) else ""
 
 
 def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
@@ -189,7 +205,7 @@ def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: to
         off = _off(image, compiled * stretch, wide.abs().max(), size) or _off(
             compiled.abs().square().sum(-2).sqrt(), 1.0, 1.0, size
         )
-        return "its vectors are none of the matrix" if off else ""
+        return "its vectors do not belong to the matrix" if off else ""
     gaps = (compiled.unsqueeze(-1) - values.unsqueeze(-2)).abs()
     near = torch.maximum(gaps.amin(-1).max(), gaps.amin(-2).max())
     return "these are not its eigenvalues" if _off(near, 0.0, values.abs().max(), 10 * size) else ""

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from runner.worker.operators.choices import Call, Draw, aten
-from runner.worker.operators.freedoms import is_exact, overload_of, rounds_nothing
+from runner.worker.operators.freedoms import overload_of
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import elements
-from runner.worker.tensors.elements import largest, planes
+from runner.worker.rounding.uncertainty import Uncertainties, fitting
+from runner.worker.tensors.elements import planes
 
 DRAWS = (3, 4, 5, 6, 7, 8)
 """Of ``choices.Draw``: all up, all down, onto what they are compared with, and three times at random."""
 
 UNITS = 16.0
-"""Units in the last place of the largest number behind an argument, by which it is moved. Sums of 10,007 equal numbers were off by one."""
+"""How many times what a unit roundoff moves it by an argument is moved. Sums of 10,007 equal numbers were off by one."""
 
 FAR = 4.0
 """How many times the distance of the gradients of these runs a gradient may lie outside of them: runs are few, and kinks may be many."""
@@ -63,11 +63,6 @@ RELUS = (aten.relu.default, aten.relu_.default)
 """Their backward asks for their result, which is zero on the whole other side: the argument is moved in the forward."""
 _BY_RESULT = frozenset({"celu_", "elu_", "hardtanh_", "leaky_relu_", "relu", "relu_", "selu_", "threshold_"})
 """Operators whose result their backward asks for. It does not tell where the argument was, so that it is not moved there."""
-
-SUMS = frozenset({"add", "add_", "addmm", "baddbmm", "cumsum", "mean", "rsub", "sub", "sub_", "sum"})
-"""Operators whose result is as uncertain as the largest of what they add."""
-PRODUCTS = frozenset({"bmm", "div", "div_", "mm", "mul", "mul_", "neg", "neg_"})
-"""Operators whose result is as uncertain, in proportion, as their arguments."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +116,19 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     supports_higher_order_operators = True  # of torch 2.7 and later
 
-    def __init__(self, draw: Draw) -> None:
-        """Keep the draw, which says where arguments are moved to."""
+    def __init__(self, draw: Draw, amounts: list[torch.Tensor | None] | None = None) -> None:
+        """Keep the draw, which says where arguments are moved to, and the ``amounts`` of an earlier run; None for the first."""
         super().__init__()
         self.has_kinks = False
         """Whether a gradient depends on the side of a kink on which a computed argument lies."""
         self.kink_names: set[str] = set()
         """Operators whose result was another one for the moved argument."""
-        self._draw = draw
+        self.amounts: list[torch.Tensor | None] = []
+        """What a unit roundoff moves the argument of each kink by, in their order; None where it is exact."""
+        self._draw, self._known = draw, amounts
         self._in_backward = False
         self._results: set[int] = set()  # memory of the results of ``_BY_RESULT``
-        self._behind: dict[int, tuple[StorageWeakRef, float]] = {}  # of memory that computed numbers lie in
+        self._uncertainties = Uncertainties()
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[None]:
@@ -150,32 +147,34 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         kwargs = kwargs or {}
         if self._in_backward and func in KINKS:
             return self._cross(Call.bind(func, args, kwargs))
-        arguments = [(self._size_behind(leaf), leaf) for leaf in tree_leaves((args, kwargs)) if _is_plain(leaf)]
-        computed = [(size, leaf) for size, leaf in arguments if size is not None]
-        result = self._relu(func, *args) if func in RELUS and computed else func(*args, **kwargs)
+        record = self._uncertainties.follow(func, args, kwargs) if self._known is None else None
+        result = self._relu(func, *args) if func in RELUS and _is_plain(args[0]) else func(*args, **kwargs)
         if getattr(getattr(func, "overloadpacket", None), "__name__", "") in _BY_RESULT and _is_plain(result):
             self._results.add(result.untyped_storage()._cdata)
-        exact = is_exact(func, args, kwargs)
-        if (exact and not computed) or (not computed and rounds_nothing(func, args, kwargs, result)):
-            return result
-        for tensor in tree_leaves(result):
-            if _is_plain(tensor):
-                self._remember(tensor, _uncertain(func, exact, computed, arguments, tensor))
+        if record is not None:
+            record(result)
         return result
+
+    def _amount(self, x: Any, other: Any = None) -> torch.Tensor | None:
+        """Return what a unit roundoff moves the argument of the next kink by; None where it is exact."""
+        amount = self._uncertainties.of_compared({"self": x, "other": other}) if self._known is None else None
+        if self._known is not None and len(self.amounts) < len(self._known):
+            amount = fitting(self._known[len(self.amounts)], x)
+        self.amounts.append(amount)
+        return amount
 
     def _cross(self, call: Call) -> Any:
         own, name = call.run(), KINKS[call.func]
         x, other = call.arguments[name], call.arguments.get("other", call.arguments.get("threshold", 0))
-        sizes = [self._size_behind(leaf) for leaf in (x, other) if _is_plain(leaf)]
-        size = max((size for size in sizes if size is not None), default=None)
-        if size is None or not _is_plain(x) or isinstance(other, complex) or self._is_result(x):
+        amount = self._amount(x, other)
+        if amount is None or not _is_plain(x) or isinstance(other, complex) or self._is_result(x):
             return own
         self.has_kinks = True
-        amount = _uncertainty(x, size)
+        reach = _reach(x, amount)
         moved = (
-            self._equal(call, own.shape, amount)
+            self._equal(call, own.shape, reach)
             if call.func in _EQUALITIES
-            else call.run(**{name: self._draw.move(x, other, amount)})
+            else call.run(**{name: self._draw.move(x, other, reach)})
         )
         pairs = list(zip(tree_leaves(own), tree_leaves(moved), strict=True))
         if any(not torch.equal(first, second) for first, second in pairs):
@@ -188,9 +187,12 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _relu(self, func: Any, x: torch.Tensor) -> torch.Tensor:
         """Return the result for the moved argument, where it may lie on either side of zero."""
+        amount = self._amount(x)
+        if amount is None:
+            return func(x)
         self.has_kinks = True
-        amount = _uncertainty(x, self._size_behind(x) or 0.0)
-        moved, near = self._draw.move(x, 0, amount).clamp_min(0), x.abs() <= amount
+        reach = _reach(x, amount)
+        moved, near = self._draw.move(x, 0, reach).clamp_min(0), x.abs() <= reach
         result: torch.Tensor = func(x)
         if bool((near & ((moved > 0) != (result > 0))).any()):
             self.kink_names.add("relu")
@@ -203,23 +205,11 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         equal = near if self._draw.number == 5 else near & (noise > 0)
         return equal if call.func.overloadpacket is aten.eq else ~equal
 
-    def _size_behind(self, tensor: torch.Tensor) -> float | None:
-        """Return the size of the largest number behind a tensor; None if nothing was computed."""
-        entry = self._behind.get(tensor.untyped_storage()._cdata)
-        return None if entry is None else entry[1]
 
-    def _remember(self, tensor: torch.Tensor, size: float) -> None:
-        storage = tensor.untyped_storage()
-        entry = self._behind.get(storage._cdata)
-        # The weak reference keeps another storage from the address.
-        self._behind[storage._cdata] = (
-            (StorageWeakRef(storage), size) if entry is None else (entry[0], max(entry[1], size))
-        )
-
-
-def _uncertainty(x: torch.Tensor, size: float) -> torch.Tensor:
-    """Return by how much each element is moved, given the size of the largest number behind them."""
-    return UNITS * torch.finfo(x.dtype).eps * x.abs().clamp_min(size)
+def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
+    """Return by how much each element is moved, given what a unit roundoff moves it by."""
+    own = torch.finfo(x.dtype).eps * x.abs()
+    return UNITS * torch.maximum(own, amount.to(x.device, x.dtype))
 
 
 def _is_plain(leaf: Any) -> bool:
@@ -231,22 +221,3 @@ def _is_plain(leaf: Any) -> bool:
         and leaf.device.type != "meta"
         and leaf.untyped_storage().nbytes() > 0
     )
-
-
-def _uncertain(
-    func: Any,
-    exact: bool,
-    computed: list[tuple[float, torch.Tensor]],
-    arguments: list[tuple[float | None, torch.Tensor]],
-    result: torch.Tensor,
-) -> float:
-    """Return the size of the number whose roundings a result is uncertain by."""
-    packet = getattr(func, "overloadpacket", None)
-    name, size = packet.__name__ if packet is not None else "", largest(result)
-    if exact:
-        return max(size for size, _ in computed)
-    if name in SUMS:
-        return max([size, *(largest(leaf) if behind is None else behind for behind, leaf in arguments)])
-    if name in PRODUCTS:
-        return size * max([1.0, *(behind / largest(leaf) for behind, leaf in computed if largest(leaf))])
-    return size

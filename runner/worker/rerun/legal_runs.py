@@ -6,7 +6,6 @@ What differs between legal eager runs has no defined value. A compiled result th
 from __future__ import annotations
 
 import contextlib
-import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +26,8 @@ from runner.worker.operators.freedoms import (
     ROUNDED,
     SHARED,
     Freedom,
-    is_exact,
     map_arguments,
     names_of_written,
-    rounds_nothing,
 )
 from runner.worker.operators.steps import compare_rounded
 from runner.worker.program.devices import end_if_lost
@@ -40,7 +37,7 @@ from runner.worker.program.snapshot import flatten, storage_key
 from runner.worker.rerun import kinks
 from runner.worker.rerun.differences import extend, mark
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
-from runner.worker.tensors.elements import largest
+from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.tolerance import tolerance_for
 
 DRAWS = 10
@@ -63,7 +60,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.free: dict[str, str] = {}
         """Operators that had a choice, each with the sentence of torch's documentation."""
         self._draw, self._uses, self._count = draw, uses, 0
-        self._rounded = WeakIdKeyDictionary()  # results of arithmetic, each with the size of the largest behind it
+        self._uncertainties = Uncertainties()  # of draw 0; the others take those of its uses
         self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
 
     def backward(self) -> contextlib.AbstractContextManager[None]:
@@ -75,9 +72,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     ) -> Any:
         """Call ``func``, or make its choice."""
         kwargs = kwargs or {}
-        given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        sizes = [self._rounded[tensor] for tensor in given if tensor in self._rounded]
-        rounded, scale = bool(sizes), max(sizes, default=math.inf)
+        record = self._uncertainties.follow(func, args, kwargs) if self._draw.number == 0 else None
         written = _written(func, args, kwargs)
         apart = _read_first(func, written, args, kwargs) if written else None
         if apart is not None:
@@ -90,7 +85,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         result = (
             func(*args, **kwargs)
             if freedom is None
-            else self._choose(freedom, Call.bind(func, args, kwargs, rounded, scale), not overlapping)
+            else self._choose(freedom, Call.bind(func, args, kwargs), not overlapping)
         )
         if self._draw.number % 2:  # every other time the write is lost
             for tensor, before in zip(overlapping, memory, strict=True):
@@ -99,11 +94,8 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.free[OVERLAP[0]] = OVERLAP[1]
         results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
         self._remember_views(results, args)
-        exact = is_exact(func, args, kwargs)
-        if rounded or not (exact or rounds_nothing(func, args, kwargs, result)):
-            for tensor in results:
-                if tensor.is_floating_point():
-                    self._rounded[tensor] = scale if exact and rounded else _size(tensor)
+        if record is not None:
+            record(result)
         return result
 
     def _overlaps(self, tensor: torch.Tensor) -> bool:
@@ -124,7 +116,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self._uses.append(
                 Use(
                     freedom,
-                    Call(call.func, arguments, call.rounded, call.largest),
+                    Call(call.func, arguments, _copy(self._uncertainties.of_compared(call.arguments))),
                     [_copy(tensor) for tensor in tensors],
                     tensors,
                     certain,
@@ -136,19 +128,15 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             use.certain &= use.call.func == call.func and _agree(
                 use.call.arguments, tree_map(_copy, dict(call.arguments))
             )
+            call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
         self._count += 1
-        blurred = freedom.compares and call.rounded and self._draw.number > 2
+        blurred = freedom.compares and call.uncertainty is not None and self._draw.number > 2
         result, free = (
             compare_rounded(freedom.choose, call, self._draw) if blurred else freedom.choose(call, self._draw)
         )
         if free:
             self.free.setdefault(freedom.name, ROUNDED if blurred else freedom.sentence)
         return result
-
-
-def _size(tensor: torch.Tensor) -> float:
-    """Return the size of the largest finite element; infinity where it is not known."""
-    return math.inf if tensor.layout != torch.strided or tensor.device.type == "meta" else largest(tensor)
 
 
 def find_undefined(source: Source, settings: Settings, eager: Observation, gradients: bool = True) -> Undefined | None:
@@ -211,8 +199,10 @@ def _find_kinks(
     """Return between which elements gradients move with the arguments of kinks, and the operators whose gradients these are."""
     runs: list[Observation] = []
     names: set[str] = set()
+    amounts: list[torch.Tensor | None] | None = None
     for number in kinks.DRAWS:
-        observation, mode = _run(source, settings, kinks.Kinks(Draw(number)), [])
+        observation, mode = _run(source, settings, kinks.Kinks(Draw(number), amounts), [])
+        amounts = mode.amounts if amounts is None else amounts
         if not mode.has_kinks:
             return {}, []
         names.update(mode.kink_names)

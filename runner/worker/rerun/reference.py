@@ -15,6 +15,7 @@ from runner.worker.program.load import Source
 from runner.worker.program.observe import CallRecord, Observation, Settings, observe
 from runner.worker.program.originals import originals
 from runner.worker.program.snapshot import Leaf, elements, flatten
+from runner.worker.rerun.wide_values import WideValues
 from runner.worker.rounding import sensitivity
 from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
 from runner.worker.torch_private.dispatch import disable_modes
@@ -46,7 +47,7 @@ class Perturbation:
         sensitivity.perturb(tensors, self.draw + draw, self.sign, self.unit)
 
     def blur(self) -> Blur | None:
-        """Return what perturbs the numbers of operators, otherwise than state and arguments; None for sign 0."""
+        """Return what perturbs the numbers of operators, in another way than state and arguments; None for sign 0."""
         return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign) if self.sign else None
 
 
@@ -54,7 +55,7 @@ Run = list[dict[str, Leaf]]
 """Leaves by path, of each call."""
 
 
-class Reference:
+class Reference(WideValues):
     """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
 
     ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
@@ -69,9 +70,8 @@ class Reference:
         begin: Callable[[str], None],
     ) -> None:
         """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
+        super().__init__()
         self.notes: list[str] = []
-        self.overflow = ""
-        """The first operator by which eager alone has NaN or an infinity, once the reference has run."""
         self._source, self._settings, self._eager = source, settings, eager
         self._enabled = enabled
         self._begin = begin
@@ -177,7 +177,7 @@ class Reference:
         """Return the shadows of a run; its own leaves where the perturbation has a dtype.
 
         Raises:
-            NoReference: there are none.
+            NoReference: there are no shadows.
         """
         self._begin("float64")
         shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None

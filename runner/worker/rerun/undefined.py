@@ -1,4 +1,4 @@
-"""What is undefined of a case, and which definitions hold all the same."""
+"""What is undefined of a case, and which definitions still hold."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Range:
             self.low, self.high = min(self.low, float(inside.min())), max(self.high, float(inside.max()))
 
     def breach(self, elements: torch.Tensor) -> str:
-        """Return how some of the elements are none that a legal run comes near to, or nothing."""
+        """Return how no legal run comes near to some of the elements, or nothing."""
         flat = planes(elements)
         if self.finite and not bool(flat.isfinite().all()):
             return "an element that may hold several values is NaN or infinite, and in no legal run is any"

@@ -8,7 +8,7 @@ that nearly cancel is uncertain, though the program's inputs may not be.
 Results in float16 or bfloat16 are rounded once more where they are stored, and are perturbed there too.
 This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997).
 
-Where there is no float64 run, or none that is wider, eager's own run is perturbed instead. It rounds as it goes, so that the
+Where there is no float64 run, or no wider one, eager's own run is perturbed instead. It rounds as it goes, so that the
 inputs move by several units (``steps``), and what is measured is divided by their number.
 """
 
@@ -78,7 +78,7 @@ def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
 
 
 def steps(dtype: torch.dtype) -> int:
-    """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and small all the same."""
+    """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and still small."""
     return 8 if (unit(dtype) or 0.0) > UNIT else 64
 
 
@@ -137,7 +137,7 @@ def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> tuple[torch.Ten
     """Return which elements a rounding makes finite or not, and the largest absolute value of a finite one, as float64.
 
     A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN. An element that is finite
-    in no perturbed run is none: the perturbation itself has taken it from its domain, as the gradient of a norm that divides by the
+    in no perturbed run is not counted: the perturbation itself has taken it from its domain, as the gradient of a norm that divides by the
     number of elements that equal it.
     """
     finite = torch.stack([run.isfinite() for run in runs])

@@ -71,7 +71,7 @@ class _Memory:
     dtype: torch.dtype
     """As which it is read."""
     shadows: torch.UntypedStorage | str
-    """Of all that lies in it, or why there are none."""
+    """Of all that lies in it, or why it has no shadows."""
     rounded: torch.dtype | None = None
     """The dtype of the coarsest rounding behind its numbers; None where there was no arithmetic."""
 

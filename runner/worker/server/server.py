@@ -280,7 +280,7 @@ class Forks:
             time.sleep(0.01)
 
     def end_children(self) -> None:
-        """Kill the jobs, their groups, and every process of theirs that has become our child. Takes up to 2 s."""
+        """Kill the jobs, their groups, and every process of the groups that has become our child. Takes up to 2 s."""
         _end_children(self._children)
 
 

@@ -19,7 +19,7 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 
 
 def run_database(job: Job, send: Send) -> dict[str, Any]:
-    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing.
+    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why it is missing, or nothing.
 
     ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
     """

@@ -16,7 +16,7 @@ from runner.worker.run.job import Send
 
 
 def run_operators(job: Job, send: Send) -> dict[str, Any]:
-    """Return ``operators``, the names of torch's operator database, and ``missing``: why there are none, or nothing."""
+    """Return ``operators``, the names of torch's operator database, and ``missing``: why it is missing, or nothing."""
     send({"phase": "load"})
     try:
         return {"operators": [*operators()], "missing": "", "error": None}

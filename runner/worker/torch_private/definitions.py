@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from runner.worker.torch_private.doors import Door
+
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
 
 _IMPLS = Door("torch.library:_impls", "kernels that a case registers for torch's operators are not seen")
 _PRINTING = Door("torch._tensor_str:PRINT_OPTS", "settings of printing are not compared")
@@ -19,7 +22,7 @@ HOOKS = "torch.nn.modules.module._global_"
 
 
 def is_inside(name: str) -> bool:
-    """Return whether torch or Triton may put objects of theirs under a name of their insides, as at the first kernel of a GPU."""
+    """Return whether torch or Triton may put an object of its own under a name of its insides, as at the first kernel of a GPU."""
     return name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
 
 

@@ -25,7 +25,7 @@ class Event:
     payload: str
 
     def loaded(self) -> Any:
-        """Return the payload as JSON; the text itself if it is none."""
+        """Return the payload as JSON; the text itself if it is not JSON."""
         try:
             return json.loads(self.payload)
         except ValueError:

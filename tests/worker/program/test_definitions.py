@@ -1,4 +1,4 @@
-"""That each way to replace what torch defines is seen, and that compiling is none."""
+"""Each way to replace what torch defines is seen, and compiling is not one of them."""
 
 from __future__ import annotations
 

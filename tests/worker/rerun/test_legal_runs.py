@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "a negative float as a byte": (source("return x.to(torch.uint8)", "torch.tensor([-1.5, 300., 4.])"), "first_zero"),
     "vectors of another matrix": (OPEN["eigh"][0], "skewed"),
     "a wrong decomposition": (OPEN["svd"][0], "skewed"),
-    "a Q that is none": (OPEN["qr"][0], "skewed"),
+    "a Q that is not orthogonal": (OPEN["qr"][0], "skewed"),
     "an index beside a mask of large numbers": (
         source("return (x * 1.1).masked_fill(x == 9, -1e9).argmax(0)", "torch.tensor([1., 5., 2., 9.])"),
         "next_index",
@@ -92,7 +93,7 @@ BROKEN: dict[str, tuple[str, str]] = {
         source("return torch.unique(x, sorted=False, return_inverse=True)", "torch.tensor([3., 1., 3., 2.])"),
         "below_range",
     ),
-    "a count that is none": (
+    "a wrong count": (
         source("return torch.unique(x, sorted=False, return_counts=True)", "torch.tensor([3., 1., 3., 2.])"),
         "out_of_range",
     ),
@@ -174,7 +175,7 @@ NEAR = "torch.tensor([1., 2., 3., 4.]) + 2.0**-13, torch.tensor([1., 1., 1., 1.]
     ["sort(v).indices", "argmin(v, 0, True)", "min(v, 0, True).indices", "topk(v, 2, largest=False).indices"],
 )
 def test_the_order_of_computed_values_is_known_up_to_a_rounding(operator: str) -> None:
-    """The sum is 1 in eager, and 1 and some in a backend that rounds otherwise; so another element is the largest."""
+    """The sum is 1 in eager, and 1 and some in a backend that rounds in another way; so another element is the largest."""
     body = f"v = (x * 2.4e-7 + y).neg()\nreturn torch.{operator}, v"
     text = source(body, NEAR, "x, y")
     record = run(text, "planted:added_otherwise", **NO_GRADIENT)
@@ -195,7 +196,7 @@ def test_a_comparison_of_computed_values_is_known_up_to_a_rounding() -> None:
 
 
 def test_the_sign_of_a_sum_that_cancels_is_known_up_to_a_rounding() -> None:
-    """Eager gives zero, and a backend that rounds otherwise gives less than that: it takes the other branch."""
+    """Eager gives zero, and a backend that rounds in another way gives less than that: it takes the other branch."""
     body = "v = ((x + y) - x).sum() - 4\nreturn torch.where(v >= 0, x, -x), v"
     record = run(source(body, NEAR, "x, y"), "planted:added_otherwise", **NO_GRADIENT)
     assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
@@ -231,7 +232,7 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_computed_value_at_a_step_is_on_either_side(step: str) -> None:
-    """Eager divides and gets one; a backend that rounds otherwise gets less."""
+    """Eager divides and gets one; a backend that rounds in another way gets less."""
     record = run(source(f"y = x / x\nreturn {step}", "torch.tensor([3.0, 5.0])"), "planted:each_rounded", **NO_GRADIENT)
     assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
 
@@ -253,7 +254,9 @@ def test_a_cast_to_a_floating_dtype_and_a_quotient_move_by_no_step() -> None:
 
 def test_a_coin_of_a_computed_probability_is_on_either_side_and_is_tossed_once() -> None:
     toss = FREEDOMS[aten.bernoulli.default]
-    call = Call.bind(aten.bernoulli.default, (torch.full((4000,), 0.5).bfloat16(),), {}, rounded=True)
+    call = Call(
+        aten.bernoulli.default, {"self": torch.full((4000,), 0.5).bfloat16(), "generator": None}, torch.zeros(())
+    )
     torch.manual_seed(0)
     own = call.run()
     after = torch.get_rng_state()
@@ -262,7 +265,7 @@ def test_a_coin_of_a_computed_probability_is_on_either_side_and_is_tossed_once()
         other, free = compare_rounded(toss.choose, call, Draw(number))
         assert free and torch.equal(torch.get_rng_state(), after)
         assert other.sum() * (1 if count > 0 else -1) > count and int((other != own).sum()) < 100
-    certain = Call.bind(aten.bernoulli.default, (torch.ones(9),), {}, rounded=True)
+    certain = replace(call, arguments={"self": torch.ones(9), "generator": None})
     assert bool(compare_rounded(toss.choose, certain, Draw(3))[0].all())
 
 

@@ -1,4 +1,4 @@
-"""The reference is there for programs of every kind: what rounds otherwise passes, and what is wrong fails all the same."""
+"""The reference is there for programs of every kind: another rounding passes, and a wrong value still fails."""
 
 from __future__ import annotations
 

@@ -60,5 +60,5 @@ def test_a_case_is_skipped_for_what_is_not_installed() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "/etc/passwd", "a\0b", "\ud800", "*"])
 def test_what_is_no_name_at_all_is_not_installed(name: str) -> None:
-    """The schema refuses these; a worker must not fail on them all the same."""
+    """The schema refuses these; a worker must still not fail on them."""
     assert not is_installed(name)

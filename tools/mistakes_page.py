@@ -1,7 +1,7 @@
 """Writes the tables of docs/mistakes.md: what a beginner types, and what ``runner`` answers.
 
-    python bench/mistakes_page.py            # rewrites them
-    python bench/mistakes_page.py --check    # exit code 1 when that would change the page
+    python tools/mistakes_page.py            # rewrites them
+    python tools/mistakes_page.py --check    # exit code 1 when that would change the page
 
 Each mistake is typed: the file is written into an empty folder, and the command runs there in a process of its own.
 """
@@ -69,7 +69,6 @@ TEN = (
 MORE = (
     Mistake("no tensor", "      - F.softmax: -1", _ADD),
     Mistake("no tensor", "      - torch.softmax: {dim: -1}", _ADD),
-    Mistake("no tensor", "      - Tensor.sum: [1]", _ADD),
     Mistake("no namespace", "      - relu", _RELU),
     Mistake("a call as in Python", "      - F.softmax(x, dim=-1)", _RELU),
     Mistake("a step's key among the arguments", '      - torch.add: {"*": [$_, 1], out: y}', _ADD),

@@ -1,7 +1,7 @@
 """Writes the generated parts of docs/format.md: tables from the schemas and from the runner's own lists, and messages.
 
-    python bench/format_page.py            # rewrites them
-    python bench/format_page.py --check    # exit code 1 when that would change the page
+    python tools/format_page.py            # rewrites them
+    python tools/format_page.py --check    # exit code 1 when that would change the page
 
 A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The messages are those for the examples whose
 file begins with ``refused_``; they stand in the block below the example.
@@ -35,7 +35,7 @@ TYPES = {"string": "text", "array": "list", "object": "mapping", "boolean": "tru
 REFUSED_NAMES = (
     "torch.save", "torch.hub.load", "torch.compile", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr",
     "nn.Sequential", "os.system", "builtin.eval", "operator.attrgetter", "numpy.random.rand", "Tensor.__class__",
-    "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
+    "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
 )  # fmt: skip
 """A name for each reason that ``operators.REFUSED`` gives."""
 

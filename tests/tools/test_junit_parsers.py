@@ -1,4 +1,4 @@
-"""``bench/junit_parsers.py`` says what a reader gets wrong: readers made by hand in place of other people's."""
+"""``tools/junit_parsers.py`` says what a reader gets wrong: readers made by hand in place of other people's."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.bench_modules import bench_module
 from tests.report.events_sample import failure, finished
+from tests.script_modules import script_module
 
-parsers = bench_module("junit_parsers")
+parsers = script_module("junit_parsers")
 RESULTS = [finished("PASS", "a", file="verdicts.spec.yaml"), failure(name="b", file="verdicts.spec.yaml"), finished("SKIP", "c", reason="why", file="verdicts.spec.yaml")]  # fmt: skip
 EXPECTED = {event.id.partition("::")[2]: event for event in RESULTS}
 GITLAB = [

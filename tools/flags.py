@@ -1,8 +1,8 @@
 """Drafts the tables of torch's flags and backends that a file may name, checks them against a torch, and tries every flag.
 
-    old/bin/python bench/flags.py; new/bin/python bench/flags.py      # adds what that torch has to both tables
-    python bench/flags.py --check                                     # exits with 1 where the tables do not fit this torch
-    python bench/flags.py --try [--report FILE] [-k WORD]             # what each allowed value does besides compiling
+    old/bin/python tools/flags.py; new/bin/python tools/flags.py      # adds what that torch has to both tables
+    python tools/flags.py --check                                     # exits with 1 where the tables do not fit this torch
+    python tools/flags.py --try [--report FILE] [-k WORD]             # what each allowed value does besides compiling
 
 A flag that the table does not hold yet is added as refused, because nobody has reviewed it. A person then allows it: the type is
 corrected, and ``refused`` is taken away. ``--try`` needs Linux and ``/proc``; it is described in ``flags_tried.py``.

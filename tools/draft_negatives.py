@@ -1,6 +1,6 @@
 """Draft cases of what eager rejects, from the error inputs of torch's own operator database, a spec file for each family.
 
-    python bench/draft_negatives.py specs/negative --python OLD/bin/python
+    python tools/draft_negatives.py specs/negative --python OLD/bin/python
 
 Each draft is read and built as a run would do it, and is called in eager: under this torch, and under each other one that
 ``--python`` names. A draft that raises nothing is dropped, and so is one whose class and message another one of its operator has.

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
-draft = bench_module("draft_negatives")
+draft = script_module("draft_negatives")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Drafts cases of operators from torch's own sample inputs, by family, for ``specs/operators``.
 
-python bench/draft_operators.py FOLDER            # drafts what no case of FOLDER reaches, a file for each family
-python bench/draft_operators.py FOLDER --only sort # only operators whose name contains this
+python tools/draft_operators.py FOLDER            # drafts what no case of FOLDER reaches, a file for each family
+python tools/draft_operators.py FOLDER --only sort # only operators whose name contains this
 
 A draft is for people to read, shorten and correct. Eager has run each of its variants; what it refuses is left out and printed.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "bench")]
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 import operator_families as families  # noqa: E402
 import torch  # noqa: E402

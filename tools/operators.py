@@ -3,7 +3,7 @@
 The control half checks operator names without torch, so it needs their list. Run this under each
 supported torch, oldest first; a run adds what that version has to what the file already holds:
 
-    old/bin/python bench/operators.py; new/bin/python bench/operators.py
+    old/bin/python tools/operators.py; new/bin/python tools/operators.py
 """
 
 from __future__ import annotations

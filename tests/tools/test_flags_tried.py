@@ -1,25 +1,23 @@
-"""``bench/flags.py --try``: an allowed flag compiles and does nothing else, and one that does more is caught."""
+"""``tools/flags.py --try``: an allowed flag compiles and does nothing else, and one that does more is caught."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its limits are those of Linux")
-def test_what_happens_besides_compiling_is_seen(
-    bench_module: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_happens_besides_compiling_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way in which a flag is caught, in place of a compiler: Python's events, programs of the shell, files."""
-    trial = bench_module("flags_tried")
+    trial = script_module("flags_tried")
     for name in ("home", "tmp", "work", "cache", "bin", "nothing"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -40,7 +38,7 @@ def test_what_happens_besides_compiling_is_seen(
         (tmp_path / "tmp" / "of.profile").write_text("a file of a known name")
         subprocess.run(["gprof2dot", "-f", "pstats"], check=False)
         subprocess.run(["/bin/sh", "-c", "dot -Tsvg"], check=False)
-        raise RuntimeError("the value is none that the compiler takes")
+        raise RuntimeError("the compiler does not take the value")
 
     monkeypatch.setattr(trial, "compile_something", do_more)
     loud = trial.in_child("", None, "cpu")
@@ -59,7 +57,7 @@ def test_a_flag_that_does_more_than_compile_is_caught(tmp_path: Path) -> None:
     refused = "torch._dynamo.config.cprofile"
     command = [
         sys.executable,
-        REPOSITORY / "bench" / "flags.py",
+        REPOSITORY / "tools" / "flags.py",
         "--try",
         "-k",
         "config.use_dce",

@@ -1,6 +1,6 @@
 """What other people's readers make of the JUnit of a run with every verdict: their own programs, from folders that hold them.
 
-    python bench/junit_parsers.py --dorny FOLDER --mikepenz FOLDER --enricomi FOLDER --gitlab FILE
+    python tools/junit_parsers.py --dorny FOLDER --mikepenz FOLDER --enricomi FOLDER --gitlab FILE
 
 A FOLDER is a copy of the repository of an action; FILE is GitLab's lib/gitlab/ci/parsers/test/junit.rb. Nothing is
 downloaded or built, and a reader that is not named is left out. The actions run as GitHub runs them, without a token

@@ -1,7 +1,7 @@
 """Writes docs/cli.md, the reference of the command line, from the parsers themselves.
 
-python bench/cli_page.py            # writes it
-python bench/cli_page.py --check    # exit code 1 when that would change the page
+python tools/cli_page.py            # writes it
+python tools/cli_page.py --check    # exit code 1 when that would change the page
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TITLES = {
 HEAD = """\
 # The command line
 
-`python bench/cli_page.py` writes this page from the parsers; do not edit it.
-`runner COMMAND --help` prints the same options. The terms are explained in the [glossary](glossary.md).
+`python tools/cli_page.py` writes this page from the parsers; do not edit it.
+`runner COMMAND --help` prints the same options, and examples. The terms are explained in the [glossary](glossary.md).
 
 ```console
 $ runner run suites/                                   # a table, JUnit XML and an event log
@@ -76,6 +76,7 @@ MORE = {
     "score": "[The conformance of a backend](score.md).",
     "history": "[Old runs](engine.md#old-runs).",
     "resume": "[What is kept](engine.md#what-is-kept).",
+    "rerun": "[What is kept](engine.md#what-is-kept).",
     "generate": "[Generated cases](generate.md).",
     "hunt": "[The hunt](hunt.md).",
     "coverage": "[What a suite exercises](coverage.md).",
@@ -90,7 +91,10 @@ MORE = {
     "known": "[The ledger](ledger.md).",
     "bench": "[Compile and run times](bench.md).",
 }
-"""The page about a command, and what its help leaves out."""
+"""The page about a command."""
+
+TABLES = {"--profile": "what is drawn more often: [the profiles](generate.md#what-is-drawn)"}
+"""Meanings that a page has as a table, in place of the help's words."""
 
 SHARED_BY = 2
 """An argument or an option that as many commands have in the same words is described once, in the words of most."""
@@ -128,7 +132,6 @@ def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
     counts = Counter(row for parser in parsers.values() for row in [*_arguments(parser), *_options(parser)])
     common = {row[0]: row for row, count in reversed(counts.most_common()) if count >= SHARED_BY}
     shared = [row for row in counts if common.get(row[0]) == row]
-    printed: set[str] = set()
     yield HEAD
     yield "\n## Options of several commands\n\n"
     yield _table("argument or option", shared)
@@ -136,7 +139,6 @@ def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
         yield f"\n## {TITLES[group]}\n"
         for name in [typed for typed in parsers if typed.split()[0] in names]:
             yield from _command(name, parsers[name], shared)
-            yield from _epilog(name, parsers[name], printed)
 
 
 def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> Iterator[str]:
@@ -148,15 +150,6 @@ def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> I
             yield "\n" + _table(head, own)
     if common := [f"`{row[0].split()[0].strip('`,')}`" for row in _options(parser) if row in shared]:
         yield f"\nShared: {', '.join(common)}.\n"
-
-
-def _epilog(name: str, parser: argparse.ArgumentParser, printed: set[str]) -> Iterator[str]:
-    """Yield the paragraphs below a command's options, without exit codes and what stands in ``printed``; add them there."""
-    paragraphs = (parser.epilog or "").strip().split("\n\n") if name != "run" else []
-    own = [text for text in paragraphs if text and text not in printed and not text.startswith("exit codes:")]
-    printed.update(own)
-    if own:
-        yield "\n```text\n" + "\n\n".join(own) + "\n```\n"
 
 
 def _usage(name: str, parser: argparse.ArgumentParser) -> str:
@@ -193,7 +186,8 @@ def _written(action: argparse.Action) -> str:
 
 
 def _meaning(action: argparse.Action) -> str:
-    meaning = _code((action.help or "").replace(" (default: %(default)s)", ""))
+    text = next((TABLES[word] for word in action.option_strings if word in TABLES), action.help or "")
+    meaning = _code(text.replace(" (default: %(default)s)", ""))
     return "; ".join(text for text in (meaning, _values(action)) if text)
 
 

@@ -1,7 +1,7 @@
 """Writes the table of specs/found/README.md from the cases and the ledger beside it.
 
-python bench/findings_page.py            # rewrites it
-python bench/findings_page.py --check    # exit code 1 when that would change the page
+python tools/findings_page.py            # rewrites it
+python tools/findings_page.py --check    # exit code 1 when that would change the page
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main() -> int:
     if page(text) == text:
         return 0
     if arguments.check:
-        print(f"{PAGE} is out of date: run python bench/findings_page.py")
+        print(f"{PAGE} is out of date: run python tools/findings_page.py")
         return 1
     PAGE.write_text(page(text), encoding="utf-8")
     return 0
