@@ -36,9 +36,8 @@ class FakeEngine:
         assert self.queue, "the session waits for nothing"
         job = self.queue.pop(self.place)
         said = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
-        record = {
-            key: said.pop(key) for key in ("findings", "trust", "labels", "notes", "stored_graphs") if key in said
-        }
+        parts = ("findings", "trust", "labels", "notes", "stored_graphs", "unchecked")
+        record = {key: said.pop(key) for key in parts if key in said}
         return [Outcome(job, result=record, **said)]
 
     def running(self) -> list[tuple[Job, float, str]]:

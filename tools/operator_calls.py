@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from runner.builder.operators import CHECKED, SUBNAMESPACES, Operator, resolve
 from runner.cases.inventory import inventory
-from runner.worker.generate.database import entries
+from runner.worker.torch_private.operator_database import entries
 
 SAMPLES = 8  # of an entry of the database and a dtype
 KEPT_CALLS = 4  # that ATen received, of an overload

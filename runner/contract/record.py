@@ -37,9 +37,9 @@ class Record:
     compared: Mapping[str, int] = field(
         default_factory=dict
     )  # outputs, strides, aliases, gradients, elements, exceptions
-    graphs: int = 0
-    graph_breaks: int = 0
-    recompiles: int = 0
+    graphs: int | None = 0  # this count, and each of those below, is None where this torch does not have it
+    graph_breaks: int | None = 0
+    recompiles: int | None = 0
     break_reasons: tuple[str, ...] = ()
     kernels: int | None = None  # that Inductor generated; None under another backend
     vectorized: int | None = None  # those of C++ with vector instructions
@@ -51,6 +51,7 @@ class Record:
     eager_error: Mapping[str, Any] | None = None  # eager raised, as expected
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase
     code: tuple[str, ...] = ()  # where all came from that the process had loaded (``loaded_code.py``), but the runner
+    unchecked: tuple[str, ...] = ()  # what this torch lacks, and what its processes do not check therefore
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as a plain dict."""

@@ -91,6 +91,7 @@ def _record_check() -> Check:
             "model_runs": _COUNT,
             "drew_random": {"type": "boolean"},
             "code": {"type": "array", "items": {"type": "string"}},
+            "unchecked": {"type": "array", "items": {"type": "string"}},
         },
     }
     return compile_schema(schema, definitions)

@@ -35,6 +35,7 @@ class Session:
         self.bad_verdicts = (*RED, "SKIP") if context.settings.fail_on_skip else RED
         self.red = 0
         self.broken = 0
+        self.unchecked: set[str] = set()
         self.unfinished = len(self.queue)
         self.late = False  # the deadline passed and something was left
 
@@ -77,6 +78,10 @@ class Session:
             self.broken += len(result.harness_errors)
             for reason in result.harness_errors:
                 yield Notice(f"{result.event.id}: the harness failed, not the case:\n{reason}", "error")
+            for absence in result.unchecked:
+                if absence not in self.unchecked:
+                    self.unchecked.add(absence)
+                    yield Notice(absence)
             self.red += result.event.verdict in self.bad_verdicts
             self.unfinished -= 1
             yield result.event

@@ -38,10 +38,14 @@ _TORCH = ("eager", "eager-again", "float64", "backend")
 
 @dataclass(frozen=True, slots=True)
 class VariantResult:
-    """The event of a variant, and why the harness failed where it did: an error of ours, not of the case."""
+    """The event of a variant, and why the harness failed where it did: an error of ours, not of the case.
+
+    ``unchecked`` says what the torch at hand lacks, and what is not checked therefore.
+    """
 
     event: VariantFinished
     harness_errors: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
@@ -52,6 +56,7 @@ def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
     """
     events: list[VariantFinished] = []
     harness_errors: list[str] = []
+    unchecked: dict[str, None] = {}
     while not events or (
         retries.again(events, context.settings.retries, context.settings.stress) and not context.time_is_up()
     ):
@@ -61,8 +66,11 @@ def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
             attempt = _Attempt(planned, context, bypass_cache=True)
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
+        if attempt.main is not None:
+            unchecked.update(dict.fromkeys(attempt.main.record.unchecked))
         events.append(attempt.event(verdict))
-    return VariantResult(assess(retries.combined(events, context.settings.stress)), tuple(harness_errors))
+    finished = assess(retries.combined(events, context.settings.stress))
+    return VariantResult(finished, tuple(harness_errors), tuple(unchecked))
 
 
 @dataclass(slots=True)

@@ -330,3 +330,11 @@ def test_what_runs_is_told_to_the_ticker(one: list[Variant]) -> None:
     engine = FakeEngine(only("main", **wrong()))
     assert [*Session(plan(one, [environment()]), engine, context(), ticks.append).events()]
     assert [(one[0].id, 1.0, "eager")] in ticks and ticks[-1] == []
+
+
+def test_what_torch_lacks_is_said_once_in_a_run(tmp_path: Path) -> None:
+    pair = variants(tmp_path, "params: {n: [2, 3]}")
+    lacks = ("torch 9 has no counters: graphs are not counted", "torch 9 has no logs: nothing is logged")
+    _, _, events = run(pair, lambda job, purpose: {"unchecked": lacks[: 1 + ("3" in job.id)]})
+    notices = [event.message for event in events if isinstance(event, Notice)]
+    assert len(verdicts(events)) == 2 and sorted(notices) == sorted(lacks)

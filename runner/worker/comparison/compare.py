@@ -30,6 +30,7 @@ from runner.worker.tensors.elements import (
     planes,
 )
 from runner.worker.tensors.tolerance import Tolerance
+from runner.worker.torch_private.comparison import ask_same
 
 
 @dataclass(frozen=True)
@@ -127,16 +128,6 @@ def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     return first.numel() == 0 or identical(first, second) or not bool(different_bits(first, second).any())
-
-
-def ask_same(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None) -> bool | str:
-    """Return what ``torch._dynamo.utils.same`` says by its own defaults. It decides nothing; upstream asks for it."""
-    from torch._dynamo.utils import same
-
-    try:
-        return bool(same(eager, compiled, reference, log_error=lambda *args, **kwargs: None))
-    except Exception as error:  # noqa: BLE001  it asserts and raises on what it does not know
-        return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 @dataclass

@@ -14,6 +14,7 @@ import torch
 
 from runner.worker.generate.inputs import DTYPES, ELEMENTS, LARGEST, Inputs
 from runner.worker.generate.values import RefusedStepError, Value, run, text_of, values_of
+from runner.worker.torch_private.dispatch import is_said_to_overlap
 
 Step = dict[str, Any]
 
@@ -112,9 +113,7 @@ class Chain(Inputs):
         """Whether a value that shares the target's storage holds an element twice."""
         storage = target.data.untyped_storage().data_ptr()
         tensors = [value.data for value in self.values if isinstance(value.data, torch.Tensor)]
-        return any(
-            t.untyped_storage().data_ptr() == storage and torch._debug_has_internal_overlap(t) == 1 for t in tensors
-        )
+        return any(t.untyped_storage().data_ptr() == storage and is_said_to_overlap(t) for t in tensors)
 
     def write_out(self, operator_name: str, args: Sequence[Any], target: Value) -> None:
         """Add a step that writes its result into ``target`` by ``out=``, and run it. Raises RefusedStepError."""

@@ -173,4 +173,4 @@ def _fault_of_graphs(job: Job, source: Source, eager: Observation) -> str:
         return ""
     backend = {"backend": "aot_eager_decomp_partition", "dynamic": job.backend.get("dynamic")}
     compiled = observe_backend(job, source, backends.build(backend), eager, None)
-    return "" if compiled.graphs or compiled.error is not None else "compiles no graph"
+    return "" if compiled.graphs != 0 or compiled.error is not None else "compiles no graph"

@@ -6,16 +6,12 @@ pattern has in several places stay equal. What the format cannot write, or eager
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import re
 import sys
-import types
-import unittest
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -24,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from runner.worker.generate.chain import Chain
 from runner.worker.generate.inputs import DTYPES, WHOLE
 from runner.worker.generate.values import RefusedStepError, Value, values_of
+from runner.worker.torch_private.operator_database import entries
 
 SAMPLES = 24
 """Of one operator and dtype, at most: some have thousands."""
@@ -33,9 +30,6 @@ FITTING = 0.85
 
 LATE = 4
 """Values of the chain, the last ones, whose dtypes are preferred."""
-
-_DEVELOPERS = "expecttest"
-"""A package that torch's module of the database imports for tests of its own, and that users do not have."""
 
 _UNFIT = (
     "empty",
@@ -70,23 +64,6 @@ _POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
 
 _SPACES = {"nn.functional": "F", "": "torch"}
 _DROPPED = ("layout", "pin_memory", "generator")
-
-
-def entries() -> list[Any]:
-    """Return the entries of the database.
-
-    Raises:
-        ImportError: a package that the database needs, such as numpy, is not installed.
-    """
-    if _DEVELOPERS not in sys.modules and find_spec(_DEVELOPERS) is None:
-        substitute = types.ModuleType(_DEVELOPERS)
-        substitute.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-        sys.modules[_DEVELOPERS] = substitute
-    frozen = torch.backends.flags_frozen()
-    database: list[Any] = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
-    # It forbids everybody in this process to set flags of torch.backends, which a case may ask for.
-    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = not frozen
-    return database
 
 
 @cache

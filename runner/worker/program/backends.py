@@ -14,6 +14,7 @@ import torch
 from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
 from runner.worker.program.errors import BackendNotFound, InvalidCase
 from runner.worker.program.raisers import packages_of
+from runner.worker.torch_private.registry import backend_names
 
 LAUNCH = "triton"
 """Not torch.compile's: the model as it is, its kernels launched plainly."""
@@ -109,9 +110,7 @@ def packages(name: str) -> frozenset[str]:
 
 def known_backends() -> list[str]:
     """Return all names that torch knows here, the debugging ones too."""
-    from torch._dynamo.backends import registry
-
-    return sorted(registry.list_backends(exclude_tags=()))  # type: ignore[no-untyped-call,unused-ignore]
+    return backend_names()
 
 
 def _imported(name: str) -> Callable[..., Any]:

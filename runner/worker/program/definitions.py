@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
+from runner.worker.torch_private.definitions import GENERATED, HOOKS, is_inside, python_kernels
+
 __builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
 
 _PACKAGES = frozenset(
     {"builtins", "functools", "functorch", "itertools", "math", "operator", "runner", "torch", "triton"}
 )
-_GENERATED = "torch._inductor.runtime.compile_tasks."
-"""How the modules of compiled kernels are named: another kernel may take the place of one."""
 _KINDS = (
     type,
     property,
@@ -33,8 +33,6 @@ _KINDS = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
 )
-_HOOKS = "torch.nn.modules.module._global_"
-"""How the hooks of all modules are named: one more changes each model."""
 _MISSING = object()
 
 
@@ -93,9 +91,9 @@ class Definitions:
         named = sys.modules if modules is None else {module.__name__: module for module in modules}
         self._packages = _PACKAGES | {name.partition(".")[0] for name in named if modules is not None}
         for name, module in list(named.items()):
-            if type(module) is types.ModuleType and name.partition(".")[0] in self._packages and _GENERATED not in name:
+            if type(module) is types.ModuleType and name.partition(".")[0] in self._packages and GENERATED not in name:
                 self._keep_module(name, module)
-        self._kernels = _kernels()
+        self._kernels = python_kernels()
 
     def _keep_module(self, name: str, module: types.ModuleType) -> None:
         self._keep(name, vars(module), vars(module))
@@ -107,7 +105,7 @@ class Definitions:
                     self._keep(full, value, vars(value))
             elif issubclass(type(value), dict) and not key.startswith("__"):
                 self._keep(full, value, value)
-                if full.startswith(_HOOKS):
+                if full.startswith(HOOKS):
                     self._hooks.append((full, value, len(value)))
 
     def _keep(self, name: str, holder: Any, mapping: Mapping[Any, Any]) -> None:
@@ -143,24 +141,13 @@ class Definitions:
 
     def new_kernel(self) -> str:
         """Return the name of a kernel that was registered for an operator of torch since, if any."""
-        return min(_kernels() - self._kernels, default="")
+        return min(python_kernels() - self._kernels, default="")
 
 
 def _is_own_change(name: str, value: object) -> bool:
     """Return whether torch or Triton may have put an object of its own into a module of its insides, as at the first kernel of a GPU."""
-    inside = name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     while isinstance(value, functools.partial):  # as Inductor's at its first kernel for Triton
         value = value.func
-    return inside and str(getattr(value, "__module__", "")).partition(".")[0] in ("torch", "triton")
-
-
-def _kernels() -> frozenset[str]:
-    """Return the kernels that Python code has registered for torch's operators, such as ``aten/relu/CPU``.
-
-    Those of vmap (FuncTorchBatched) and of CUDA are left out: torch registers some at its first use of either.
-    """
-    names = getattr(sys.modules.get("torch.library"), "_impls", ())
-    ours = (name for name in names if name.startswith("aten/") and not name.endswith("/CUDA"))
-    return frozenset(name for name in ours if "/FuncTorch" not in name)
+    return is_inside(name) and str(getattr(value, "__module__", "")).partition(".")[0] in ("torch", "triton")

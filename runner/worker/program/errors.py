@@ -17,6 +17,7 @@ import torch
 
 from runner.contract.pattern import telling_line, top_frame
 from runner.worker.program.raisers import frames_of, raiser
+from runner.worker.torch_private.exceptions import PACKAGES, RECOMPILE_ERRORS, RUNTIME_ERROR, UNSUPPORTED
 
 MESSAGE_LIMIT = 4000  # characters
 TRACE_LINES = 30
@@ -31,11 +32,6 @@ COMPILING_FILES = re.compile(
     r"|collect_metadata_analysis|traced_function_transforms))\.py$"
 )
 TORCH_FOLDER = os.path.dirname(torch.__file__).replace("\\", "/") + "/"
-COMPILER_PACKAGES = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")
-# The one class of torch's compiler that stands for an error of the model itself (FORMAT.md, "expect").
-RUNTIME_ERROR = "torch._dynamo.exc.TorchRuntimeError"
-UNSUPPORTED = "torch._dynamo.exc.Unsupported"
-RECOMPILE_ERRORS = frozenset({"torch._dynamo.exc.FailOnRecompileLimitHit", "torch._dynamo.exc.RecompileError"})
 OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|not enough memory: you tried to allocate|out of memory|Cannot allocate memory"
 )
@@ -242,7 +238,7 @@ def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:
 
 
 def _of_compiler(name: str) -> bool:
-    return name.startswith(COMPILER_PACKAGES)
+    return name.startswith(PACKAGES)
 
 
 def _compiling_frames(error: BaseException) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import pkgutil
 import re
 import sys
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.contract.global_setting import FLUSHES, writer_of
+from runner.worker.torch_private.definitions import PRINT_OPTIONS, attributes, print_options, setters
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +125,12 @@ def _attributes(holder: str, module: Any) -> Iterator[tuple[str, _Switch]]:
 
 def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     """Yield the settings that no public function both reads and sets."""
-    for setter in (name for name in dir(torch._C) if name.startswith("_set_")):
-        word = setter.removeprefix("_set_")
-        names = (f"_get_{word}", f"_is_{word}", f"_{word}", f"_get_{word.removeprefix('sdp_use_')}_sdp_enabled")
-        reader = next((name for name in names if callable(getattr(torch._C, name, None))), "")
-        if reader:
-            write = functools.partial(_set, getattr(torch._C, setter))
-            yield f"torch._C.{reader}()", _Switch(getattr(torch._C, reader), write, public=False)
-    options = torch._tensor_str.PRINT_OPTS
-    print_options = _Switch(lambda: dict(vars(options)), lambda value: torch.set_printoptions(**value), public=False)
-    yield "torch._tensor_str.PRINT_OPTS", print_options
-    # What torch.use_deterministic_algorithms sets besides; the function that sets its mode again leaves it.
-    config = importlib.import_module("torch._inductor.config")
-    inductor = _Switch(lambda: config.deterministic, functools.partial(setattr, config, "deterministic"), public=False)
-    yield "torch._inductor.config.deterministic", inductor
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    if frames is not None:
-        stance = _Switch(lambda: frames._stance, frames._set_stance, public=False)
-        yield "torch._dynamo.eval_frame._stance", stance
+    for name, reader, setter in setters():
+        yield name, _Switch(reader, functools.partial(_set, setter), public=False)
+    print_settings = _Switch(print_options, lambda value: torch.set_printoptions(**value), public=False)
+    yield PRINT_OPTIONS, print_settings
+    for name, reader, setter in attributes():
+        yield name, _Switch(reader, setter, public=False)
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torch._dynamo.utils import counters
-
 from runner.contract.job import Job
 from runner.contract.settings import PASSED
 from runner.worker.program.load import configured
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.caches import CACHE_DIR, entry_of_flag
 
 TAG = "torch.compiler.config.cache_key_tag"
 CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")
@@ -37,11 +36,9 @@ class GraphStore:
 
     def __init__(self, job: Job) -> None:
         """Look for graphs of a job with this digest and these settings."""
-        from torch._inductor.runtime.cache_dir_utils import cache_dir
-
         parts = json.dumps([getattr(job, key) for key in _KEYS], sort_keys=True, default=repr)
         digest = hashlib.sha256(parts.encode(errors="surrogateescape")).hexdigest()
-        self._path = Path(cache_dir(), PASSED, digest)
+        self._path = Path(CACHE_DIR.need()(), PASSED, digest)
         try:
             self.tag = self._path.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
@@ -62,7 +59,7 @@ def stored_graphs(job: Job) -> Iterator[GraphStore | None]:
 
     ``graphs`` is a digest of all that decides what is compiled, beside the job.
     """
-    entries = _entries() if job.graphs else []
+    entries = _entries() if job.graphs and CACHE_DIR.find() is not None else []
     if not entries:
         yield None
         return
@@ -83,19 +80,15 @@ def count_loaded() -> int:
 
     A forward and its backward are one graph of AOTAutograd's cache, and two of Inductor's.
     """
-    return max(int(counters["aot_autograd"]["autograd_cache_hit"]), int(counters["inductor"]["fxgraph_cache_hit"]))
+    autograd, inductor = (counters.of(kind) or {} for kind in ("aot_autograd", "inductor"))
+    return max(autograd.get("autograd_cache_hit", 0), inductor.get("fxgraph_cache_hit", 0))
 
 
 def _entries() -> list[Any]:
     """Return the entries of the flags of both caches; none in a torch that has them, or the tag, in another form."""
     try:
-        _flag(TAG)
-        entries = [_flag(name) for name in CACHES]
+        entry_of_flag(TAG)
+        entries = [entry_of_flag(name) for name in CACHES]
     except (ImportError, AttributeError, KeyError):
         return []
     return entries if all(hasattr(entry, FORCED) for entry in entries) else []
-
-
-def _flag(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    return importlib.import_module(module)._config[attribute]

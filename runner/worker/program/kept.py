@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from runner.worker.program.snapshot import Leaf, snapshot_leaf
+from runner.worker.torch_private.dispatch import disable_modes
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class KeptResults:
     def overwritten(self) -> frozenset[str]:
         """Return the paths whose tensors hold other bits than right after the call."""
         changed = set()
-        with _disable_current_modes():  # memory that is read as bytes has no float64 shadow any more
+        with disable_modes():  # memory that is read as bytes has no float64 shadow any more
             for path, tensor in self.tensors.items():
                 now = snapshot_leaf(tensor, path, copy=False).value
                 if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):

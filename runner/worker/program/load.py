@@ -25,6 +25,7 @@ from runner.worker.program import folders
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Replacements
 from runner.worker.program.state import Variable, file_variables, state_leaves
+from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
 MAKE_INPUTS = "make_inputs"
@@ -201,9 +202,7 @@ def environment(job: Job) -> Iterator[None]:
     Raises:
         InvalidCase: an import fails, or this torch has no such flag.
     """
-    import torch._dynamo
-    import torch._inductor.config  # so that the flags exist
-
+    load_flags()
     added = [path for path in job.paths if path not in sys.path]
     threads = torch.get_num_threads()
     sys.path.extend(added)

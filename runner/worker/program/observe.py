@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters, get_compilation_metrics
 from torch.nn.parameter import is_lazy
 
 from runner.contract.job import Job
@@ -18,11 +16,12 @@ from runner.worker.program import global_state
 from runner.worker.program.aliases import add_writes, find_relations
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
-from runner.worker.program.fallbacks import find_fallbacks, forget_compilations
 from runner.worker.program.kept import KeptResults
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.program.state import argument_names, unchanged_paths
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.fallbacks import find_fallbacks
 from runner.worker.torch_private.uncompiled import why_uncompiled
 
 REASON_LENGTH = 300  # characters of one graph break's reason
@@ -83,14 +82,14 @@ class Observation:
     """A run: its calls up to the first error, and what torch's compiler counted meanwhile."""
 
     calls: list[CallRecord] = field(default_factory=list)
-    graphs: int = 0
+    graphs: int | None = 0  # each count is None where torch does not have it
     uncompiled: str = ""  # why there is no graph, where torch says so
     suppressed: list[str] = field(default_factory=list)  # compile errors that nobody saw, each with its frame
-    graph_breaks: int = 0
-    recompiles: int = 0
+    graph_breaks: int | None = 0
+    recompiles: int | None = 0
     break_reasons: list[str] = field(default_factory=list)
-    kernels: int = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
-    vectorized: int = 0  # those of them with vector instructions, of C++
+    kernels: int | None = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
+    vectorized: int | None = 0  # those of them with vector instructions, of C++
     replays: int = 0  # of CUDA graphs
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
@@ -161,41 +160,26 @@ def observe(
     return observation
 
 
-def start_counting() -> None:
-    """Forget what torch compiled and counted before."""
-    torch._dynamo.reset()
-    counters.clear()
-    forget_compilations()
-    metrics = sys.modules.get("torch._inductor.metrics")
-    if metrics is not None:
-        metrics.reset()
-
-
 def read_counts(observation: Observation) -> None:
-    """Write into ``observation`` what torch counted since ``start_counting``.
-
-    A recompile is a compilation of a frame that had been compiled. Its id is ``frame/n`` with n > 0, on 2.6 as on
-    2.13. Of more compilations than ``fallbacks.MOST`` it is a lower bound.
-    """
-    observation.graphs = int(counters["stats"]["unique_graphs"])
+    """Write into ``observation`` what torch counted since ``start_counting``."""
+    observation.graphs = counters.graphs()
     observation.uncompiled = "" if observation.graphs else why_uncompiled()
-    breaks = counters["graph_break"]
-    observation.graph_breaks = int(sum(breaks.values()))
-    observation.break_reasons = [str(reason).strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks]
-    frames = set()
-    for metrics in get_compilation_metrics():
-        frame, _, attempt = str(metrics.compile_id or "").partition("/")
-        number = attempt.partition("_")[0]
-        if number.isdigit() and int(number) > 0:
-            frames.add((frame, number))
-    observation.recompiles = len(frames)
-    metrics = sys.modules.get("torch._inductor.metrics")
-    if metrics is not None:  # a graph from a cache counts as when it was compiled
-        observation.kernels = int(metrics.generated_kernel_count)
-        observation.vectorized = int(metrics.generated_cpp_vec_kernel_count)
+    breaks = counters.of("graph_break")
+    observation.graph_breaks = None if breaks is None else sum(breaks.values())
+    observation.break_reasons = [reason.strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks or ()]
+    observation.recompiles = counters.recompiles()
+    observation.kernels, observation.vectorized = counters.kernels()
     fallbacks = find_fallbacks(observation.error is not None)
     observation.suppressed = fallbacks.errors
     observation.notes += fallbacks.notes
+
+
+def doubt_counts(observation: Observation, bounded: Iterable[str]) -> None:
+    """Make zeros None where torch counts under another name: of graphs, and of what the case bounds."""
+    if observation.error is None:
+        zeros = [name for name in {"graphs", *bounded}.intersection(counters.COUNTS) if getattr(observation, name) == 0]
+        for name in counters.lost(zeros) if zeros else ():
+            setattr(observation, name, None)
 
 
 def _run_call(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch._dynamo.utils import counters, get_compilation_metrics
 
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import LoadedCase, Source
-from runner.worker.program.observe import Observation, Settings, observe, start_counting
+from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.counters import start_counting
 
 _TORCH = Path(torch.__file__).parent
 _OPERATORS = tuple(str(_TORCH / folder) for folder in ("_higher_order_ops", "nn/attention"))
@@ -18,9 +19,9 @@ _OPERATORS = tuple(str(_TORCH / folder) for folder in ("_higher_order_ops", "nn/
 
 def own_compilations() -> list[str]:
     """Return the functions that were compiled since ``start_counting``, apart from what operators of torch trace by themselves."""
-    frames = [metrics for metrics in get_compilation_metrics() if metrics.co_filename]
+    frames = [metrics for metrics in counters.compilations() if metrics.co_filename]
     names = [str(frame.co_name) for frame in frames if not str(frame.co_filename).startswith(_OPERATORS)]
-    return list(dict.fromkeys(names)) or (["a graph"] if counters["aot_autograd"].get("total") else [])
+    return list(dict.fromkeys(names)) or (["a graph"] if (counters.of("aot_autograd") or {}).get("total") else [])
 
 
 def observe_eager(source: Source, loaded: LoadedCase, settings: Settings) -> Observation:

@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from runner.worker.torch_private.registry import backend_of
+
 OWN = "runner"
 
 
@@ -19,9 +21,7 @@ def packages_of(backend: str, target: str | Any) -> frozenset[str]:
         target: what ``backends.find`` returns for it: a name that torch knows, or the function itself.
     """
     if isinstance(target, str):
-        from torch._dynamo.backends.registry import lookup_backend
-
-        target = lookup_backend(target)
+        target = backend_of(target)
     modules = {backend.partition(":")[0]} if ":" in backend else set()
     while isinstance(target, functools.partial):
         target = target.func

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dis
-import importlib
 import inspect
 import re
 import sys
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters
-from torch.fx.experimental import proxy_tensor
 
 from runner.contract.lines import text_of
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.operator_database import noting_decompositions
 from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
 LOWERED = "inductor_post_grad_graph"
@@ -32,7 +31,6 @@ TRACED = ("aot_joint_graph", "aot_forward_graph", "aot_backward_graph", "aot_inf
 
 _OPERATOR = re.compile(r"\btorch\.ops\.(\w+\.\w+)")
 _CALLED = re.compile(r"\b(?:extern_kernels\.\w+|torch\.ops\.(?!inductor_prims)\w+\.\w+)(?=\(|\.\w+\()")
-_APPLY = "maybe_handle_decomp"
 
 _TORCH = Path(torch.__file__).parent
 _FOLDERS = tuple(f"{_TORCH / name}/" for name in ("_functorch", "_inductor"))
@@ -60,12 +58,12 @@ class Reach:
         lines: dict[str, set[int]] = {}
         with (
             tracing(trace),
-            _decompositions(lambda name: self.names.add(f"decomposition {name}")),
+            noting_decompositions(lambda name: self.names.add(f"decomposition {name}")),
             _lines(lines) if self._has_lines else contextlib.nullcontext(),
         ):
             yield
         self.names |= {text_of(_short(file), numbers) for file, numbers in lines.items() if numbers}
-        self.names |= {f"pass {name}" for name, count in counters["inductor"].items() if count}
+        self.names |= {f"pass {name}" for name, count in (counters.of("inductor") or {}).items() if count}
 
     def _read(self, event: Event) -> None:
         if event.name == CODE:
@@ -73,24 +71,6 @@ class Reach:
             return
         kind = "lowering" if event.name == LOWERED else "operator"
         self.names |= {f"{kind} {name}" for name in _OPERATOR.findall(event.payload)}
-
-
-@contextlib.contextmanager
-def _decompositions(note: Callable[[str], object]) -> Iterator[None]:
-    """Give ``note`` the name of each operator that is decomposed, such as ``aten.gelu``."""
-    apply: Callable[..., Any] = getattr(proxy_tensor, _APPLY)
-
-    def watched(mode: Any, op: Any, *rest: Any) -> Any:
-        result = apply(mode, op, *rest)
-        if result is not NotImplemented:
-            note(_name(op))
-        return result
-
-    setattr(proxy_tensor, _APPLY, watched)
-    try:
-        yield
-    finally:
-        setattr(proxy_tensor, _APPLY, apply)
 
 
 @contextlib.contextmanager
@@ -120,10 +100,6 @@ def _lines(lines: dict[str, set[int]]) -> Iterator[None]:
         yield
     finally:
         sys.settrace(before)
-
-
-def _name(op: Any) -> str:
-    return str(op).rpartition(".")[0]  # without the overload
 
 
 def _short(file: str) -> str:
@@ -156,13 +132,3 @@ def _lines_of(code: types.CodeType) -> Iterator[int]:
     for begin, end, line in code.co_lines():
         if line is not None and not (line == code.co_firstlineno and _PROLOGUE.issuperset(opcodes[begin:end:2])):
             yield line
-
-
-def tables() -> dict[str, list[str]]:
-    """Return the names of all decompositions that Inductor asks for, and of all operators that it lowers."""
-    decompositions = importlib.import_module("torch._inductor.decomposition").select_decomp_table()
-    lowerings = importlib.import_module("torch._inductor.lowering").lowerings
-    return {
-        "decomposition": sorted({_name(op) for op in decompositions}),
-        "lowering": sorted({_name(op) for op in lowerings if hasattr(op, "_schema")}),
-    }

@@ -12,10 +12,13 @@ import sys
 import types
 from typing import Any
 
-import torch
-from torch.utils._device import DeviceContext
-
 from runner.worker.program.definitions import Definitions, Replacement
+from runner.worker.torch_private.dispatch import (
+    DEVICE_MODE,
+    count_function_modes,
+    enter_function_mode,
+    leave_function_mode,
+)
 
 
 class Replacements:
@@ -33,9 +36,9 @@ class Replacements:
         """Put in force what the case has replaced so far, and the modes that it has entered and not left."""
         for replacement in self._replacements:
             replacement.put_in_force()
-        self._depth = torch._C._len_torch_function_stack()
+        self._depth = count_function_modes()
         for mode in self._modes:
-            torch._C._push_on_torch_function_stack(mode)
+            enter_function_mode(mode)
 
     def __exit__(self, *raised: object) -> None:
         """Put the originals back. What cannot be put back is a doubt."""
@@ -45,12 +48,12 @@ class Replacements:
                 replacement.put_back()
             except Exception as error:  # noqa: BLE001  of a class, or a metaclass, of the case
                 self._doubt = f"the case replaces {replacement.name}, which cannot be put back: {type(error).__name__}"
-        extra = torch._C._len_torch_function_stack() - self._depth
-        self._modes = [torch._C._pop_torch_function_stack() for _ in range(extra)][::-1]
+        extra = count_function_modes() - self._depth
+        self._modes = [leave_function_mode() for _ in range(extra)][::-1]
 
     def doubt(self) -> str:
         """Return why a pass proves nothing, if so: the judge may have called something of the case."""
-        if any(isinstance(mode, DeviceContext) and mode.device.type == "meta" for mode in self._modes):
+        if any(isinstance(mode, DEVICE_MODE) and mode.device.type == "meta" for mode in self._modes):
             return "the case sets the default device to meta, where nothing has a value"
         name = self._definitions.new_kernel()
         return self._doubt or (f"the case registers a kernel for {name}, which the judge may call" if name else "")

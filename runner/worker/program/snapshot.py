@@ -13,6 +13,8 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from runner.worker.torch_private.dispatch import CONTAINERS, plain_functions
+
 PYTHON = (bool, int, float, complex, str, bytes, type(None))
 PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -215,9 +217,9 @@ def _children(value: Any, module: str) -> list[tuple[str, Any]] | None:
     if isinstance(value, torch.optim.Optimizer):
         return [(".state", value.state_dict()["state"])]
     if not isinstance(value, (tuple, list)):
-        if type(value) not in pytree.SUPPORTED_NODES:
+        if type(value) not in CONTAINERS:
             return _attributes(value, module)
-        value = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
+        value = CONTAINERS[type(value)].flatten_fn(value)[0]
     return [(f"[{index}]", child) for index, child in enumerate(value)]
 
 
@@ -235,7 +237,7 @@ def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
     Raises:
         TypeError: such a subclass does not name its parts.
     """
-    with torch._C.DisableTorchFunctionSubclass():
+    with plain_functions():
         if not tensor.is_nested and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             names = getattr(tensor, "__tensor_flatten__", None)
             if names is None:

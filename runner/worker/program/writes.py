@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from runner.worker.tensors.elements import as_integers
+from runner.worker.torch_private.dispatch import disable_modes
 
 LARGEST = 1 << 20
 """Elements of inputs and state together beyond which nothing is tried: each write compares them all."""
@@ -26,7 +26,7 @@ def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, 
     writable = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
     if sum(tensor.numel() for _, tensor in writable) > LARGEST:
         return [frozenset() for _ in outputs]
-    with _disable_current_modes():  # the write that is put back and the comparison of bits are not the program's
+    with disable_modes():  # the write that is put back and the comparison of bits are not the program's
         return [_paths_changed(output, writable) for output in outputs]
 
 

@@ -242,7 +242,7 @@ def _run(
         warnings.simplefilter("ignore")  # eager gave them before
         observation = observe(loaded, target, settings, around_backward=mode.backward)
     end_if_lost(settings.device)  # an index that nobody wrote
-    torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
+    torch.compiler.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
     return observation, mode
 
 

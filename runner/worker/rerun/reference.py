@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.errors import InvalidCase
@@ -19,6 +18,7 @@ from runner.worker.program.snapshot import Leaf, elements, flatten
 from runner.worker.rerun.wide_values import WideValues
 from runner.worker.rounding import sensitivity
 from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
+from runner.worker.torch_private.dispatch import disable_modes
 
 
 class NoReference(Exception):
@@ -188,7 +188,7 @@ class Reference(WideValues):
             perturbation(_state(loaded.model), 0, shadow)
 
             def change(args: list[Any]) -> list[Any]:
-                with _disable_current_modes():
+                with disable_modes():
                     perturbation(args, sensitivity.PAIRS, shadow)
                 return args
 
@@ -210,7 +210,7 @@ class Reference(WideValues):
         except Exception as error:  # a dispatch mode meets as many kinds of tensors as there are
             raise NoReference(f"the run raised {type(error).__name__}: {error}") from error
         finally:
-            torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
+            torch.compiler.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
             end_if_lost(self._settings.device)  # a probability above one, moved by a rounding
             self._begin("judge")
 
@@ -278,7 +278,7 @@ def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
     """Return a maker that no mode looks into."""
 
     def make() -> list[Any]:
-        with _disable_current_modes():
+        with disable_modes():
             return maker()
 
     return make

@@ -18,17 +18,15 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.attention
-from torch._higher_order_ops.cond import cond_op
-from torch._higher_order_ops.while_loop import while_loop_op
-from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker.operators.choices import overlaps_itself
 from runner.worker.operators.freedoms import is_exact, map_arguments, names_of_written
+from runner.worker.torch_private.dispatch import HigherOrderOperator, current_mode, disable_modes, run_branches
 
 aten = torch.ops.aten
 
@@ -135,7 +133,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _refuse_launches(self, launch: Callable[..., Any]) -> Callable[..., Any]:
         def refuse(kernel: Any, grid: Any) -> Any:
-            if _get_current_dispatch_mode() is self:
+            if current_mode() is self:
                 raise self.failure("a Triton kernel writes into memory")
             return launch(kernel, grid)
 
@@ -149,7 +147,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         Raises:
             NoShadow: the tensor has another shape in float64.
         """
-        with _disable_current_modes(), torch.no_grad():
+        with disable_modes(), torch.no_grad():
             return self._of(tensor)
 
     def __torch_dispatch__(
@@ -314,8 +312,7 @@ def _inside(function: Any) -> Any:
     return torch.compiler.disable(run)
 
 
-cond_op.py_impl(Shadow)(_inside(_choose))
-while_loop_op.py_impl(Shadow)(_inside(_repeat))
+run_branches(Shadow, _inside(_choose), _inside(_repeat))
 
 
 class _Numbers(TorchFunctionMode):  # type: ignore[misc,unused-ignore]

@@ -26,7 +26,7 @@ from runner.worker.program import backends, replays
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
-from runner.worker.program.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.program.observe import Observation, Settings, doubt_counts, observe, read_counts
 from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
@@ -37,6 +37,8 @@ from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.tensors.tolerance import missing_place
 from runner.worker.torch_private.compiling import CompileWatch
+from runner.worker.torch_private.counters import start_counting
+from runner.worker.torch_private.doors import absences
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -89,7 +91,7 @@ def judge_job(job: Job, send: Send) -> Record:
         run.record = replace(run.record, trust=Trust("SKIP", str(error)))
     phases.end()
     seconds = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
-    return replace(run.record, seconds=seconds, code=tuple(find_loaded_code(_KNOWN)))
+    return replace(run.record, seconds=seconds, code=tuple(find_loaded_code(_KNOWN)), unchecked=absences())
 
 
 class Unavailable(Exception):
@@ -217,6 +219,7 @@ class _Run:
         with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
             self.record = replace(self.record, stored_graphs=count_loaded() if self.job.graphs else 0)
+        doubt_counts(compiled, (name for name, bound in self.job.expect.items() if bound is not None))
         if reach:
             self.record = replace(self.record, reached=tuple(sorted(reach.names)))
         self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,

@@ -21,6 +21,7 @@ from runner.contract.job import Job
 from runner.worker.program import global_state
 from runner.worker.program.definitions import Definitions
 from runner.worker.server.warm_up import forget
+from runner.worker.torch_private.caches import flag_modules, is_compiler_loaded
 
 _NO_PACKAGE = ("threading", "runner", "")
 """First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
@@ -53,7 +54,7 @@ class Base:
         self._recursion = sys.getrecursionlimit()
         self._warnings = warnings.catch_warnings()
         self._warnings.__enter__()
-        self._torch = _Torch(sys.modules["torch"], job, share) if "torch._dynamo" in sys.modules else None
+        self._torch = _Torch(sys.modules["torch"], job, share) if is_compiler_loaded() else None
 
     def restore(self, growth: int) -> str:
         """Restore the state as far as possible.
@@ -140,17 +141,19 @@ class _Torch:
         _settle(torch, job)
         self._definitions = Definitions()
         self._settings = global_state.read()
-        self._configs = [(module, module.get_config_copy()) for module in _config_modules()]
+        self._configs = [(module, module.get_config_copy()) for module in flag_modules()]
         self._random = torch.get_rng_state()
         self._modes = self._depths()
 
     def _depths(self) -> tuple[Any, ...]:
         """Return what can be read but not set: modes that somebody entered and has not left."""
+        from runner.worker.torch_private import dispatch
+
         torch = self._torch
         torch.autocast_increment_nesting()  # torch has no function that reads this depth alone
         return (
-            torch._C._len_torch_function_stack(),
-            torch._C._len_torch_dispatch_stack(),
+            dispatch.count_function_modes(),
+            dispatch.count_dispatch_modes(),
             torch.is_inference_mode_enabled(),
             torch.autocast_decrement_nesting(),
         )
@@ -200,12 +203,6 @@ def _settle(torch: Any, job: Job) -> None:
     with contextlib.suppress(Exception), environment(job):  # the job will meet an error itself, and report it
         torch.compile(torch.neg, backend="eager")(torch.ones(1))
     forget(torch)
-
-
-def _config_modules() -> list[Any]:
-    """Return torch's modules of flags that are loaded."""
-    kind = getattr(sys.modules.get("torch.utils._config_module"), "ConfigModule", ())
-    return [module for module in list(sys.modules.values()) if isinstance(module, kind)]
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -180,7 +180,7 @@ def hash_triton() -> None:
 
 def forget(torch: Any) -> None:
     """Forget what this process has compiled and counted, as far as torch can."""
-    from runner.worker.program.observe import start_counting
+    from runner.worker.torch_private.counters import start_counting
 
     start_counting()
     torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters
 
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.load import Source
-from runner.worker.program.observe import Observation, Settings, read_counts, start_counting
+from runner.worker.program.observe import Observation, Settings, read_counts
 from runner.worker.program.own_compilation import own_compilations
 from runner.worker.program.repeated import RepeatedCall
 from runner.worker.run.job import Send, validate_distributions
 from runner.worker.run.prepare import variable, with_source
 from runner.worker.tasks import stopwatch
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.counters import start_counting
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Where Inductor and Triton keep what they compile; both ask the environment each time."""
@@ -130,18 +131,17 @@ class _Bench:
         launched = self._job.backend["backend"] == backends.LAUNCH  # as they are: no copies between red zones
         target = loaded.model if launched else backends.build(self._job.backend)(loaded.model)
         compiled = RepeatedCall(loaded, target, self._settings)
-        metrics: Any = importlib.import_module("torch._inductor.metrics")
         start_counting()
-        with self._failing_as("compile", compiled), _counting_bytes() if cold else contextlib.nullcontext():
+        with self._failing_as("compile", compiled), counters.counting_bytes() if cold else contextlib.nullcontext():
             begun = time.perf_counter()
             compiled.first()
             stopwatch.synchronize(self._device)
             seconds = time.perf_counter() - begun
         record = {**self._counts(), "compile": {"seconds": seconds, "caches": _cache_counts()}}
-        if not launched and not record["graphs"]:
+        if not launched and record["graphs"] == 0:
             record["notes"].append("nothing was compiled: torch found no graph, and both sides ran eagerly")
         if cold:
-            record["generated"] = int(metrics.generated_kernel_count) if metrics.ir_nodes_pre_fusion else None
+            record["generated"] = counters.generated()
         return compiled, record
 
     def _counts(self) -> dict[str, Any]:
@@ -181,36 +181,18 @@ class _Bench:
 
 def _memory_traffic(eager: RepeatedCall) -> dict[str, Any]:
     """Return how many bytes a compiled call moves: Inductor's own count, or else those of inputs and outputs."""
-    metrics: Any = importlib.import_module("torch._inductor.metrics")
-    counted = int(metrics.num_bytes_accessed)
+    counted = counters.bytes_accessed()
     if counted:
         return {"bytes": counted, "bytes_source": "inductor"}
     return {"bytes": eager.bytes, "bytes_source": "inputs+outputs"}
 
 
-@contextlib.contextmanager
-def _counting_bytes() -> Iterator[None]:
-    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on. Nobody reads it."""
-    log = getattr(importlib.import_module("torch._inductor.compile_fx"), "inductor_metrics_log", None)
-    if log is None:
-        yield
-        return
-    original = log.level, log.propagate
-    log.setLevel("INFO")
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.setLevel(original[0])
-        log.propagate = original[1]
-
-
 def _cache_counts() -> dict[str, int]:
     """Return hits and misses of the caches for graphs; zeros where a cache was not asked."""
-    graphs, autograd = counters["inductor"], counters["aot_autograd"]
+    graphs, autograd = (counters.of(kind) or {} for kind in ("inductor", "aot_autograd"))
     return {
-        "graph_hits": int(graphs["fxgraph_cache_hit"]),
-        "graph_misses": int(graphs["fxgraph_cache_miss"]),
-        "autograd_hits": int(autograd["autograd_cache_hit"]),
-        "autograd_misses": int(autograd["autograd_cache_miss"]),
+        "graph_hits": graphs.get("fxgraph_cache_hit", 0),
+        "graph_misses": graphs.get("fxgraph_cache_miss", 0),
+        "autograd_hits": autograd.get("autograd_cache_hit", 0),
+        "autograd_misses": autograd.get("autograd_cache_miss", 0),
     }

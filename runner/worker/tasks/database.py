@@ -9,9 +9,9 @@ import torch
 
 from runner.contract.job import Job
 from runner.contract.lines import KIND
-from runner.worker.generate.database import entries
-from runner.worker.program.reach import line_table, tables
+from runner.worker.program.reach import line_table
 from runner.worker.run.job import Send
+from runner.worker.torch_private.operator_database import entries, tables
 
 _SPACES = {"": "torch", "nn.functional": "F"}
 _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.utils import compile_times, counters
 
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.load import Source, configured
-from runner.worker.program.observe import Settings, observe, read_counts, start_counting
+from runner.worker.program.observe import Settings, observe, read_counts
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.run.prepare import own_cache, variable, with_source
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.logs import log_files
 from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
@@ -81,8 +82,8 @@ def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
             "frames": _frames(events),
             "times": _times(),
             "compilations": [_metrics(event) for event in events if event.name.endswith("compilation_metrics")],
-            "counters": {kind: {str(k): int(v) for k, v in counts.items()} for kind, counts in counters.items()},
-            "kernels": _kernel_counts(),
+            "counters": counters.everything(),
+            "kernels": counters.kernel_counts(),
             "missing": missing,
         }
     return record
@@ -161,16 +162,6 @@ def _metrics(event: Event) -> dict[str, Any]:
 
 def _times() -> list[dict[str, Any]]:
     """Return seconds by phase, the longest first. Phases contain each other, so they do not add up."""
-    names, values = compile_times(repr="csv", aggregate=False)
-    rows = []
-    for name, value in zip(names, values):  # noqa: B905  both are of one dict
-        seconds = [float(part) for part in str(value).split(",")]
-        rows.append({"phase": str(name), "count": len(seconds), "seconds": round(sum(seconds), 6)})
+    times = counters.times().items()
+    rows = [{"phase": name, "count": len(seconds), "seconds": round(sum(seconds), 6)} for name, seconds in times]
     return sorted(rows, key=lambda row: -row["seconds"])
-
-
-def _kernel_counts() -> dict[str, int]:
-    """Return Inductor's own counts: kernels generated, vectorized ones, nodes before fusion, ..."""
-    from torch._inductor import metrics
-
-    return {name: value for name, value in vars(metrics).items() if type(value) is int and not name.startswith("_")}

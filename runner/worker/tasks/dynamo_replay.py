@@ -17,9 +17,10 @@ from runner.contract.job import Job
 from runner.worker.program import backends, folders
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.load import LoadedCase, Source, configured, environment
-from runner.worker.program.observe import Settings, observe, start_counting
+from runner.worker.program.observe import Settings, observe
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
+from runner.worker.torch_private.counters import start_counting
 
 LIMIT = 100_000
 """Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""

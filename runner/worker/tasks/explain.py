@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters
 
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.errors import describe
 from runner.worker.program.load import Source, seed_all
-from runner.worker.program.observe import Settings, modes, observe, start_counting
+from runner.worker.program.observe import Settings, modes, observe
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.run.prepare import with_source
 from runner.worker.tasks.dynamo_capture import Capture, Graph
+from runner.worker.torch_private import counters
+from runner.worker.torch_private.counters import start_counting
 
 
 def run_explain(job: Job, send: Send) -> dict[str, Any]:
@@ -54,7 +55,6 @@ def _report(job: Job, source: Source, send: Send) -> dict[str, Any]:
     send({"phase": "backend"})
     with capture.capturing():
         observation = observe(loaded, call, settings)
-    counted = {kind: {str(key): int(value) for key, value in counts.items()} for kind, counts in counters.items()}
     return {
         "calls": [_of_call(capture, number) for number in range(len(observation.calls))],
         "compilations": capture.compilations(),
@@ -63,7 +63,7 @@ def _report(job: Job, source: Source, send: Send) -> dict[str, Any]:
         "guards": capture.guards(),
         "recompiles": _recompiles(capture),
         "limits": [{key: value for key, value in hit.items() if key != "key"} for hit in capture.limits],
-        "counters": counted,
+        "counters": counters.everything(),
         "raised": observation.error.info if observation.error else None,
         "first_call": _first_call(source, settings),
     }

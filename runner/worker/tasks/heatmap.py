@@ -16,7 +16,7 @@ from runner.worker.judge.procedure import judge_defined
 from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source, open_source
-from runner.worker.program.observe import CallRecord, Observation, Settings, start_counting
+from runner.worker.program.observe import CallRecord, Observation, Settings
 from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.reference import Reference, call_leaves
@@ -34,6 +34,7 @@ from runner.worker.tensors.elements import (
     planes,
 )
 from runner.worker.tensors.tolerance import Tolerance, tolerance_for
+from runner.worker.torch_private.counters import start_counting
 
 CELLS = 64
 """Rows and columns of the grid, at most."""

@@ -22,9 +22,10 @@ from runner.contract.job import Job
 from runner.worker.program import backends, folders
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.load import configured, environment, open_source
-from runner.worker.program.observe import Settings, observe, start_counting
+from runner.worker.program.observe import Settings, observe
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
+from runner.worker.torch_private.counters import start_counting
 
 Function = Callable[..., Any]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.testing._comparison import default_tolerances
+
+from runner.worker.torch_private.comparison import default_tolerances
 
 DEFAULTS = {dtype: default_tolerances(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 """rtol and atol by dtype, as torch has them before a case's Python may change its table."""

@@ -13,8 +13,9 @@ from torch.fx.experimental import proxy_tensor
 
 from runner.contract.lines import Lines
 from runner.worker.program import reach as reach_module
-from runner.worker.program.observe import start_counting
-from runner.worker.program.reach import Reach, line_table, tables
+from runner.worker.program.reach import Reach, line_table
+from runner.worker.torch_private.counters import start_counting
+from runner.worker.torch_private.operator_database import tables
 
 
 def silu_and_product(x: torch.Tensor) -> torch.Tensor:

@@ -76,7 +76,7 @@ def test_a_default_device_of_a_case_holds_for_its_code_alone() -> None:
 
 def test_a_pass_with_a_kernel_of_the_case_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = iter([frozenset[str]()])
-    monkeypatch.setattr(definitions, "_kernels", lambda: next(kernels, frozenset({"aten/equal/CPU"})))
+    monkeypatch.setattr(definitions, "python_kernels", lambda: next(kernels, frozenset({"aten/equal/CPU"})))
     trust = run(source("return torch.relu(x) + 0.5"), "eager", foreign=True)["trust"]
     reason = "the case registers a kernel for aten/equal/CPU, which the judge may call"
     assert (trust["verdict"], trust["reason"]) == ("VACUOUS", reason)

@@ -12,9 +12,9 @@ pytest.importorskip("numpy")
 from worker_jobs import job
 
 from runner.builder.operators import Operator, resolve
-from runner.worker.generate.database import entries
 from runner.worker.tasks import database
 from runner.worker.tasks.database import run_database
+from runner.worker.torch_private.operator_database import entries
 
 
 @pytest.fixture(scope="module")

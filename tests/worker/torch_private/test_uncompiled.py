@@ -7,7 +7,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from runner.cases.flags import table
-from runner.worker.program.observe import Observation, read_counts, start_counting
+from runner.worker.program.observe import Observation, read_counts
+from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.uncompiled import why_uncompiled
 
 

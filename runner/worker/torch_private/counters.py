@@ -1,0 +1,193 @@
+"""What torch's compiler counts: graphs, graph breaks, recompilations, kernels, hits of caches.
+
+A count is None where this torch has no such counter. It is never 0 for that reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from runner.worker.torch_private.doors import Door, report, version
+
+_COUNTERS = Door("torch._dynamo.utils:counters", "graphs, graph breaks and graphs from caches are not counted")
+_METRICS = Door("torch._dynamo.utils:get_compilation_metrics", "recompilations are not counted")
+_LIMIT = Door("torch._dynamo.utils:set_compilation_metrics_limit", "only the last 64 compilations are looked at")
+_CLEAR = Door("torch._dynamo.utils:clear_compilation_metrics", "recompilations are not counted")
+_RESET = Door("torch._inductor.metrics:reset", "Inductor's kernels are not counted")
+_KERNELS = Door("torch._inductor.metrics:generated_kernel_count", "Inductor's kernels are not counted")
+_METRICS_MODULE = Door(
+    "torch._inductor.metrics", "Inductor's counts are not in a debug folder, and bytes are not counted"
+)
+_BYTES = Door("torch._inductor.metrics:num_bytes_accessed", "bytes are those of inputs and outputs")
+_NODES = Door("torch._inductor.metrics:ir_nodes_pre_fusion", "whether Inductor has compiled anything is not known")
+_BYTES_LOG = Door("torch._inductor.compile_fx:inductor_metrics_log", "bytes are those of inputs and outputs", ("2.13",))
+_TIMES = Door("torch._dynamo.utils:compile_times", "seconds by phase are not in a debug folder")
+_VECTORIZED = Door("torch._inductor.metrics:generated_cpp_vec_kernel_count", "kernels with vectors are not counted")
+for _door in (_COUNTERS, _METRICS, _LIMIT, _CLEAR):
+    _door.find()  # before a case can replace it
+
+COUNTS = ("graphs", "graph_breaks", "recompiles")
+"""What a case may bound, by the names that ``expect`` has for it."""
+
+MOST = 4096  # compilations that torch remembers; by itself 64
+
+_lost: frozenset[str] | None = None
+
+
+def start_counting() -> None:
+    """Forget what torch compiled and counted before."""
+    torch.compiler.reset()
+    if (counters := _COUNTERS.find()) is not None:
+        counters.clear()
+    if (bound := _LIMIT.find()) is not None:
+        bound(MOST)
+    if (forget := _CLEAR.find()) is not None:
+        forget()
+    if _RESET.is_loaded() and (reset := _RESET.now()) is not None:
+        reset()
+
+
+def of(kind: str) -> dict[str, int] | None:
+    """Return the counts of one kind, such as ``graph_break``, by name; None without counters."""
+    counters = _COUNTERS.find()
+    return None if counters is None else {str(key): int(value) for key, value in counters.get(kind, {}).items()}
+
+
+def everything() -> dict[str, dict[str, int]]:
+    """Return all counts by kind and name."""
+    return {kind: of(kind) or {} for kind in list(_COUNTERS.find() or ())}
+
+
+def graphs() -> int | None:
+    """Return how many graphs Dynamo has given to backends since ``start_counting``."""
+    counts = of("stats")
+    return None if counts is None else counts.get("unique_graphs", 0)
+
+
+def recompiles() -> int | None:
+    """Return how often a frame was compiled that had been compiled.
+
+    The id of such a compilation is ``frame/n`` with n > 0, on 2.6 as on 2.13. Of more compilations than ``MOST`` it is a lower
+    bound.
+    """
+    if _METRICS.find() is None or _CLEAR.find() is None:
+        return None
+    frames = set()
+    for metrics in compilations():
+        frame, _, attempt = str(metrics.compile_id or "").partition("/")
+        number = attempt.partition("_")[0]
+        if number.isdigit() and int(number) > 0:
+            frames.add((frame, number))
+    return len(frames)
+
+
+def compilations() -> Sequence[Any]:
+    """Return torch's own records of its compilations since ``start_counting``, failed ones included."""
+    read = _METRICS.find()
+    return read() if read is not None else ()
+
+
+def kernels() -> tuple[int | None, int | None]:
+    """Return how many kernels Inductor has generated, and how many of them have vector instructions.
+
+    A graph from a cache counts as when it was compiled.
+    """
+    return (_KERNELS.now(), _VECTORIZED.now()) if _KERNELS.is_loaded() else (0, 0)
+
+
+def generated() -> int | None:
+    """Return how many kernels Inductor has generated, also where it was not loaded before; None where it has lowered no graph."""
+    return _KERNELS.now() if _NODES.now() else None
+
+
+def bytes_accessed() -> int:
+    """Return how many bytes Inductor's kernels move by its own count; 0 where it has none."""
+    return int(_BYTES.now() or 0)
+
+
+@contextlib.contextmanager
+def counting_bytes() -> Iterator[None]:
+    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on. Nobody reads it."""
+    log = _BYTES_LOG.now()
+    if log is None:
+        yield
+        return
+    original = log.level, log.propagate
+    log.setLevel("INFO")
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.setLevel(original[0])
+        log.propagate = original[1]
+
+
+def kernel_counts() -> dict[str, int]:
+    """Return Inductor's own counts: kernels generated, vectorized ones, nodes before fusion, ..."""
+    counts = vars(_METRICS_MODULE.now() or object)
+    return {name: value for name, value in counts.items() if type(value) is int and not name.startswith("_")}
+
+
+def times() -> dict[str, list[float]]:
+    """Return the seconds of each entry into a phase of a compilation, by phase. Phases contain each other."""
+    if _TIMES.find() is None:
+        return {}
+    names, values = _TIMES.find()(repr="csv", aggregate=False)
+    return {
+        str(name): [float(part) for part in str(value).split(",")] for name, value in zip(names, values, strict=False)
+    }
+
+
+def lost(counts: Iterable[str]) -> frozenset[str]:
+    """Return which of COUNTS this torch no longer counts under the names that are read here. What is lost is reported.
+
+    A function is compiled by a backend that counts for itself. Nothing is lost where torch compiles nothing at all, as a case
+    may ask it to: then zeros are right.
+    """
+    global _lost
+    if _lost is None:
+        _lost = _try_counts()
+    gone = (_lost or frozenset[str]()).intersection(counts)
+    for name in sorted(gone):
+        report(f"torch {version()} counts {name.replace('_', ' ')} under another name: they are not checked")
+    return gone
+
+
+def _try_counts() -> frozenset[str] | None:
+    """Compile, with a graph break and a recompilation, and return which counts did not move; None if torch compiled nothing."""
+    called: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        called.append(1)
+        return graph.forward
+
+    interrupt = torch.compiler.disable(lambda: None)
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        interrupt()
+        return y.cos()
+
+    before = _values()
+    try:
+        compiled = torch.compile(broken, backend=backend, dynamic=False)
+        for size in (2, 3):
+            compiled(torch.ones(size))
+    except Exception:  # noqa: BLE001  flags of the case may forbid any of it
+        return None
+    if len(called) < 4:
+        return None
+    return frozenset(name for name, value in _values().items() if value == before[name])
+
+
+def _values() -> dict[str, int | None]:
+    breaks = of("graph_break")
+    return {
+        "graphs": graphs(),
+        "graph_breaks": None if breaks is None else sum(breaks.values()),
+        "recompiles": recompiles(),
+    }

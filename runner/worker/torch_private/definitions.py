@@ -1,0 +1,63 @@
+"""How torch names what it defines in its insides: hooks of all modules, generated kernels, settings of its C++ part."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runner.worker.torch_private.doors import Door
+
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
+
+_IMPLS = Door("torch.library:_impls", "kernels that a case registers for torch's operators are not seen")
+_PRINTING = Door("torch._tensor_str:PRINT_OPTS", "settings of printing are not compared")
+_DETERMINISTIC = Door(
+    "torch._inductor.config:deterministic", "torch.use_deterministic_algorithms may hold on for later cases", ("2.13",)
+)
+_STANCE = Door("torch._dynamo.eval_frame:_stance", "torch.compiler.set_stance may hold on for later cases")
+_C = Door("torch._C", "settings of torch's C++ part are not compared")
+
+PRINT_OPTIONS = _PRINTING.dotted
+GENERATED = "torch._inductor.runtime.compile_tasks."
+"""How the modules of compiled kernels are named: another kernel may take the place of one."""
+HOOKS = "torch.nn.modules.module._global_"
+"""How the hooks of all modules are named: one more changes each model."""
+
+
+def is_inside(name: str) -> bool:
+    """Return whether torch or Triton may put an object of its own under a name of its insides, as at the first kernel of a GPU."""
+    return name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
+
+
+def python_kernels() -> frozenset[str]:
+    """Return the kernels that Python code has registered for torch's operators, such as ``aten/relu/CPU``.
+
+    Those of vmap (FuncTorchBatched) and of CUDA are left out: torch registers some at its first use of either.
+    """
+    ours = (name for name in _IMPLS.loaded() or () if name.startswith("aten/") and not name.endswith("/CUDA"))
+    return frozenset(name for name in ours if "/FuncTorch" not in name)
+
+
+def print_options() -> dict[str, Any]:
+    """Return the settings of printing."""
+    return dict(vars(_PRINTING.find() or object))
+
+
+def setters() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
+    """Yield the settings of torch's C++ part that it both reads and sets: the name of the reader, the reader and the setter."""
+    insides = _C.find()
+    for setter in (name for name in dir(insides) if name.startswith("_set_")):
+        word = setter.removeprefix("_set_")
+        names = (f"_get_{word}", f"_is_{word}", f"_{word}", f"_get_{word.removeprefix('sdp_use_')}_sdp_enabled")
+        reader = next((name for name in names if callable(getattr(insides, name, None))), "")
+        if reader:
+            yield f"torch._C.{reader}()", getattr(insides, reader), getattr(insides, setter)
+
+
+def attributes() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
+    """Yield the settings that public functions set and no public function reads: the name, a reader and a setter."""
+    if _DETERMINISTIC.find() is not None:
+        yield _DETERMINISTIC.dotted, _DETERMINISTIC.now, _DETERMINISTIC.put
+    if _STANCE.loaded() is not None:
+        yield _STANCE.dotted, _STANCE.now, _STANCE.put

@@ -1,0 +1,52 @@
+"""Modes that see each call of an operator or a function, operators that run functions, and containers that torch looks into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from runner.worker.torch_private.doors import Door
+
+_NEEDED = "results could be read under the modes of a case or of a further run"
+disable_modes: Callable[[], AbstractContextManager[Any]] = Door(
+    "torch.utils._python_dispatch:_disable_current_modes", _NEEDED
+).need()
+"""What a block does is seen by no mode."""
+plain_functions: Callable[[], AbstractContextManager[Any]] = Door(
+    "torch._C:DisableTorchFunctionSubclass", _NEEDED
+).need()
+"""What a block does with tensors of subclasses is done by torch's own functions."""
+current_mode: Callable[[], Any] = Door("torch.utils._python_dispatch:_get_current_dispatch_mode", _NEEDED).need()
+count_function_modes: Callable[[], int] = Door("torch._C:_len_torch_function_stack", _NEEDED).need()
+enter_function_mode: Callable[[Any], None] = Door("torch._C:_push_on_torch_function_stack", _NEEDED).need()
+leave_function_mode: Callable[[], Any] = Door("torch._C:_pop_torch_function_stack", _NEEDED).need()
+count_dispatch_modes: Callable[[], int] = Door("torch._C:_len_torch_dispatch_stack", _NEEDED).need()
+
+DEVICE_MODE: Any = Door("torch.utils._device:DeviceContext", "the default device could not be told").need()
+"""The mode that sets the default device."""
+HigherOrderOperator: type = Door("torch._ops:HigherOrderOperator", "torch.cond and its like could not be told").need()
+"""Operators that run functions of their own, such as ``torch.cond``."""
+CONTAINERS: Mapping[type, Any] = Door(
+    "torch.utils._pytree:SUPPORTED_NODES", "containers could not be looked into"
+).need()
+"""What torch knows of the containers that packages have registered, by their classes."""
+
+_COND = Door("torch._higher_order_ops.cond:cond_op", "torch.cond has no float64 reference")
+_WHILE_LOOP = Door("torch._higher_order_ops.while_loop:while_loop_op", "torch.while_loop has no float64 reference")
+_OVERLAP = Door("torch:_debug_has_internal_overlap", "drawn cases may write where memory overlaps itself")
+
+
+def run_branches(mode: type, choose: Callable[..., Any], repeat: Callable[..., Any]) -> None:
+    """Let the operators of ``torch.cond`` and ``torch.while_loop`` run these functions under a mode."""
+    for door, function in ((_COND, choose), (_WHILE_LOOP, repeat)):
+        if (operator := door.find()) is not None:
+            operator.py_impl(mode)(function)
+
+
+def is_said_to_overlap(tensor: torch.Tensor) -> bool:
+    """Return whether torch says that two elements of a tensor are one place in memory. It does not say so of all."""
+    ask = _OVERLAP.find()
+    return ask is not None and ask(tensor) == 1
