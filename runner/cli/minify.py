@@ -264,7 +264,7 @@ def ended(outcome: Outcome) -> tuple[str, str]:
     Raises:
         UsageError: the case is wrong, or the harness failed.
     """
-    if outcome.ended == "broken" or outcome.result.get("error"):
+    if outcome.ended in ("broken", "worker-error") or outcome.result.get("error"):
         error = outcome.result.get("error") or {}
         raise UsageError(f"minify: {error.get('message') or outcome.detail.strip().rpartition(chr(10))[2]}")
     if outcome.ended != "result":

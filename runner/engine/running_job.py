@@ -184,7 +184,7 @@ class RunningJob:
         elif self.outcome is not None:
             ended = "result"
         elif self.broken is not None:
-            ended, detail = "broken", self.broken
+            ended, detail = "broken" if self.began is None else "worker-error", self.broken
         elif killed_by is not None and not detail:
             ended = "signal"
             if killed_by == signal.SIGKILL:

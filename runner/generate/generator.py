@@ -179,7 +179,7 @@ class CaseGenerator:
                     answers.update(zip(batch, outcome.result[key], strict=True))
                 elif len(batch) > 1:
                     again += [[number] for number in batch]
-                elif outcome.ended == "broken":
+                elif outcome.ended in ("broken", "worker-error"):
                     self.faults[
                         f"the harness failed ({one_line(outcome.detail.strip().rpartition(chr(10))[2], 200)})"
                     ] += 1

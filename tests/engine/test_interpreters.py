@@ -85,7 +85,7 @@ def test_a_job_runs_another_function_only_if_the_engine_is_told(
     with LocalEngine({"here": sys.executable}, warm={"here": "none"}, environ=fake) as engine:
         outcome = one(engine, "result['ran'] = 'the wrong function'")
     # The real function was imported and cannot do with the stand-in for torch.
-    assert outcome.ended == "broken" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail
+    assert outcome.ended == "worker-error" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail
 
 
 def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:

@@ -87,7 +87,7 @@ def test_a_line_costs_its_own_job(make: Make, isolation: str) -> None:
     outcomes = finish(engine, *jobs, job("result['ok'] = 1", "next", isolation=isolation))
     assert outcomes["next"].result == {"ok": 1}
     for key in lines:
-        assert outcomes[key].ended == "broken" and "is refused" in outcomes[key].detail, outcomes[key]
+        assert outcomes[key].ended == "worker-error" and "is refused" in outcomes[key].detail, outcomes[key]
         assert outcomes[key].seconds < 5
     assert (
         "nested deeper than 100" in outcomes["deep"].detail
@@ -115,4 +115,4 @@ def test_a_job_speaks_for_no_other_process(make: Make) -> None:
 
 def test_an_empty_record_is_no_pass(make: Make) -> None:
     outcome = finish(make(), job("", task="judge"))["k"]
-    assert (outcome.ended, outcome.result) == ("broken", {}) and "'findings' is missing" in outcome.detail
+    assert (outcome.ended, outcome.result) == ("worker-error", {}) and "'findings' is missing" in outcome.detail

@@ -45,6 +45,8 @@ _COMPILER = 2 << 30
 _PATIENCE = 1.0
 """Seconds that a job's process waits until control has ended what is left of it."""
 _DATA = resource.getrlimit(resource.RLIMIT_DATA)
+_LONGEST_NUMBER = 4096
+"""Bits of an integer in a message. Python writes down, and reads, at most 4300 digits."""
 
 
 def run_child(order: Mapping[str, Any], parent: int, address: str, token: str) -> NoReturn:
@@ -128,7 +130,7 @@ class _Process:
             failed = kin or any(record.get(key) for key in ("findings", "trust", "error"))
             status = 0
         except BaseException:  # noqa: BLE001 (SystemExit too: an end without a word is a riddle; a record without end)
-            line = encode({"broken": traceback.format_exc(), "ticket": ticket})
+            line = encode({"broken": _told(), "ticket": ticket})
             kin, failed, status = False, True, EXIT_BROKEN
         if os.getpid() != self._own:
             return True, status
@@ -153,6 +155,14 @@ class _Process:
 
 
 def _flush() -> None:
+def _told() -> str:
+    """Return the exception that is handled now as text. The class may be the case's, and raise when it is asked for its name."""
+    try:
+        return traceback.format_exc()
+    except BaseException:  # noqa: BLE001
+        return "an exception of a class that raises when it is asked for its name"
+
+
     with contextlib.suppress(BaseException):  # the case may have closed or replaced them
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -279,6 +289,8 @@ def prctl(option: int, value: int) -> None:
 
 def die_with_parent(number: int) -> None:
     """Ask the kernel for signal ``number`` when the parent dies, even by SIGKILL. The caller re-checks its parent."""
+    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+        return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
     prctl(_PR_SET_PDEATHSIG, number)
 
 
