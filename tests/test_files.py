@@ -8,7 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from runner.files import naming, open_regular, replace_file, replace_private, replace_text, write_text
+from runner.files import (
+    append_regular,
+    cut_regular,
+    is_pipe,
+    naming,
+    open_output,
+    open_regular,
+    read_text,
+    remove_irregular,
+    remove_tree,
+    replace_file,
+    replace_private,
+    replace_text,
+    write_anew,
+    write_text,
+)
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
@@ -56,14 +71,97 @@ def test_a_private_file_is_whole_and_its_owner_s_alone(tmp_path: Path, monkeypat
     assert path.read_text() == "first" and {*os.listdir(tmp_path)} == {"file", "target"}
 
 
-def test_a_pipe_is_written_to_only_where_it_was_named(tmp_path: Path) -> None:
+def test_a_log_is_no_link_and_no_pipe(tmp_path: Path) -> None:
+    log, link, pipe = (tmp_path / name for name in ("log", "link", "pipe"))
+    for text in (b"first", b" second"):
+        with append_regular(log) as file:
+            file.write(text)
+    link.symlink_to(log)
+    os.mkfifo(pipe)
+    for path in (link, pipe, tmp_path):
+        for action in (append_regular, lambda path: cut_regular(path, 0), lambda path: open_regular(path, links=False)):
+            with pytest.raises(OSError, match=r"."):
+                action(path)
+    cut_regular(log, 12)
+    assert read_text(log) == "first second"
+    cut_regular(log, 11)
+    assert read_text(log) == ""
+
+
+def test_a_text_is_read_as_others_read_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a\r\nb\xff\rc")
+    assert read_text(tmp_path / "file", "replace") == "a\nb\ufffd\nc"
+    with pytest.raises(UnicodeDecodeError):
+        read_text(tmp_path / "file")
+
+
+def test_a_tree_goes_however_deep_it_is(tmp_path: Path) -> None:
+    top, precious, here = tmp_path / "top", tmp_path / "precious", os.getcwd()
+    precious.write_text("kept")
+    (top / "a" / "locked" / "b").mkdir(parents=True)
+    (top / "a" / "link").symlink_to(precious)
+    (top / "a" / "folder").symlink_to(tmp_path)
+    os.mkfifo(top / "a" / "locked" / "pipe")
+    (top / "a" / "locked").chmod(0)
+    os.chdir(top)
+    for _ in range(1500):
+        os.mkdir("d" * 50)
+        os.chdir("d" * 50)
+    Path("file").touch()
+    os.chdir(here)
+    remove_tree(top)
+    assert os.listdir(tmp_path) == ["precious"]
+    top.symlink_to(tmp_path)
+    remove_tree(top)
+    assert os.listdir(tmp_path) == ["precious"] and precious.read_text() == "kept"
+    remove_tree(top)
+
+
+def test_only_files_stay_of_what_a_process_has_left(tmp_path: Path) -> None:
+    top, here = tmp_path / "top", os.getcwd()
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "a" / "file").touch()
+    (top / "link").symlink_to("a")
+    os.mkfifo(top / "a" / "b" / "pipe")
+    os.chdir(top)
+    for _ in range(1500):
+        os.mkdir("d")
+        os.chdir("d")
+    os.chdir(here)
+    remove_irregular(top)
+    assert {path.name for path in top.rglob("*")} == {"a", "b", "file", "d"}
+    (tmp_path / "link").symlink_to(top)
+    with pytest.raises(NotADirectoryError):
+        remove_irregular(tmp_path / "link")
+
+
+def test_nothing_is_written_to_a_pipe_that_nobody_has_opened(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(OSError, match="not a regular file"):
-        replace_text(pipe, "x")
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_text(pipe, "\ud800x")
+    with pytest.raises(OSError, match="a pipe"):
+        open_output(pipe)
+    write_text("/dev/null", "x")
+    reader, writer = os.pipe()
+    write_text(f"/dev/fd/{writer}", "\ud800x")
     assert os.read(reader, 100) == b"\\ud800x"
     os.close(reader)
-    replace_text(tmp_path / "new" / "file", "\ud800x")
-    assert (tmp_path / "new" / "file").read_bytes() == b"\\ud800x"
+    os.close(writer)
+    assert is_pipe(pipe) and not is_pipe("/dev/null") and not is_pipe(tmp_path / "none") and not is_pipe("a\0b")
+
+
+def test_a_file_takes_the_place_of_a_pipe_or_a_link_and_of_no_device(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    for write in (replace_text, write_text, write_anew):
+        for make in (os.mkfifo, lambda path: os.symlink(precious, path)):
+            make(tmp_path / "file")
+            write(tmp_path / "file", "\ud800x")
+            assert not (tmp_path / "file").is_symlink() and (tmp_path / "file").read_bytes() == b"\\ud800x"
+            (tmp_path / "file").unlink()
+    assert precious.read_text() == "kept"
+    with pytest.raises(OSError, match="not a regular file"):
+        replace_text("/dev/null", "x")
+    os.mkfifo(tmp_path / f".file.{os.getpid()}.tmp")
+    replace_text(tmp_path / "file", "x")
+    replace_text(tmp_path / "new" / "file", "x")
+    assert [*tmp_path.rglob("file")] and (tmp_path / "new" / "file").read_text() == "x"

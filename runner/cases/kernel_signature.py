@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runner.cases.problems import Problems
 from runner.diagnostics import Span
+from runner.files import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class Signature:
 def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
     """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at ``span``."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(read_text(path))
         return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else error
         problems.error(span, f"{path.name} is no Python{line}: {reason}")

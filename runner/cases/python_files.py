@@ -7,6 +7,7 @@ from pathlib import Path
 from runner.cases.limits import show_size
 from runner.cases.problems import Problems
 from runner.cases.yaml.tree import YamlScalar
+from runner.files import read_text
 
 
 def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path | None:
@@ -30,7 +31,7 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
             problems.error(path.span, message, problems.limits.hint("file_bytes"))
             return None
         else:
-            full.read_text(encoding="utf-8")
+            read_text(full)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
         problems.error(path.span, f"{path.value!r} cannot be read: {error}")
         return None

@@ -24,7 +24,7 @@ from runner.diagnose.kept import find
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
-from runner.files import replace_text
+from runner.files import append_regular, read_text, replace_text
 from runner.quote import operand, shell_words
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             journal = Journal(folder, variant, arguments.resume)
             if journal.done:
                 progress.end()
-                console.output((folder / CASE).read_text(encoding="utf-8"))
+                console.output(read_text(folder / CASE))
                 console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exit_codes.OK
             kept = find(engine)
@@ -170,7 +170,7 @@ class Journal:
         self._write_head()
 
     def _load(self) -> None:
-        self.head = json.loads((self.folder / HEAD).read_text(encoding="utf-8"))
+        self.head = json.loads(read_text(self.folder / HEAD))
         if self.head.get("variant") != self.variant.id:
             raise UsageError(
                 f"--resume: {self.folder} holds a reduction of {self.head.get('variant')}, not of {self.variant.id}"
@@ -178,7 +178,7 @@ class Journal:
         for line in _lines(self.folder / TRIED):
             self.memory.verdicts[line["text"]] = line["same"]
         if (self.folder / CASE).is_file():
-            self.memory.best = (self.folder / CASE).read_text(encoding="utf-8")
+            self.memory.best = read_text(self.folder / CASE)
 
     def _begun(self, signature: FailureSignature, text: str, size: Size) -> None:
         known = {"text": digest(text), "signature": dataclasses.asdict(signature)}
@@ -211,14 +211,14 @@ class Journal:
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    with open(path, "a", encoding="utf-8") as log:
-        log.write(json.dumps(record) + "\n")
+    with append_regular(path) as log:
+        log.write(json.dumps(record).encode() + b"\n")
 
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:
     """The records of a log; a last line that was cut off is left out."""
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    for line in read_text(path).splitlines() if path.is_file() else ():
         try:
             found.append(json.loads(line))
         except ValueError:

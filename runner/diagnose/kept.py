@@ -21,6 +21,7 @@ from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.engine.cached import evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import code_digest, take_fingerprints
+from runner.files import read_bytes
 from runner.record.signing import NoKey
 from runner.record.store import FOLDER
 from runner.session.plan import job
@@ -55,7 +56,7 @@ def keep(path: Path | None, diagnosis: Diagnosis) -> None:
 def find(engine: VariantEngine) -> Kept | None:
     """Return what an earlier ``runner diagnose`` of the very same variant found; None where there is nothing that counts."""
     path = path_of(engine)
-    entry = read(path) if path is not None and path.is_file() else None
+    entry = read(path) if path is not None else None
     return Kept(diagnosis_of(entry["outcome"]), str(entry["run"])) if entry is not None else None
 
 
@@ -73,7 +74,7 @@ def path_of(engine: VariantEngine) -> Path | None:
         engine.variant.case.file,
         engine.environment.build,
         repr(engine.limits),
-        hashlib.sha256(Path(engine.variant.case.file).read_bytes()).hexdigest(),
+        hashlib.sha256(read_bytes(engine.variant.case.file)).hexdigest(),
         code_digest(Path(runner.__file__).parent),
     ]
     digest = hashlib.sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()

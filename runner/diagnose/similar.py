@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -29,6 +28,7 @@ from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.diagnostics import shown_path
 from runner.exit_codes import NOTHING, UsageError
+from runner.files import read_text
 from runner.text import one_line
 from runner.verdict.policy import COMPILER_OWN, ranked
 
@@ -167,7 +167,7 @@ def entries(paths: Sequence[str], limits: Limits | None = None) -> Iterator[Entr
 def _entries_of_list(path: str) -> Iterator[Entry]:
     """Yield the bugs of a file with one JSON object a line: ``title``, ``url``, ``ops``, ``class``, ``stage``, ``exception``."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except OSError as error:
         raise UsageError(f"--similar {path}: {error.strerror}", NOTHING) from None
     for number, line in enumerate(lines, 1):

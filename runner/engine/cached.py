@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
-from runner.files import foreign_link, replace_private
+from runner.files import foreign_link, open_regular, replace_private
 from runner.record.signing import NoKey, sign
 
 VERSION = 2
@@ -257,9 +257,10 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
 def read(path: Path) -> dict[str, Any] | None:
     """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it here."""
     try:
-        if not path.is_file() or path.stat().st_size > SIZE:  # a pipe would hold up the run
-            return None
-        entry = json.loads(path.read_bytes())
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > SIZE:
+                return None
+            entry = json.loads(file.read())
         run, body = entry["run"], entry["outcome"]
         signature = sign("result", path.name, run, body)
         if entry["version"] != VERSION or not hmac.compare_digest(signature, entry["signature"]):

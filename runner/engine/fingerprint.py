@@ -27,6 +27,7 @@ from runner.engine.cache_folders import cache_folder, make_own_folder
 from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
 from runner.engine.interpreters import WORKER, find_python, run_script
 from runner.engine.processors import usable_processors
+from runner.files import read_bytes
 from runner.record.signing import NoKey
 
 _ASK = """
@@ -241,7 +242,7 @@ def code_digest(folder: Path) -> str:
     """Return a digest of the Python files below a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        data = path.read_bytes()
+        data = read_bytes(path)
         digest.update(f"{path.relative_to(folder)} {len(data)}\n".encode() + data)
     return digest.hexdigest()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.yaml.emitter import emit
-from runner.files import replace_file, replace_text
+from runner.files import read_bytes, replace_file, replace_text
 
 PER_FILE = 100
 LONGEST = 60
@@ -31,7 +31,7 @@ def with_content(module: Mapping[str, Any], file: Path) -> dict[str, Any]:
     Raises:
         OSError: the file cannot be read.
     """
-    content = file.read_bytes()
+    content = read_bytes(file)
     suffix = f"_{hashlib.sha256(content).hexdigest()[:8]}"
     return {**module, "file": f"{file.stem.removesuffix(suffix)[:LONGEST]}{suffix}.py", CONTENT: content}
 

@@ -15,6 +15,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
+from runner.files import open_regular
 from runner.record.events import RunStarted
 from runner.text import one_line
 
@@ -38,7 +39,7 @@ def user_key() -> bytes:
     try:
         if not path.exists():
             _make(path)
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             status = os.fstat(file.fileno())
             key = file.read(_SIZE + 1)
     except (OSError, ValueError) as error:

@@ -7,15 +7,16 @@ No link is followed. A folder with anything else in it stays as it is.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.exit_codes import UsageError
+from runner.files import remove_tree
 from runner.record import lock
 from runner.record.events import RunStarted, from_json
 from runner.record.journal import lines, parse_line
@@ -140,6 +141,8 @@ def _empty(folder: Path) -> None:
     names = sorted(os.listdir(folder), key=lambda name: (name == lock.NAME, name == _LOG))
     for name in names:
         if name in _FOLDERS:
-            shutil.rmtree(folder / name)  # follows no link
+            remove_tree(folder / name)
+            if os.path.lexists(folder / name):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(folder / name))
         else:
             os.unlink(folder / name)

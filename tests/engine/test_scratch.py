@@ -37,6 +37,17 @@ def test_a_folder_lasts_as_long_as_its_with(base: Path) -> None:
     assert not path.exists()
 
 
+def test_a_folder_goes_however_deep_a_case_has_made_it(base: Path) -> None:
+    with scratch.folder() as path:
+        here = os.getcwd()
+        os.chdir(path)
+        for _ in range(1500):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir(here)
+    assert not [*base.iterdir()]
+
+
 def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER], env={**os.environ, "TMPDIR": str(base)}, text=True,

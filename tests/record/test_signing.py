@@ -56,6 +56,13 @@ def test_without_a_state_folder_it_is_below_home(home: str, tmp_path: Path, monk
     assert key_path() == tmp_path / ".local" / "state" / "runner" / "key"
 
 
+def test_a_pipe_is_no_key(state: Path) -> None:
+    key_path().parent.mkdir(parents=True)
+    os.mkfifo(key_path())
+    with pytest.raises(NoKey, match="no regular file"):
+        user_key()
+
+
 def test_what_this_user_wrote_here_is_own(state: Path) -> None:
     assert why_foreign(own()) == ""
 
@@ -89,7 +96,7 @@ def test_without_a_usable_key_every_log_is_foreign_and_the_reason_is_said(state:
     assert "is no key: remove it" in why_foreign(start)
     key_path().unlink()
     key_path().mkdir()
-    with pytest.raises(NoKey, match="directory"):
+    with pytest.raises(NoKey, match="no regular file"):
         user_key()
     key_path().rmdir()
     (state / "runner").rmdir()

@@ -24,6 +24,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import traceback
 from collections.abc import Mapping
@@ -44,9 +45,9 @@ _COMPILER = 2 << 30
 """Bytes that control always allows compilers (``COMPILERS`` in ``runner/engine/memory.py``)."""
 _PATIENCE = 1.0
 """Seconds that a job's process waits until control has ended what is left of it."""
-_DATA = resource.getrlimit(resource.RLIMIT_DATA)
 _LONGEST_NUMBER = 4096
 """Bits of an integer in a message. Python writes down, and reads, at most 4300 digits."""
+_DATA = resource.getrlimit(resource.RLIMIT_DATA)
 
 
 def run_child(order: Mapping[str, Any], parent: int, address: str, token: str) -> NoReturn:
@@ -154,7 +155,6 @@ class _Process:
         self._connection.sendall(encode(message))
 
 
-def _flush() -> None:
 def _told() -> str:
     """Return the exception that is handled now as text. The class may be the case's, and raise when it is asked for its name."""
     try:
@@ -163,6 +163,7 @@ def _told() -> str:
         return "an exception of a class that raises when it is asked for its name"
 
 
+def _flush() -> None:
     with contextlib.suppress(BaseException):  # the case may have closed or replaced them
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -200,8 +201,7 @@ def redirect(log: str | None) -> None:
     try:
         if log is None:
             raise FileNotFoundError
-        # Appending, so that control can cut a log that grew too long and the next write starts at its new end.
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        output = _open_log(log)
     except OSError:
         output = os.open(os.devnull, os.O_WRONLY)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -215,6 +215,17 @@ def redirect(log: str | None) -> None:
         setattr(sys, name, io.TextIOWrapper(buffered, "utf-8", errors="backslashreplace", line_buffering=True))
 
 
+def _open_log(path: str) -> int:
+    """Open a log of our own, which is made. Raises OSError for a link or a pipe that another case has put there."""
+    # Appending, so that control can cut a log that grew too long and the next write starts at its new end.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileExistsError(path)
+
+
 def _report_crashes(stack: str | None) -> int:
     """Write Python's stacks to ``stack`` at a fatal signal and at SIGUSR1 (control's, just before it kills).
 
@@ -224,7 +235,7 @@ def _report_crashes(stack: str | None) -> int:
     try:
         if stack is None:
             raise FileNotFoundError
-        descriptor = os.open(stack, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = _open_log(stack)
     except OSError:
         descriptor = os.dup(2)
     faulthandler.enable(descriptor, all_threads=True)
@@ -278,6 +289,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
+    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+        return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
     return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
 
 
@@ -289,8 +302,6 @@ def prctl(option: int, value: int) -> None:
 
 def die_with_parent(number: int) -> None:
     """Ask the kernel for signal ``number`` when the parent dies, even by SIGKILL. The caller re-checks its parent."""
-    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
-        return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
     prctl(_PR_SET_PDEATHSIG, number)
 
 
