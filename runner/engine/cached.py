@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import hmac
 import json
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
-from runner.files import foreign_link, open_regular, replace_private
+from runner.files import foreign_link, link_problem, open_regular, replace_private
 from runner.record.signing import NoKey, sign
 
 VERSION = 2
@@ -250,6 +251,8 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     body = json.dumps(outcome, sort_keys=True, default=repr)
     signature = sign("result", path.name, run, body)
     entry = json.dumps({"version": VERSION, "run": run, "signature": signature, "outcome": body})
+    if problem := link_problem(path.parent):
+        raise OSError(errno.ELOOP, problem, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_private(path, entry)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
-from runner.files import open_regular
+from runner.files import foreign_link, open_regular
 from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished
 from runner.record.journal import Problems, stream_journal
 from runner.record.store import FOLDER
@@ -75,7 +75,7 @@ def seconds_by_key() -> dict[Key, float]:
 def update(base: Path | None = None) -> None:
     """Write the history down, so that the next ``read`` is quick. A folder that cannot be written is no error."""
     base = base or Path(FOLDER)
-    if not (base / "runs").is_dir():
+    if foreign_link(base) or not (base / "runs").is_dir():
         return
     history, summaries = _read(base)
     data = {

@@ -447,6 +447,15 @@ def test_a_file_lies_where_its_name_says_and_is_plain_json(tmp_path: Path) -> No
     assert (entry["version"], entry["run"]) == (cached.VERSION, "r1")
 
 
+def test_nothing_is_kept_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".runner").symlink_to("elsewhere")
+    with pytest.raises(OSError, match=r"\.runner is a link"):
+        write(Path(".runner", "results", "ab", "abc.json"), "run", {})
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
 @pytest.mark.parametrize("broken", ["file in the way", "full", "read-only"])
 def test_a_folder_that_cannot_be_written_disturbs_nothing(
     tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
