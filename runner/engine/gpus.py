@@ -8,8 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-_UUID = re.compile(r"((?:GPU|MIG)-.+)")
-_INDEX = re.compile(r"\+?0*(\d+)")
+_NAME = re.compile(r"((?:GPU|MIG)-.+)|\+?0*(\d+)")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable by which CUDA is told the devices that a process may see: indices or UUIDs."""
 
@@ -31,9 +30,8 @@ def _named_gpus(given: str) -> tuple[str, ...]:
 
     The list ends at the first entry that is none, such as ``-1``. If one stands before that twice, no GPU is seen.
     """
-    pattern = _UUID if _UUID.match(given.strip()) else _INDEX
-    matches = itertools.takewhile(bool, (pattern.match(entry.strip()) for entry in given.split(",")))
-    names = [match[1] for match in matches if match]
+    matches = itertools.takewhile(bool, (_NAME.match(entry.strip()) for entry in given.split(",")))
+    names = [match[1] or match[2] for match in matches if match]
     return tuple(names) if len({*names}) == len(names) else ()
 
 

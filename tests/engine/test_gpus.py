@@ -26,7 +26,7 @@ from runner.engine import gpus
         ("0,1,0", 8, ()),
         ("1,01", 8, ()),
         ("GPU-1,GPU-1", 8, ()),
-        ("GPU-1,0", 8, ("GPU-1",)),
+        ("GPU-1,0", 8, ("GPU-1", "0")),
         ("1gpu,+2", 8, ("1", "2")),  # as strtoul reads numbers
         ("9" * 5000, 8, ("9" * 5000,)),
     ],
