@@ -72,13 +72,27 @@ def read_text(path: str | os.PathLike[str], errors: str = "strict", links: bool 
         return file.read()
 
 
+def entries_below(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
+    """Yield what lies below a folder, however deep; what cannot be listed is left out. No link is followed.
+
+    ``os.walk`` calls itself for each level, up to Python 3.11, and so does ``Path.rglob``.
+    """
+    waiting = [os.fspath(folder)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+
 def remove_tree(folder: str | os.PathLike[str]) -> None:
-    """Remove a folder as far as possible, whatever modes its folders have, and however deep they are. No link is followed.
+    """Remove a folder or file as far as possible, whatever modes its folders have, and however deep they are. No link is followed.
 
     What lies deep is moved up first: neither a path nor a stack of calls grows with the depth.
     """
     top, token, numbers = os.fspath(folder), secrets.token_hex(4), itertools.count()
-    if os.path.islink(top):
+    if os.path.islink(top) or not os.path.isdir(top):
         with contextlib.suppress(OSError):
             os.unlink(top)
         return
@@ -101,6 +115,13 @@ def remove_tree(folder: str | os.PathLike[str]) -> None:
     for place in reversed(folders):
         with contextlib.suppress(OSError):
             os.rmdir(place)
+
+
+def remove_whole_tree(folder: str | os.PathLike[str]) -> None:
+    """Remove a folder as ``remove_tree`` does. Raises OSError where something stays."""
+    remove_tree(folder)
+    if os.path.lexists(folder):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), os.fspath(folder))
 
 
 def _opened_up(folder: str) -> str:

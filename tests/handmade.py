@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -43,6 +44,16 @@ def variants(folder: Path, keys: str, name: str = "a.spec.yaml", **options: Any)
     body = textwrap.indent(keys, "    ")
     text = f"cases:\n  - name: a\n    inputs: {{x: {shape}}}\n    chain: [F.relu]\n" + (f"{body}\n" if keys else "")
     return [*loaded(written(folder, text, name), **options).variants]
+
+
+def dig(folder: Path) -> None:
+    """Nest folders in a folder beyond what Python's recursion takes, and beyond the longest path."""
+    here = os.getcwd()
+    os.chdir(folder)
+    for _ in range(1500):
+        os.mkdir("deep")
+        os.chdir("deep")
+    os.chdir(here)
 
 
 def finding(

@@ -11,6 +11,7 @@ import pytest
 from runner.files import (
     append_regular,
     cut_regular,
+    entries_below,
     is_pipe,
     naming,
     open_output,
@@ -18,12 +19,14 @@ from runner.files import (
     read_text,
     remove_irregular,
     remove_tree,
+    remove_whole_tree,
     replace_file,
     replace_private,
     replace_text,
     write_anew,
     write_text,
 )
+from tests.handmade import dig
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
@@ -96,19 +99,14 @@ def test_a_text_is_read_as_others_read_it(tmp_path: Path) -> None:
 
 
 def test_a_tree_goes_however_deep_it_is(tmp_path: Path) -> None:
-    top, precious, here = tmp_path / "top", tmp_path / "precious", os.getcwd()
+    top, precious = tmp_path / "top", tmp_path / "precious"
     precious.write_text("kept")
     (top / "a" / "locked" / "b").mkdir(parents=True)
     (top / "a" / "link").symlink_to(precious)
     (top / "a" / "folder").symlink_to(tmp_path)
     os.mkfifo(top / "a" / "locked" / "pipe")
     (top / "a" / "locked").chmod(0)
-    os.chdir(top)
-    for _ in range(1500):
-        os.mkdir("d" * 50)
-        os.chdir("d" * 50)
-    Path("file").touch()
-    os.chdir(here)
+    dig(top)
     remove_tree(top)
     assert os.listdir(tmp_path) == ["precious"]
     top.symlink_to(tmp_path)
@@ -117,19 +115,32 @@ def test_a_tree_goes_however_deep_it_is(tmp_path: Path) -> None:
     remove_tree(top)
 
 
+def test_entries_are_found_however_deep_they_are(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    dig(tmp_path)
+    entries = [*entries_below(tmp_path)]
+    assert len(entries) > 500 and {entry.name for entry in entries} == {"link", "deep"}
+    assert [*entries_below(tmp_path / "none")] == []
+    remove_whole_tree(tmp_path / "deep")
+    assert os.listdir(tmp_path) == ["link"]
+
+
+def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(os, "rmdir", lambda path: (_ for _ in ()).throw(PermissionError))
+    with pytest.raises(OSError, match="not empty"):
+        remove_whole_tree(tmp_path / "folder")
+
+
 def test_only_files_stay_of_what_a_process_has_left(tmp_path: Path) -> None:
-    top, here = tmp_path / "top", os.getcwd()
+    top = tmp_path / "top"
     (top / "a" / "b").mkdir(parents=True)
     (top / "a" / "file").touch()
     (top / "link").symlink_to("a")
     os.mkfifo(top / "a" / "b" / "pipe")
-    os.chdir(top)
-    for _ in range(1500):
-        os.mkdir("d")
-        os.chdir("d")
-    os.chdir(here)
+    dig(top)
     remove_irregular(top)
-    assert {path.name for path in top.rglob("*")} == {"a", "b", "file", "d"}
+    assert {path.name for path in top.rglob("*")} == {"a", "b", "file", "deep"}
     (tmp_path / "link").symlink_to(top)
     with pytest.raises(NotADirectoryError):
         remove_irregular(tmp_path / "link")

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
-from runner.files import foreign_link, link_problem, open_regular, replace_private
+from runner.files import entries_below, foreign_link, link_problem, open_regular, replace_private
 from runner.record.signing import NoKey, sign
 
 VERSION = 2
@@ -281,16 +281,17 @@ def evict(folder: Path, size: int) -> None:
     if foreign_link(folder):
         return
     files = []
-    for parent, _, names in os.walk(folder):
-        for path in (Path(parent, name) for name in names):
-            with contextlib.suppress(OSError):  # another runner was quicker
-                stat = path.stat()
-                files.append((stat.st_mtime_ns, stat.st_size, path))
+    for entry in entries_below(folder):
+        with contextlib.suppress(OSError):  # another runner was quicker
+            if not entry.is_dir(follow_symlinks=False):
+                stat = entry.stat(follow_symlinks=False)
+                files.append((stat.st_mtime_ns, stat.st_size, entry.path))
     total = sum(length for _, length, _ in files)
     if total <= size:
         return
     for _, length, path in sorted(files):
         if total <= size * 9 // 10:
             break
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         total -= length

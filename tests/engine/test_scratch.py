@@ -14,6 +14,7 @@ from engine_jobs import Make, one
 
 from runner.engine import scratch
 from runner.exit_codes import UsageError
+from tests.handmade import dig
 
 HOLDER = "from runner.engine import scratch; print(scratch.make(), flush=True); input()"
 
@@ -39,12 +40,7 @@ def test_a_folder_lasts_as_long_as_its_with(base: Path) -> None:
 
 def test_a_folder_goes_however_deep_a_case_has_made_it(base: Path) -> None:
     with scratch.folder() as path:
-        here = os.getcwd()
-        os.chdir(path)
-        for _ in range(1500):
-            os.mkdir("d")
-            os.chdir("d")
-        os.chdir(here)
+        dig(path)
     assert not [*base.iterdir()]
 
 

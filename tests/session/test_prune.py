@@ -15,6 +15,7 @@ from runner.record.journal import Journal
 from runner.record.keep import Keep, parse
 from runner.session import history
 from runner.session.prune import Pruned, prune
+from tests.handmade import dig
 from tests.report.events_sample import failure, finished, planned, started
 
 ONE = Keep(1)
@@ -232,10 +233,17 @@ def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, mo
     folder = run(0)
     run(1)
     with monkeypatch.context() as patch:
-        patch.setattr("runner.session.prune.remove_tree", lambda path: None)
+        patch.setattr("runner.files.remove_tree", lambda path: None)
         assert prune(ONE, base=base) == Pruned((), 0, False)
     assert (folder / "events.jsonl").is_file()
     assert prune(ONE, base=base).names == (name_of(0),)
+
+
+def test_a_deep_folder_of_a_case_stops_nothing(base: Path, run: Make) -> None:
+    place = run(0) / "logs" / "deep"
+    run(1)
+    dig(place)
+    assert prune(ONE, base=base).names == (name_of(0),) and numbers(base) == [1]
 
 
 def test_verdicts_of_removed_runs_are_remembered(base: Path, run: Make) -> None:

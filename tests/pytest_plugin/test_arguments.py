@@ -1,0 +1,22 @@
+"""Which arguments of pytest hold cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runner.files import remove_tree
+from runner.pytest_plugin.arguments import holds_cases
+from tests.handmade import dig
+
+
+def test_a_folder_is_looked_through_as_pytest_does(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    dig(tmp_path)
+    assert not holds_cases(str(tmp_path), []) and not holds_cases(str(tmp_path / "none"), [])
+    (tmp_path / "a" / "b" / "x.spec.yaml").touch()
+    assert holds_cases(str(tmp_path), ["node_modules"]) and holds_cases(
+        str(tmp_path / "a" / "b" / "x.spec.yaml::c"), []
+    )
+    assert not holds_cases(str(tmp_path), ["b*"])
+    remove_tree(tmp_path / "deep")  # pytest could not
