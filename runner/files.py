@@ -22,7 +22,8 @@ PIPE = "this is a pipe, whose reader may never come; name a file"
 """Why nothing is written to a pipe."""
 _DEEPEST = 10
 """How deep folders may lie in one that a worker has written."""
-_OPEN_FILE = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/fd/\d+")
+_OPEN_FILE = re.compile(r"/dev/(?:std(?P<name>in|out|err)|fd/(?P<own>\d{1,9}))|/proc/(?:self|thread-self|\d+)/fd/\d+")
+_STREAMS = {"in": 0, "out": 1, "err": 2}
 
 
 def open_regular(path: str | os.PathLike[str], links: bool = True) -> IO[bytes]:
@@ -164,20 +165,34 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def is_open_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path names an open file, such as ``/dev/stdout``. That is written to as it is: never replaced, never emptied."""
+    return _open_file(path) is not None
+
+
+def _open_file(path: str | os.PathLike[str]) -> re.Match[str] | None:
+    return _OPEN_FILE.fullmatch(os.path.join(os.getcwd(), path))
+
+
 def is_pipe(path: str | os.PathLike[str]) -> bool:
     """Return whether a path names a pipe, whose reader may never come. An open file such as ``/dev/stdout`` has its reader."""
     try:
-        is_fifo = stat.S_ISFIFO(os.stat(path).st_mode)
+        return stat.S_ISFIFO(os.stat(path).st_mode) and not is_open_file(path)
     except (OSError, ValueError):
         return False
-    return is_fifo and _OPEN_FILE.fullmatch(os.path.join(os.getcwd(), path)) is None
 
 
 def open_output(path: str | os.PathLike[str], flags: int = os.O_TRUNC) -> int:
-    """Open a file or a device to write to it, and return the descriptor; a file is made. Raises OSError, for a pipe too."""
+    """Open a file or a device to write to it, and return the descriptor; a file is made. Raises OSError, for a pipe too.
+
+    An open file of this process goes on where it is.
+    """
     if is_pipe(path):
         raise OSError(errno.EINVAL, PIPE, os.fspath(path))
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666)
+    match = _open_file(path)
+    if match is not None and (match["name"] or match["own"]):
+        return os.dup(_STREAMS[match["name"]] if match["name"] else int(match["own"]))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if match else flags), 0o666)
 
 
 def foreign_link(path: str | os.PathLike[str]) -> str:
@@ -188,7 +203,7 @@ def foreign_link(path: str | os.PathLike[str]) -> str:
     machine's own, and so are those to open files such as ``/dev/stdout``.
     """
     whole, here = os.path.join(os.getcwd(), path), os.path.realpath(os.getcwd())
-    if _OPEN_FILE.fullmatch(whole):
+    if is_open_file(path):
         return ""
     *folders, name = [part for part in whole.split(os.sep) if part not in ("", ".")] or [""]
     place = os.sep
@@ -217,8 +232,9 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
         ValueError: a piece cannot be made.
     """
     target = os.path.abspath(path)
-    if os.path.exists(target) and not (os.path.isfile(target) or os.path.islink(target) or is_pipe(target)):
-        raise OSError(errno.EINVAL, "not a regular file", target)  # /dev/null must stay a device
+    is_free = not os.path.exists(target) or os.path.isfile(target) or os.path.islink(target) or is_pipe(target)
+    if is_open_file(target) or not is_free:  # /dev/null must stay a device, and /dev/stdout a link
+        raise OSError(errno.EINVAL, "not a regular file", target)
     folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
@@ -270,7 +286,7 @@ def write_anew(path: str | os.PathLike[str], text: str) -> None:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text into a device or an open file such as ``/dev/stdout``; else as ``replace_text`` does. Raises OSError."""
-    if os.path.exists(path) and not os.path.isfile(path) and not is_pipe(path):
+    if is_open_file(path) or (os.path.exists(path) and not os.path.isfile(path) and not is_pipe(path)):
         with open(open_output(path), "wb") as handle:
             handle.write(_encoded(text))
     else:

@@ -12,6 +12,7 @@ from runner.files import (
     append_regular,
     cut_regular,
     entries_below,
+    is_open_file,
     is_pipe,
     naming,
     open_output,
@@ -158,6 +159,21 @@ def test_nothing_is_written_to_a_pipe_that_nobody_has_opened(tmp_path: Path) -> 
     os.close(reader)
     os.close(writer)
     assert is_pipe(pipe) and not is_pipe("/dev/null") and not is_pipe(tmp_path / "none") and not is_pipe("a\0b")
+
+
+def test_an_open_file_is_added_to_and_never_replaced(tmp_path: Path) -> None:
+    """Without that a report for /dev/stdout replaced the machine's link of this name, where root had a file behind it."""
+    with open(tmp_path / "file", "w+") as file:
+        path = f"/dev/fd/{file.fileno()}"
+        file.write("printed ")
+        file.flush()
+        for write in (replace_text, lambda path, text: replace_file(path, [text.encode()])):
+            with pytest.raises(OSError, match="not a regular file"):
+                write(path, "x")
+        write_text(path, "report")
+        file.write(" printed")
+        assert is_open_file(path) and os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "printed report printed"
 
 
 def test_a_file_takes_the_place_of_a_pipe_or_a_link_and_of_no_device(tmp_path: Path) -> None:

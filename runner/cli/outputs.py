@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner import console
 from runner.exit_codes import INTERNAL, UsageError
-from runner.files import PIPE, is_pipe, link_problem, write_text
+from runner.files import PIPE, is_open_file, is_pipe, link_problem, write_text
 from runner.quote import shell_word
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _file_problem(path: str, target: Path, name: str) -> str:
         return "no permission to write it"
     if is_pipe(path):
         return PIPE
-    if target.exists() and not target.is_file():
+    if is_open_file(path) or (target.exists() and not target.is_file()):
         return "not a regular file, and this report is replaced again and again" if name == "junit" else ""
     if name == "events" and target.exists():  # it is appended to; all others are replaced
         return ""

@@ -50,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"events": "pipe"}, "--events pipe: this is a pipe"),
         ({"report": ["ctrf=pipe"]}, "--report pipe: this is a pipe"),
         ({"junit": "/dev/null"}, "not a regular file"),
+        ({"junit": "/dev/fd/1"}, "not a regular file"),  # a file behind it would make no difference
         ({"junit": "loop"}, "/loop is a link to loop; name the file that is meant, or remove the link"),
         ({"junit": "link"}, "--junit link: /.*/link is a link to file"),
         ({"events": "linked/new.jsonl"}, "/linked is a link to folder"),
