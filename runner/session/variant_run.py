@@ -32,6 +32,9 @@ from runner.verdict.stages import below, in_order, locate, stage_of
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
 """Doubts of a job that never came to the backend."""
 
+_STACK = 1 << 16
+"""Characters of a worker's traceback that are kept, as of the stacks of one that died."""
+
 _COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays", "stored_graphs")
 """What a job counts and its event repeats."""
 
@@ -48,7 +51,7 @@ class VariantResult:
 
 
 def _stack(main: Outcome) -> str:
-    return main.detail if main.ended == "worker-error" else main.stack
+    return main.detail[-_STACK:] if main.ended == "worker-error" else main.stack
 
 
 def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:

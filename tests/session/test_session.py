@@ -184,6 +184,9 @@ def test_a_worker_that_fails_over_a_case_costs_that_case_alone(tmp_path: Path) -
         "ValueError: oops"
     )
     assert event.stack == "Traceback\nValueError: oops" and not event.findings
+    long = {**WORKER_ERROR, "detail": "x" * 10**6 + "\nValueError: oops"}
+    (event,) = verdicts(run(chosen[:1], lambda job, what: long)[2])
+    assert len(event.stack) == 1 << 16 and event.reason.endswith("ValueError: oops")
 
 
 def test_a_full_disk_under_a_compiler_is_an_error_of_the_variant(one: list[Variant]) -> None:
