@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -37,6 +36,10 @@ def loaded(*paths: Path, **options: Any) -> Loaded:
     return found
 
 
+Dig = Callable[[Path], None]
+"""The type of the fixture ``dig``."""
+
+
 def variants(folder: Path, keys: str, name: str = "a.spec.yaml", **options: Any) -> list[Variant]:
     """The variants of a case ``a``; ``keys`` are its further keys, from line 5 on. Params ``n`` and ``k`` may be used."""
     keys = textwrap.dedent(keys).strip("\n")
@@ -44,16 +47,6 @@ def variants(folder: Path, keys: str, name: str = "a.spec.yaml", **options: Any)
     body = textwrap.indent(keys, "    ")
     text = f"cases:\n  - name: a\n    inputs: {{x: {shape}}}\n    chain: [F.relu]\n" + (f"{body}\n" if keys else "")
     return [*loaded(written(folder, text, name), **options).variants]
-
-
-def dig(folder: Path) -> None:
-    """Nest folders in a folder beyond what Python's recursion takes, and beyond the longest path."""
-    here = os.getcwd()
-    os.chdir(folder)
-    for _ in range(1500):
-        os.mkdir("deep")
-        os.chdir("deep")
-    os.chdir(here)
 
 
 def finding(

@@ -27,7 +27,7 @@ from runner.files import (
     write_anew,
     write_text,
 )
-from tests.handmade import dig
+from tests.handmade import Dig
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_text_is_read_as_others_read_it(tmp_path: Path) -> None:
         read_text(tmp_path / "file")
 
 
-def test_a_tree_goes_however_deep_it_is(tmp_path: Path) -> None:
+def test_a_tree_goes_however_deep_it_is(tmp_path: Path, dig: Dig) -> None:
     top, precious = tmp_path / "top", tmp_path / "precious"
     precious.write_text("kept")
     (top / "a" / "locked" / "b").mkdir(parents=True)
@@ -116,13 +116,13 @@ def test_a_tree_goes_however_deep_it_is(tmp_path: Path) -> None:
     remove_tree(top)
 
 
-def test_entries_are_found_however_deep_they_are(tmp_path: Path) -> None:
+def test_entries_are_found_however_deep_they_are(tmp_path: Path, dig: Dig) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     dig(tmp_path)
     entries = [*entries_below(tmp_path)]
-    assert len(entries) > 500 and {entry.name for entry in entries} == {"link", "deep"}
+    assert len(entries) > 500 and {entry.name for entry in entries} == {"link", "d"}
     assert [*entries_below(tmp_path / "none")] == []
-    remove_whole_tree(tmp_path / "deep")
+    remove_whole_tree(tmp_path / "d")
     assert os.listdir(tmp_path) == ["link"]
 
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         remove_whole_tree(tmp_path / "folder")
 
 
-def test_only_files_stay_of_what_a_process_has_left(tmp_path: Path) -> None:
+def test_only_files_stay_of_what_a_process_has_left(tmp_path: Path, dig: Dig) -> None:
     top = tmp_path / "top"
     (top / "a" / "b").mkdir(parents=True)
     (top / "a" / "file").touch()
@@ -141,7 +141,7 @@ def test_only_files_stay_of_what_a_process_has_left(tmp_path: Path) -> None:
     os.mkfifo(top / "a" / "b" / "pipe")
     dig(top)
     remove_irregular(top)
-    assert {path.name for path in top.rglob("*")} == {"a", "b", "file", "deep"}
+    assert {path.name for path in top.rglob("*")} == {"a", "b", "file", "d"}
     (tmp_path / "link").symlink_to(top)
     with pytest.raises(NotADirectoryError):
         remove_irregular(tmp_path / "link")

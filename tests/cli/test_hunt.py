@@ -12,10 +12,9 @@ import pytest
 from runner.cli import hunt
 from runner.cli.main import main
 from runner.exit_codes import UsageError
-from runner.files import remove_tree
 from runner.hunt.state import FILE, Head, Reduction, Report, Round, append
 from runner.session.plan import Environment
-from tests.handmade import dig
+from tests.handmade import Dig
 from tests.hunt.samples import HEAD, A, red, round_of
 
 
@@ -162,11 +161,10 @@ def test_a_foreign_folder_with_a_link_is_refused(
     assert (tmp_path / "h" / FILE).is_file()
 
 
-def test_a_deep_foreign_folder_is_looked_through(tmp_path: Path) -> None:
+def test_a_deep_foreign_folder_is_looked_through(tmp_path: Path, dig: Dig) -> None:
     append(tmp_path, HEAD)
     dig(tmp_path)
     assert hunt._folder(str(tmp_path)) == tmp_path
-    remove_tree(tmp_path / "deep")  # pytest could not
 
 
 def test_a_pipe_in_a_foreign_folder_is_refused(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.files import remove_tree
 from runner.pytest_plugin.arguments import holds_cases
-from tests.handmade import dig
+from tests.handmade import Dig
 
 
-def test_a_folder_is_looked_through_as_pytest_does(tmp_path: Path) -> None:
+def test_a_folder_is_looked_through_as_pytest_does(tmp_path: Path, dig: Dig) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "linked").symlink_to(tmp_path)
     dig(tmp_path)
@@ -19,4 +18,3 @@ def test_a_folder_is_looked_through_as_pytest_does(tmp_path: Path) -> None:
         str(tmp_path / "a" / "b" / "x.spec.yaml::c"), []
     )
     assert not holds_cases(str(tmp_path), ["b*"])
-    remove_tree(tmp_path / "deep")  # pytest could not

@@ -15,7 +15,7 @@ from runner.record.journal import Journal
 from runner.record.keep import Keep, parse
 from runner.session import history
 from runner.session.prune import Pruned, prune
-from tests.handmade import dig
+from tests.handmade import Dig
 from tests.report.events_sample import failure, finished, planned, started
 
 ONE = Keep(1)
@@ -239,7 +239,7 @@ def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, mo
     assert prune(ONE, base=base).names == (name_of(0),)
 
 
-def test_a_deep_folder_of_a_case_stops_nothing(base: Path, run: Make) -> None:
+def test_a_deep_folder_of_a_case_stops_nothing(base: Path, run: Make, dig: Dig) -> None:
     place = run(0) / "logs" / "deep"
     run(1)
     dig(place)
