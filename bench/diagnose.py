@@ -88,7 +88,7 @@ class Results:
             self.rows = kept["rows"] if kept["torch"] == build else {}
 
     def add(self, task: Task, found: Diagnosis | str) -> None:
-        """Keep a diagnosis, or the words for why there is none."""
+        """Keep a diagnosis, or the words for why it is missing."""
         data = {"error": found} if isinstance(found, str) else found.to_dict()
         with self._lock:
             self.rows[task.row.id] = {"row_stage": task.stage, **data}

@@ -11,7 +11,7 @@ so is what took over a minute. "cold" begins without any cache, "warm" is a seco
 leaves out the first and the last variant of each process: start, and the tail in which failures are confirmed alone and
 localized; "whole" is the command's time, "a variant" that by the number of variants, "CPU s" the processor time of all its
 processes, their own and the kernel's. Scripts check nothing but values, as many at once as there are processes; of those
-that would assert there are none. Exits with 1 when a target is missed.
+that would assert no script is red. Exits with 1 when a target is missed.
 """
 
 from __future__ import annotations

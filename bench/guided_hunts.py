@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.generate.parents import Parents, read_parents
+from runner.generate.files import Parents, read_parents
 from runner.hunt import known, state
 from runner.hunt.groups import FAILURES
 from runner.hunt.guidance import Guidance

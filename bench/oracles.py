@@ -28,12 +28,12 @@ from torch._dynamo.utils import same
 from torch.utils._pytree import tree_map
 
 from runner.builder.source import build
-from runner.cases.select import parse_selection
+from runner.cases.expand import parse_selection
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
-from runner.worker.case import backends
-from runner.worker.case.load import Source, environment
-from runner.worker.job import run_job
+from runner.worker.program import backends
+from runner.worker.program.load import Source, environment
+from runner.worker.tasks.registry import run_job
 
 SUITES = Path(__file__).parent.parent / "suites"
 

@@ -30,8 +30,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from runner.cases.expand import parse_selection
 from runner.cases.model import Variant
-from runner.cases.select import parse_selection
 from runner.cases.serialize import plain, text_of_plain
 from runner.cli.arguments import seconds
 from runner.diagnose.harness import Progress, VariantEngine

@@ -29,13 +29,13 @@ from runner.builder.source import build
 from runner.contract.job import Job
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job, skip_reason
-from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import open_source
-from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import elements
-from runner.worker.job import Unavailable, require
-from runner.worker.judge import sensitivity
-from runner.worker.judge.reference import Reference, call_leaves
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import open_source
+from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.program.snapshot import elements
+from runner.worker.rerun.reference import Reference, call_leaves
+from runner.worker.rounding import sensitivity
+from runner.worker.run.job import Unavailable, require
 
 KINDS = ("reference", "stand-in", "neither")
 """What a variant has for the worst of its floating results, the best first. A float64 result has a stand-in at best."""

@@ -35,8 +35,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from corpus import CORPUS, SUITE, CorpusError, read_rows, read_tags, release  # noqa: E402
 
+from runner.cases.expand import SelectError, parse_selection  # noqa: E402
 from runner.cases.model import Variant  # noqa: E402
-from runner.cases.select import SelectError, parse_selection  # noqa: E402
 from runner.diagnose.repro import script  # noqa: E402
 from runner.diagnose.rules import script_shows  # noqa: E402
 from runner.record.events import VariantFinished  # noqa: E402

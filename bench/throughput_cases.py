@@ -1,7 +1,7 @@
 """Cases for ``throughput.py``: chains of three to eight operators on small tensors, drawn from templates by a seed.
 
 Sizes and operators are drawn, so that no two cases compile to the same kernels. Functions are bounded or grow slowly:
-whatever the backend rounds otherwise must stay within the default tolerances, since only green runs are measured.
+another rounding of the backend must stay within the default tolerances, since only green runs are measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """runner: does a torch.compile backend compute what eager PyTorch computes?
 
-The library is three functions and the events that they yield; ``docs/library.md`` has an example of each::
+Three functions make a run and yield its events, and one compares two results; ``docs/library.md`` has an example of each::
 
     import runner
 
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from runner.session.collect import Loaded, collect
     from runner.session.run import Plan, plan, run
     from runner.session.settings import RunSettings
+    from runner.worker.judge.comparison import Comparison, compare
 
 __all__ = [
-    "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings", "RunStarted", "VariantFinished",
-    "VariantPlanned", "VariantStarted", "__version__", "collect", "plan", "run",
+    "Comparison", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings", "RunStarted", "VariantFinished",
+    "VariantPlanned", "VariantStarted", "__version__", "collect", "compare", "plan", "run",
 ]  # fmt: skip
 
 _HOMES = {
@@ -46,6 +47,8 @@ _HOMES = {
     "Loaded": "runner.session.collect",
     "collect": "runner.session.collect",
     "Finding": "runner.contract.finding",
+    "Comparison": "runner.worker.judge.comparison",
+    "compare": "runner.worker.judge.comparison",
 }
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from runner.report.handlers import Handler
     from runner.report.live_file import LiveFile
-    from runner.worker.judge.compare import equal_bits
+    from runner.worker.comparison.compare import equal_bits
     from runner.worker.judge.evidence import Evidence
     from runner.worker.judge.judge import check
 
@@ -35,7 +35,7 @@ __all__ = [
 _HOMES = {
     "Handler": "runner.report.handlers",
     "LiveFile": "runner.report.live_file",
-    "equal_bits": "runner.worker.judge.compare",
+    "equal_bits": "runner.worker.comparison.compare",
     "Evidence": "runner.worker.judge.evidence",
     "Finding": "runner.contract.finding",
     "check": "runner.worker.judge.judge",

@@ -34,7 +34,7 @@ class Span:
 
     @classmethod
     def of(cls, text: str) -> tuple[Span, str] | None:
-        """Return the place at the start of ``FILE.yaml:LINE:COLUMN: WORDS``, and the words; None if there is none."""
+        """Return the place at the start of ``FILE.yaml:LINE:COLUMN: WORDS``, and the words; None without one."""
         match = _PLACE.fullmatch(text)
         return (cls(match[1], int(match[2]), int(match[3])), match[4] or "") if match else None
 
@@ -76,8 +76,8 @@ def caret(span: Span, text: str, width: int = 110) -> list[str]:
 
     A line longer than ``width`` characters is cut around the caret. Control and bidirectional characters are shown.
     """
-    start = max(span.column - 1, 0)
     text = text.rstrip("\r\n").replace("\t", " ")
+    start = min(max(span.column - 1, 0), len(text))  # a log may name any column
     if len(text) > width:
         cut = max(0, min(start - width // 3, len(text) - width))
         text, start = text[cut : cut + width], start - cut
@@ -104,6 +104,16 @@ def shown_file(file: str) -> str:
     Every reader of JUnit that marks lines wants it so.
     """
     return in_line(PurePath(shown_path(file)).as_posix())
+
+
+def repository_path(file: str) -> str:
+    """Return a file relative to ``$GITHUB_WORKSPACE``, or else to the current folder, with forward slashes; empty if it lies elsewhere."""
+    try:
+        root = os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or ".")
+        relative = os.path.relpath(os.path.realpath(file), root)
+    except (OSError, ValueError):  # a NUL, another drive
+        return ""
+    return "" if relative == ".." or relative.startswith(f"..{os.sep}") else PurePath(relative).as_posix()
 
 
 _COMPARISONS = 200_000

@@ -196,7 +196,7 @@ def open_output(path: str | os.PathLike[str], flags: int = os.O_TRUNC) -> int:
 
 
 def foreign_link(path: str | os.PathLike[str]) -> str:
-    """Return the part of an output path that is a link, empty if there is none.
+    """Return the part of an output path that is a link, empty without one.
 
     A checkout or a shared folder may bring links: what is written through one replaces a file that nobody named. The path itself
     counts, and so does each part of it that lies in the current folder, by whatever name that is reached. Links elsewhere are the
@@ -217,7 +217,7 @@ def foreign_link(path: str | os.PathLike[str]) -> str:
 
 
 def link_problem(path: str | os.PathLike[str]) -> str:
-    """Return why nothing is written to an output path that leads through a link, and what to do; empty if there is none."""
+    """Return why nothing is written to an output path that leads through a link, and what to do; empty without a link."""
     link = foreign_link(path)
     return f"{link} is a link to {os.readlink(link)}; name the file that is meant, or remove the link" if link else ""
 
@@ -237,11 +237,9 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
         raise OSError(errno.EINVAL, "not a regular file", target)
     folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        # Not tempfile: its files are for the owner's eyes only, and reports are read by others.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        # Not tempfile: its files are for the owner's eyes only, and reports are read by others. A link that has the name stays unread.
         with naming(target), open(temporary, "xb") as handle:
             handle.writelines(pieces)
             handle.flush()

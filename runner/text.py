@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 TEXT_LIMIT = 64 * 1024
 """Bytes in one text node: libxml2 refuses 10 MB, dorny cuts at 65 535, and people stop reading long before."""
@@ -145,6 +146,25 @@ def duration(value: float) -> str:
     if minutes < 60:
         return f"{minutes}m {remainder:02d}s"
     return f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def number(value: Any) -> str:
+    """Return a value for people: floats with nine digits, which tell any two float32 apart; lists in brackets."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {number(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "[" + ", ".join(map(number, value)) + "]"
+    return str(value)
+
+
+def draw_table(rows: Iterable[Sequence[object]], headers: Sequence[str], right: bool = False) -> str:
+    """Return a table under its headers, each cell as it is: a case named 1e5 is not a number, and 2.6 is not to be aligned at its dot. With ``right`` all columns but the first end in one line."""
+    from tabulate import tabulate  # late: most commands draw none
+
+    align = ("left", *["right"] * (len(headers) - 1)) if right else None
+    return tabulate([*rows], headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
 
 
 def plural(count: int, noun: str, several: str = "") -> str:

@@ -112,7 +112,7 @@ _PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Pass)
 
 
 def shape(text: str) -> Shape:
-    """The shape of a Python text. Raises SyntaxError for what is none.
+    """The shape of a Python text. Raises SyntaxError for another text.
 
     Two blank lines stand between functions alone, and most of these are the same from script to script.
     """

@@ -1,4 +1,4 @@
-"""``docs/cli.md`` is what ``bench/cli_page.py`` writes, and names every command and option."""
+"""``docs/cli.md`` is what ``tools/cli_page.py`` writes, and names every command and option."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-cli_page = bench_module("cli_page")
+cli_page = script_module("cli_page")
 PAGE = cli_page.PAGE.read_text(encoding="utf-8")
 COMMANDS = cli_page.commands()
 
 
 def test_the_page_is_fresh() -> None:
-    assert cli_page.page() == PAGE, "run: python bench/cli_page.py"
+    assert cli_page.page() == PAGE, "run: python tools/cli_page.py"
     assert "==" not in PAGE
 
 

@@ -188,7 +188,16 @@ def test_a_file_takes_the_place_of_a_pipe_or_a_link_and_of_no_device(tmp_path: P
     assert precious.read_text() == "kept"
     with pytest.raises(OSError, match="not a regular file"):
         replace_text("/dev/null", "x")
-    os.mkfifo(tmp_path / f".file.{os.getpid()}.tmp")
-    replace_text(tmp_path / "file", "x")
     replace_text(tmp_path / "new" / "file", "x")
-    assert [*tmp_path.rglob("file")] and (tmp_path / "new" / "file").read_text() == "x"
+    assert (tmp_path / "new" / "file").read_text() == "x"
+
+
+def test_a_link_in_the_place_of_the_file_beside_it_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda count: "token")
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / f".report.{os.getpid()}.token.tmp").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="exists"):
+        replace_text(tmp_path / "report", "x")
+    assert (tmp_path / "precious").read_text() == "precious" and not (tmp_path / "report").exists()

@@ -23,12 +23,12 @@ from runner.cases.axes import resolve_axes
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text, plain
 from runner.cases.yaml import reader as yaml
+from runner.cli.show import describe
 from runner.diagnose.repro import script
 from runner.diagnostics import Diagnostic, InputError
 from runner.quote import QuoteError, command_words
 from runner.record.events import RunFinished, VariantFinished, VariantPlanned
 from runner.report import junit
-from runner.report.case import describe
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
@@ -252,7 +252,7 @@ def wrongs(variant: Variant, base: dict[str, list[Any]], sound: bool) -> Iterato
     text = case_text(variant)
     node, problems = yaml.load("", text)
     if problems or node is None:
-        yield f"the YAML is none: {problems[0].message}"
+        yield f"it is not YAML: {problems[0].message}"
     elif json.dumps(node.plain()["cases"][0]) != json.dumps(
         {k: v for k, v in plain(resolve_axes(variant)).items() if k != "kernels"}
     ):

@@ -38,10 +38,27 @@ LAYERS = (
 ``worker`` is the exception: it runs where nothing of control is installed. It imports ``contract`` alone, and nobody imports it.
 """
 
+FLOORS = (
+    ("__main__",),
+    ("server",),
+    ("tasks",),
+    ("generate",),
+    ("run",),
+    ("judge",),
+    ("rerun",),
+    ("program", "comparison"),
+    ("rounding",),
+    ("operators",),
+    ("tensors", "kernels"),
+    ("torch_private", "processes", "planted"),
+)
+"""The same within ``worker``, for its packages and single modules."""
+
 DOORS = {"", "__main__", "api"}
 """The package itself, its command, and what extensions import: they reach every layer, and no module imports them."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+FLOOR = {name: rank for rank, names in enumerate(FLOORS) for name in names}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -72,8 +89,14 @@ def room(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+def floor(module: str) -> str:
+    """The package of the worker that a module lies in, or the module itself where it lies in none."""
+    return ".".join(module.split(".")[2:3])
+
+
 def test_each_module_has_a_layer() -> None:
     assert {room(name) for name in MODULES} - DOORS == RANK.keys()
+    assert {floor(name) for name in MODULES if room(name) == "worker"} - {""} == FLOOR.keys()
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -81,13 +104,17 @@ def test_no_import_climbs(module: str) -> None:
     own = room(module)
     if own in DOORS:
         return
-    climbing = [
-        name
-        for name in imports(MODULES[module])
-        if room(name) not in ("", own)
-        and not (RANK.get(room(name), -1) > RANK[own] and "worker" not in (own, room(name)))
-    ]
-    assert [name for name in climbing if not (own == "worker" and room(name) == "contract")] == []
+    assert [name for name in imports(MODULES[module]) if not descends(module, name)] == []
+
+
+def descends(module: str, name: str) -> bool:
+    """Whether a module may import one of this name: one of its own package, or of a lower one of its half."""
+    own, other = room(module), room(name)
+    if own == other == "worker":
+        return floor(module) == floor(name) or FLOOR.get(floor(name), -1) > FLOOR[floor(module)]
+    return other in ("", own) or (
+        RANK.get(other, -1) > RANK[own] and other != "worker" and (own != "worker" or other == "contract")
+    )
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if room(name) == "contract"])
@@ -133,6 +160,14 @@ def test_a_climbing_import_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(MODULES, module, tree)
         with pytest.raises(AssertionError):
             test_no_import_climbs(module)
+    for module, name in (
+        ("program", "runner.worker.judge"),
+        ("program", "runner.worker.comparison.compare"),
+        ("server", "runner.worker"),
+    ):
+        monkeypatch.setitem(MODULES, f"runner.worker.{module}.bad", ast.parse(f"def f():\n    import {name}"))
+        with pytest.raises(AssertionError):
+            test_no_import_climbs(f"runner.worker.{module}.bad")
     monkeypatch.setitem(MODULES, "runner.cases.bad", ast.parse("import runner.api"))
     monkeypatch.setitem(MODULES, "runner.api", ast.parse(""))
     with pytest.raises(AssertionError):

@@ -118,9 +118,11 @@ def test_contradictions_are_refused(spec: Path) -> None:
 @pytest.mark.slow
 def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0 and "PASS specs/basics/layout" in run.stdout, run.stderr
+    for code, text in zip(
+        re.findall(r"```python\n(.*?)```", page, re.S), ("PASS specs/basics/layout", "all agree: values 1"), strict=True
+    ):
+        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert run.returncode == 0 and text in run.stdout, run.stderr
     fields = {field.name for field in dataclasses.fields(runner.RunSettings)}
     assert {"select", "imports", "last_failed", "failed_first", "limit"} <= fields
     assert all(hasattr(runner, name) for name in runner.__all__)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runner.session.collect import load
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TEXT = (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ RECIPES = (
     "kernel",
 )
 
-format_page = bench_module("format_page")
+format_page = script_module("format_page")
 FILES = {example.name: example.text for example in format_page.examples(TEXT)}
 
 

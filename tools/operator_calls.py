@@ -1,4 +1,4 @@
-"""Calls for ``operator_sweep.py``: base calls of each operator, and wrong arguments in place of one or two of theirs.
+"""Calls for ``operator_sweep.py``: base calls of each operator, and wrong arguments in place of one or two of its arguments.
 
 A base call is a sample of torch's operator database, a call that ATen received while those samples ran, or a draw from the schema.
 """

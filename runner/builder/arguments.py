@@ -1,4 +1,7 @@
-"""What the arguments of a call lack: the ``$`` before a name, the ``torch.`` before a constant, a tensor."""
+"""What the arguments of a call lack: the ``$`` before a name, the ``torch.`` before a constant, a tensor.
+
+It also says which options a case may give that compilers write into the kernels that they generate.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from runner.cases.python_calls import yaml_arguments
 from runner.cases.references import split
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.walk import change_value, parts_of, values_of
-from runner.cases.yaml.wording import flow, show_value
+from runner.cases.yaml.scalars import flow, show_value
 from runner.diagnostics import Span, nearest
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operators.UNARY)
@@ -157,17 +160,18 @@ def _values(arguments: Arguments) -> list[Value]:
 
 def _holds_tensor(value: Value, scope: Scope) -> bool:
     """Whether a value may be or hold a tensor: all do but texts, numbers and params."""
-    if isinstance(value, Ref):
-        return value.name in scope.variables or value.name not in scope.params
-    if isinstance(value, Items):
-        return any(_holds_tensor(item, scope) for item in value.items)
-    if isinstance(value, Table):
-        return any(_holds_tensor(item, scope) for _, item in value.items)
+    match value:
+        case Ref():
+            return value.name in scope.variables or value.name not in scope.params
+        case Items():
+            return any(_holds_tensor(item, scope) for item in value.items)
+        case Table():
+            return any(_holds_tensor(item, scope) for _, item in value.items)
     return isinstance(value, TensorLiteral | Function | Index)
 
 
 def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]:
-    """Every text that is not marked as one, with the keyword that it belongs to; an equation is none."""
+    """Every text that is not marked as one, with the keyword that it belongs to; not an equation."""
     for place, value in enumerate(arguments.positional):
         if place or operator != "torch.einsum":
             yield from _texts_of(value, "")
@@ -176,17 +180,18 @@ def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]
 
 
 def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
-    if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
-        yield key, value
-    elif isinstance(value, Items):
-        for item in value.items:
-            yield from _texts_of(item, key)
-    elif isinstance(value, Table):
-        for _, item in value.items:
-            yield from _texts_of(item, key)
-    elif isinstance(value, TensorLiteral):
-        for name, option in value.options:
-            yield from _texts_of(option, name)
+    match value:
+        case Literal(value=str(), span=Span()):
+            yield key, value
+        case Items():
+            for item in value.items:
+                yield from _texts_of(item, key)
+        case Table():
+            for _, item in value.items:
+                yield from _texts_of(item, key)
+        case TensorLiteral():
+            for name, option in value.options:
+                yield from _texts_of(option, name)
 
 
 def _replacement(text: Literal, scope: Scope | None) -> Value | None:
@@ -215,3 +220,38 @@ def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
 
 def _place(text: Literal, step: Step) -> Span:
     return text.span or step.span
+
+
+KERNEL_OPTIONS: dict[str, tuple[int, ...]] = {
+    "num_warps": (1, 2, 4, 8),
+    "num_stages": (1, 2, 3, 4, 5),
+    **dict.fromkeys(("PRESCALE_QK", "FORCE_USE_FLEX_ATTENTION"), (False, True)),
+}
+"""``kernel_options`` of flex_attention that change no address. Kernels trust the others: sizes of blocks, and promises of the data."""
+
+_POSITIONALS = 8
+"""Positional arguments of flex_attention before its kernel_options."""
+
+
+def kernel_options_fault(operator: str, arguments: Arguments) -> tuple[str, str]:
+    """Return why the ``kernel_options`` of a flex_attention are refused, and what to write instead; empty if they are not."""
+    value = dict(arguments.keywords).get("kernel_options")
+    by_place = len(arguments.positional) > _POSITIONALS
+    if not operator.endswith(".flex_attention") or (value is None and not by_place):
+        return "", ""
+    if by_place or not isinstance(value, Table):
+        return "kernel_options is a mapping, and stands as a keyword", "such as kernel_options: {num_warps: 4}"
+    for key, option in value.items:
+        allowed = KERNEL_OPTIONS.get(key)
+        if allowed is None:
+            reason = "Inductor writes it into a kernel, which trusts it"
+            return f"kernel_options may not hold {key[:60]!r} here: {reason}", f"options: {', '.join(KERNEL_OPTIONS)}"
+        if not _is_among(option, allowed):
+            values = ", ".join("true" if v is True else "false" if v is False else str(v) for v in allowed)
+            return f"kernel_options: {key} has another value than it may have here", f"one of {values}"
+    return "", ""
+
+
+def _is_among(value: Value, allowed: tuple[int, ...]) -> bool:
+    number = value.value if isinstance(value, Literal) else None
+    return type(number) is type(allowed[0]) and number in allowed

@@ -21,7 +21,7 @@ TRUSTS = (
 
 TRUSTING = frozenset({
     "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats", "torch.batch_norm_update_stats",
-    "torch.nn.utils.rnn.PackedSequence", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm", "aten.gru", "torch.gru",
+    "torch.nn.utils.rnn.PackedSequence", "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm", "aten.gru", "torch.gru",
     "aten.align_to", "prims.fft_c2r",
 })  # fmt: skip
 """Public functions that the sweep found to do so."""
@@ -54,7 +54,7 @@ BY_NAME = {
     "shipped cases of an accelerator call it": "_cudnn_rnn cudnn_batch_norm_backward",
     "no backend knows it, and it returns its argument": "_foobar",
 }
-"""Why operators without a public function are allowed, and which. The sweep found no access of theirs past an end."""
+"""Why operators without a public function are allowed, and which. In the sweep none of them accessed memory past an end."""
 
 _PREFIXES = ("special", "linalg", "fft", "sparse", "nested")
 _BESIDE = frozenset({
@@ -80,7 +80,7 @@ def is_checked(packet: str, is_operator: Callable[[str], bool]) -> bool:
 
 
 def public_name(packet: str, is_operator: Callable[[str], bool]) -> str:
-    """Return how a public function or method of this name is written in a case; an empty text if there is none."""
+    """Return how a public function or method of this name is written in a case; an empty text without one."""
     return next((name for name in _spellings(packet.rstrip("_")) if is_operator(name)), "")
 
 

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runner.builder import aten, kernels, operators
-from runner.builder.arguments import check_arguments, check_result, complete_call
-from runner.builder.options import kernel_options_fault
-from runner.builder.parameters import fill
-from runner.builder.render import Renderer, call
+from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
+from runner.builder.render import Renderer, call, fill
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
 from runner.cases.chain_nodes import (
@@ -110,7 +108,7 @@ class ChainWriter:
         operator = kernels.resolve(step.operator, self.scope) or operators.resolve(step.operator)
         if isinstance(operator, operators.Refusal):
             problems.error(step.span, operator.message, operator.hint)
-            for arguments in (step.arguments, step.call):  # what they name is used all the same
+            for arguments in (step.arguments, step.call):  # what they name still counts as used
                 if arguments is not None:
                     self.render.arguments(arguments, step.span)
             self._bind(step, "None")
@@ -150,8 +148,9 @@ class ChainWriter:
         attribute = name.removeprefix("self.")
         if attribute not in self.scope.state:
             hint = nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}"
-            self.scope.problems.error(span, f"self has no {attribute!r} to write to", hint)
-            return self.scope.temporary
+            return self.scope.problems.refuse(
+                self.scope.temporary, span, f"self has no {attribute!r} to write to", hint
+            )
         self.scope.used.add(name)
         return f"self.{identifier(attribute)}"
 
@@ -195,16 +194,16 @@ class ChainWriter:
                 step.span, f"{step.operator} takes no number {code} here", "write a dtype, such as torch.float32"
             )
         complete = operators.add_checks(operator, keywords)
-        if complete is None:
-            problems.error(
-                step.span, f"{step.operator} writes past its end without check_invariants", "leave it out, or say true"
-            )
-        return call(operator.python, positional, keywords if complete is None else complete)
+        if isinstance(complete, operators.Refusal):
+            problems.error(step.span, complete.message, complete.hint)
+            complete = keywords
+        return call(operator.python, positional, complete)
 
     def _module(self, step: Step, operator: operators.Operator) -> str:
         if self.modules is None:
-            self.scope.problems.error(step.span, f"{step.operator} is a module; only functions stand here")
-            return "None"
+            return self.scope.problems.refuse(
+                "None", step.span, f"{step.operator} is a module; only functions stand here"
+            )
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
             hint = "call: holds the arguments of the call"
             self.scope.problems.error(
@@ -237,14 +236,15 @@ class ChainWriter:
         """Whether a value is there when ``__init__`` runs."""
         scope = self.scope
         params = set(scope.params) - set(scope.variables)
-        if isinstance(value, Ref):
-            return value.name in params or (value.name == "self" and scope.in_forward)
-        if isinstance(value, Arithmetic):
-            return expressions.names(expressions.parse(value.text)) <= params
-        if isinstance(value, Items):
-            return all(self._is_known(v) for v in value.items)
-        if isinstance(value, Table):
-            return all(self._is_known(v) for _, v in value.items)
+        match value:
+            case Ref():
+                return value.name in params or (value.name == "self" and scope.in_forward)
+            case Arithmetic():
+                return expressions.names(expressions.parse(value.text)) <= params
+            case Items():
+                return all(self._is_known(v) for v in value.items)
+            case Table():
+                return all(self._is_known(v) for _, v in value.items)
         return self._is_known(value.value) if isinstance(value, TensorLiteral) else not isinstance(value, Function)
 
     def _operator(self, step: Step, word: str) -> str:
@@ -263,14 +263,15 @@ class ChainWriter:
             return f"{operands[0]} {operators.BINARY[word]} {operands[1]}"
         if word in operators.UNARY:
             return f"{operators.UNARY[word]}{operands[0]}"
-        if word == "getitem":
-            return f"{operands[0]}[{self._subscript(arguments.positional[1])}]"
-        if word == "contains":
-            return f"{operands[1]} in {operands[0]}"
-        if word == "call":
-            return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
-        if word == "index":
-            return f"{_receiver(operands[0])}.__index__()"
+        match word:
+            case "getitem":
+                return f"{operands[0]}[{self._subscript(arguments.positional[1])}]"
+            case "contains":
+                return f"{operands[1]} in {operands[0]}"
+            case "call":
+                return call(operands[0], [render.value(v) for v in arguments.positional[1:]], [])
+            case "index":
+                return f"{_receiver(operands[0])}.__index__()"
         return f"{'bool' if word == 'truth' else word}({operands[0]})"
 
     def _subscript(self, value: Value) -> str:
@@ -284,13 +285,13 @@ class ChainWriter:
         argument_count = 3 if word == "setitem" else 2
         if len(values) != argument_count or step.arguments.keywords or not isinstance(values[0], Ref):
             hint = "the first is a reference, such as $x or $_"
-            self.scope.problems.error(step.span, f"{step.operator} takes {argument_count} positional arguments", hint)
-            return True
+            return self.scope.problems.refuse(
+                True, step.span, f"{step.operator} takes {argument_count} positional arguments", hint
+            )
         target = self.render.reference(values[0])
         name = values[0].name
         if name in self.scope.params and name not in self.scope.variables:
-            self.scope.problems.error(step.span, f"${name} is a param, which no step changes")
-            return True
+            return self.scope.problems.refuse(True, step.span, f"${name} is a param, which no step changes")
         if not values[0].path and word in operators.IN_PLACE:
             self.scope.check_write(name, step.span)
         if word == "delitem":

@@ -12,10 +12,10 @@ from runner.builder.kernels import launcher, reference
 from runner.builder.scope import Scope, python_name, temporary
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Items, Literal, Ref, Value
-from runner.cases.kernel_signature import top_names
 from runner.cases.model import Kernel, Output, Variant
 from runner.cases.problems import Problems
-from runner.cases.yaml.wording import show_value
+from runner.cases.python_files import top_names
+from runner.cases.yaml.scalars import show_value
 from runner.diagnostics import Span
 from runner.files import read_text
 from runner.quote import comment, dotted_name, identifier, literal, torch_name
@@ -150,8 +150,7 @@ class _Writer:
                     raise expressions.ExpressionError(f"constant {name!r} is no number")
             return expressions.render(tree, self.plain, python_name)
         except expressions.ExpressionError as error:
-            self.problems.error(value.span, f"in ${{{value.text}}}: {error}")
-            return "0"
+            return self.problems.refuse("0", value.span, f"in ${{{value.text}}}: {error}")
 
     def _programs(self, value: Value) -> str:
         """One size of the grid: where it is known here, a number of programs that can be launched."""

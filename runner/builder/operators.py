@@ -2,6 +2,7 @@
 
 Cases come from strangers. A name is an operator only if the inventory of ``runner/cases/inventory.py`` or one of the short tables
 below holds it. Everything else is refused, with the reason where there is a better one than "unknown".
+``has_only_a_value`` says which steps surely do nothing besides giving a value, so that one whose value is not read is a mistake.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from runner.builder import aten
+from runner.cases.chain_nodes import Function, Literal, Ref, Step, Value
 from runner.cases.inventory import inventory, with_namespace
+from runner.cases.walk import values_of
 from runner.diagnostics import nearest
 
 # Python's own operators: how many operands, and how it is written.
@@ -104,6 +107,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
      r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|^prims\._unsafe_\w+",
      aten.TRUSTS),
     (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an object"),
+    (r"^torch\.(\w+\.)*(BFloat16|Bool|Byte|Char|Double|Float|Half|Int|Long|Short)Tensor$|^torch\.(\w+\.)+Tensor$|^F\.Tensor$|^Tensor\.new$",
+     "it takes an integer for the address of an object, and trusts its indices"),
     (r"^aten\.sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor\b",
      "it trusts its indices; the public constructors of sparse tensors are written with their check"),
     (r"^torch\.nn\.attention\.flex_attention\.(flex_attention_hop|FlexKernelOptions)$|"
@@ -180,7 +185,7 @@ def attributes() -> frozenset[str]:
 
 @cache
 def resolve(name: str, custom: bool = True) -> Operator | Refusal:
-    """Return the operator that ``name`` stands for, or why there is none."""
+    """Return the operator that ``name`` stands for, or why it stands for no operator."""
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
@@ -220,18 +225,22 @@ def takes_tensor(operator: Operator) -> bool:
     return space == "torch" and below in ("", "special", "linalg", "fft") and member not in TENSOR_NOT_FIRST
 
 
-def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | None:
-    """Return a call's keyword arguments, with the check that ``CHECKED`` need; None where they turn that check off."""
+def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | Refusal:
+    """Return a call's keyword arguments, with the check that ``CHECKED`` need; or why they are refused."""
+    if operator.python == "torch.Tensor" and keywords:
+        return Refusal(f"{operator.name} takes an integer with a name for the address of an object", "leave names out")
     if operator.python not in CHECKED:
         return keywords
     check = dict(keywords).get("check_invariants")
     if check is None:
         return [*keywords, ("check_invariants", "True")]
-    return keywords if check == "True" else None
+    if check == "True":
+        return keywords
+    return Refusal(f"{operator.name} writes past its end without check_invariants", "leave it out, or say true")
 
 
 def context(name: str) -> Operator | Refusal:
-    """Return the context manager that ``name`` stands for in ``with:``, or why there is none."""
+    """Return the context manager that ``name`` stands for in ``with:``, or why it stands for no context manager."""
     if name in CONTEXTS:
         return Operator(name, "context", name)
     return Refusal(
@@ -326,3 +335,43 @@ _FINDERS = {
     "self": _submodule,
     "custom": _custom,
 }
+
+
+_PLAIN = re.compile(
+    r"(nn|F|torch|torch\.special|torch\.linalg|torch\.fft|Tensor)\.[A-Za-z]\w*|aten\.[A-Za-z]\w*(\.\w+)?|"
+    rf"operator\.({'|'.join((*BINARY, *UNARY, 'getitem', 'contains', 'abs'))})"
+)
+"""Operators of which it can be told. Those of packages, of Python and of NumPy may do anything."""
+
+_EFFECT = re.compile(
+    r"_(\.\w+)?$|[._]out$|backward|retain_grad|"  # they write into memory
+    r"batch_?norm|instance_?norm|embedding|fake_quant|fused_moving|lazy|"  # statistics, weights by max_norm, first shapes
+    r"rand|drop|bernoulli|multinomial|poisson|normal$|gumbel|rrelu|fractional|attention|transformer|"  # the generator of random numbers
+    r"assert|check|constrain|\.(item|tolist|numpy|is_nonzero|equal|allclose)$",  # they raise, guard or break the graph
+    re.IGNORECASE,
+)
+"""In the name of an operator: it does something besides, or may."""
+
+_KEYWORDS = ("out", "inplace", "dropout", "dropout_p")
+
+
+def is_plain(operator: str) -> bool:
+    """Return whether an operator, by its name, gives a value and does nothing else."""
+    return _PLAIN.fullmatch(operator) is not None and _EFFECT.search(operator) is None
+
+
+def has_only_a_value(step: Step) -> bool:
+    """Return whether nothing but the step's value tells that it ran. False also where that cannot be told."""
+    if step.id is not None or step.train or not is_plain(step.operator):
+        return False
+    keywords = [key for arguments in (step.arguments, step.call) if arguments for key, _ in arguments.keywords]
+    if any(key in _KEYWORDS for key in keywords):
+        return False
+    return not any(map(_may_act, values_of((step,))))
+
+
+def _may_act(value: Value) -> bool:
+    """Return whether a value among the arguments may make a step do more: a function, the model itself, true for ``inplace``."""
+    if isinstance(value, Ref):
+        return value.name == "self" and not value.path
+    return isinstance(value, Function) or (isinstance(value, Literal) and value.value is True)

@@ -1,4 +1,4 @@
-"""Values and calls as Python text."""
+"""Values and calls as Python text, and the statements that fill parameters and buffers of nn modules."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from runner.cases.chain_nodes import (
     Constant,
     Function,
     Index,
+    Initial,
     Items,
     Literal,
     Ref,
@@ -39,23 +40,25 @@ class Renderer:
 
     def value(self, value: Value) -> str:
         """Return the Python text of a value; for one that has none, which is reported, a harmless text."""
-        if isinstance(value, Literal):
-            return literal(value.value)
-        if isinstance(value, Ref):
-            return self.reference(value)
-        if isinstance(value, Constant):
-            return self.constant(value)
-        if isinstance(value, Arithmetic):
-            return self.arithmetic(value)
-        if isinstance(value, Items):
-            return "[" + ", ".join(self.value(item) for item in value.items) + "]"
-        if isinstance(value, Table):
-            return "{" + ", ".join(f"{literal(key)}: {self.value(item)}" for key, item in value.items) + "}"
-        if isinstance(value, TensorLiteral):
-            return self.tensor(value)
-        if isinstance(value, Index):
-            return f"({self.index(value)},)"
-        return self.function(value)
+        match value:
+            case Literal():
+                return literal(value.value)
+            case Ref():
+                return self.reference(value)
+            case Constant():
+                return self.constant(value)
+            case Arithmetic():
+                return self.arithmetic(value)
+            case Items():
+                return "[" + ", ".join(self.value(item) for item in value.items) + "]"
+            case Table():
+                return "{" + ", ".join(f"{literal(key)}: {self.value(item)}" for key, item in value.items) + "}"
+            case TensorLiteral():
+                return self.tensor(value)
+            case Index():
+                return f"({self.index(value)},)"
+            case Function():
+                return self.function(value)
 
     def operand(self, value: Value) -> str:
         """Return the text of a value, in parentheses where an operator beside it would bind tighter."""
@@ -96,8 +99,7 @@ class Renderer:
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
             hint = nearest(part, known) or "a method is a step: Tensor.<method>"
-            problems.error(ref.span, f"{part!r} is no attribute that a case may reach", hint)
-            return False
+            return problems.refuse(False, ref.span, f"{part!r} is no attribute that a case may reach", hint)
         return True
 
     def constant(self, constant: Constant) -> str:
@@ -109,10 +111,12 @@ class Renderer:
         name = constant.name.removeprefix("torch.")
         if name not in operators.constants():
             close = nearest(name, operators.constants()).replace("'", "'torch.", 1)
-            self.scope.problems.error(
-                constant.span, f"{constant.name!r} is no constant of torch", close or "plain text is {$text: ...}"
+            return self.scope.problems.refuse(
+                "None",
+                constant.span,
+                f"{constant.name!r} is no constant of torch",
+                close or "plain text is {$text: ...}",
             )
-            return "None"
         return torch_name(name)
 
     def arithmetic(self, value: Arithmetic) -> str:
@@ -127,8 +131,7 @@ class Renderer:
             scope.used_params |= names & set(params)
             return expressions.render(tree, params, lambda name: scope.look_up(name, value.span))
         except expressions.ExpressionError as error:
-            scope.problems.error(value.span, f"in ${{{value.text}}}: {error}")
-            return "0"
+            return scope.problems.refuse("0", value.span, f"in ${{{value.text}}}: {error}")
 
     def index(self, value: Index) -> str:
         """Return the text between the brackets."""
@@ -154,3 +157,29 @@ class Renderer:
 def call(function: str, positional: list[str], keywords: list[tuple[str, str]]) -> str:
     """Return ``f(a, b, k=v)``. ``function`` and the values are Python text; a keyword is checked to be a name."""
     return f"{function}({', '.join([*positional, *(f'{identifier(k)}={v}' for k, v in keywords)])})"
+
+
+FILLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "zeros": ("zero_", ()),
+    "ones": ("fill_", ("1",)),
+    "full": ("fill_", ()),
+    "normal": ("normal_", ()),
+    "uniform": ("uniform_", ()),
+    "integer": ("random_", ("-8", "9")),
+    "randint": ("random_", ()),
+}
+"""Ways of ``init:`` as methods that fill a tensor, with their arguments where the case has none."""
+
+
+def fill(part: Initial, module: str, render: Renderer) -> str:
+    """Return the statement that fills a parameter or a buffer of ``self.<module>``.
+
+    Tensors of a state_dict share memory with the module's own, and ask for no gradient.
+    """
+    values = [render.value(argument) for argument in part.arguments]
+    if part.init is None:
+        method, values = "copy_", [call("torch.tensor", values, [])]
+    else:
+        method, defaults = FILLS[part.init]
+        values = values or [*defaults]
+    return call(f"self.{identifier(module)}.state_dict()[{literal(part.name)}].{method}", values, [])

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.builder.effects import has_only_a_value
-from runner.builder.operators import BUILTINS
+from runner.builder.operators import BUILTINS, has_only_a_value
 from runner.cases.chain_nodes import Step
 from runner.cases.model import Kernel
 from runner.cases.problems import Problems
@@ -65,8 +64,7 @@ class Scope:
         """Return the Python text of ``$name``, and report an undefined one."""
         if name == "_":
             if self.previous is None:
-                self.problems.error(span, "$_ has no value here: there is no input and no step before")
-                return "None"
+                return self.problems.refuse("None", span, "$_ has no value here: there is no input and no step before")
             self.unread = None
             if self.previous_name is not None:
                 self.used.add(self.previous_name)

@@ -21,8 +21,8 @@ from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases.chain_nodes import Literal
-from runner.cases.cotangents import GIVEN
 from runner.cases.expressions import LAUNCH_FUNCTIONS
+from runner.cases.gradients import GIVEN
 from runner.cases.limits import Limits
 from runner.cases.model import Case, Input, Variant
 from runner.cases.problems import Problems, TooManyProblems
@@ -34,7 +34,7 @@ from runner.quote import QuoteError, docstring, identifier, literal, torch_name
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text, the YAML place of each of its lines (None where there is none), and what is wrong with the case."""
+    """The text, the YAML place of each of its lines (None for a line without one), and what is wrong with the case."""
 
     text: str
     places: tuple[Span | None, ...]

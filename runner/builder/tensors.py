@@ -7,7 +7,7 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.render import Renderer
 from runner.builder.scope import Scope
-from runner.cases.chain_nodes import Function, Items, Literal, Value
+from runner.cases.chain_nodes import Items, Literal, Value
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import Input
 from runner.diagnostics import Span
@@ -46,7 +46,10 @@ class TensorWriter:
     def __init__(self, scope: Scope, dtype: str, device: str, limits: Limits, indent: int = 1) -> None:
         self.scope, self.dtype, self.device, self.limits, self.indent = scope, dtype, device, limits, indent
         self.lines: list[Line] = []
-        self.render = Renderer(scope, dtype, device, self._no_function)
+        self.render = Renderer(
+            scope, dtype, device,
+            lambda function: scope.problems.refuse("None", function.span, "a function has no place in an input"),
+        )  # fmt: skip
 
     def make(self, item: Input, target: str | None = None) -> str:
         """Write the statements that make an input, and return the variable that holds it."""
@@ -88,11 +91,11 @@ class TensorWriter:
         for value in item.shape or ():
             text = self.render.value(value)
             if not text.lstrip("-").isdigit():
-                self.scope.problems.error(item.span, f"size {text} of {item.name!r} is no integer over params alone")
-                return []
+                return self.scope.problems.refuse(
+                    [], item.span, f"size {text} of {item.name!r} is no integer over params alone"
+                )
             if int(text) < 0:
-                self.scope.problems.error(item.span, f"size {text} of {item.name!r} is negative")
-                return []
+                return self.scope.problems.refuse([], item.span, f"size {text} of {item.name!r} is negative")
             sizes.append(int(text))
         return self._checked(item, sizes)
 
@@ -100,17 +103,17 @@ class TensorWriter:
         needed = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4)
         if needed > self.limits.tensor_bytes:
             message = f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than {show_size(self.limits.tensor_bytes)}"
-            self.scope.problems.error(item.span, message, "raise the limit with --limit tensor_bytes=SIZE")
-            return [1] * len(sizes)
+            return self.scope.problems.refuse(
+                [1] * len(sizes), item.span, message, "raise the limit with --limit tensor_bytes=SIZE"
+            )
         return sizes
 
     def _base(self, item: Input) -> str:
         name = item.view_of or ""
         if name not in self.scope.variables:
-            self.scope.problems.error(
-                item.span, f"{item.name!r} is a view of {name!r}, which is not an input before it"
+            return self.scope.problems.refuse(
+                "None", item.span, f"{item.name!r} is a view of {name!r}, which is not an input before it"
             )
-            return "None"
         self.scope.used |= {name, self.scope.variables[name]}
         return self.scope.variables[name]
 
@@ -148,8 +151,9 @@ class TensorWriter:
         arguments = [self.render.value(v) for v in item.init_args]
         if item.init is not None and not _makes(init, dtype, arguments):
             hint = "leave init: out, and every dtype has values of its own"
-            self.scope.problems.error(item.span, f"init {init} makes no {dtype} of {item.name!r}", hint)
-            return "torch.empty(0)"
+            return self.scope.problems.refuse(
+                "torch.empty(0)", item.span, f"init {init} makes no {dtype} of {item.name!r}", hint
+            )
         of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
         shape = str(tuple(sizes))
         floating = dtype in FLOATING or dtype.startswith("complex")
@@ -158,27 +162,29 @@ class TensorWriter:
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
             wide = "complex64" if dtype == "complex32" else "float32"
             return f"{self._filled(item, wide)}.to({torch_name(dtype)})"
-        if init in ("zeros", "ones"):
-            return f"torch.{init}({shape}{of})"
-        if init == "full":
-            return f"torch.full({shape}, {arguments[0]}, dtype={torch_name(dtype)})"
-        if init == "eye":
-            if len(sizes) != 2:
-                self.scope.problems.error(item.span, "init eye makes a matrix: the shape has two sizes")
-                return "torch.eye(1)"
-            return f"torch.eye({sizes[0]}, {sizes[1]}{of})"
-        if init == "arange":
-            return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype={torch_name(dtype)})", arguments)
-        if init == "linspace":
-            text = f"torch.linspace({arguments[0]}, {arguments[1]}, {math.prod(sizes)}{of})"
-            return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
-        if init == "integer":
-            return f"torch.randint(-8, 9, {shape}).to({torch_name(dtype)})"
-        if init == "uniform":
-            low, high = arguments or ["0", "1"]
-            if (low, high) == ("0", "1"):
-                return f"torch.rand({shape}{of})"
-            return f"torch.empty({shape}{of}).uniform_({low}, {high})"
+        match init:
+            case "zeros" | "ones":
+                return f"torch.{init}({shape}{of})"
+            case "full":
+                return f"torch.full({shape}, {arguments[0]}, dtype={torch_name(dtype)})"
+            case "eye":
+                if len(sizes) != 2:
+                    return self.scope.problems.refuse(
+                        "torch.eye(1)", item.span, "init eye makes a matrix: the shape has two sizes"
+                    )
+                return f"torch.eye({sizes[0]}, {sizes[1]}{of})"
+            case "arange":
+                return self._ramp(sizes, f"torch.arange({math.prod(sizes)}, dtype={torch_name(dtype)})", arguments)
+            case "linspace":
+                text = f"torch.linspace({arguments[0]}, {arguments[1]}, {math.prod(sizes)}{of})"
+                return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
+            case "integer":
+                return f"torch.randint(-8, 9, {shape}).to({torch_name(dtype)})"
+            case "uniform":
+                low, high = arguments or ["0", "1"]
+                if (low, high) == ("0", "1"):
+                    return f"torch.rand({shape}{of})"
+                return f"torch.empty({shape}{of}).uniform_({low}, {high})"
         if init == "randint" or not floating:
             low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
             if dtype in ("uint16", "uint32", "uint64"):
@@ -194,8 +200,7 @@ class TensorWriter:
         count = math.prod(sizes)
         if count > COUNTED.get(dtype, 0):
             message = f"init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold"
-            self.scope.problems.error(item.span, message, "such as dtype: int64")
-            return "torch.zeros(())"
+            return self.scope.problems.refuse("torch.zeros(())", item.span, message, "such as dtype: int64")
         made = f"torch.randperm({count})" + ("" if dtype == "int64" else f".to({torch_name(dtype)})")
         return made if len(sizes) == 1 else f"{made}.reshape({_sizes(sizes)})"
 
@@ -218,10 +223,6 @@ class TensorWriter:
         if (start, step) != ("0", "1"):
             text = f"({text})"
         return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
-
-    def _no_function(self, function: Function) -> str:
-        self.scope.problems.error(function.span, "a function has no place in an input")
-        return "None"
 
     def _line(self, text: str, span: Span | None) -> None:
         self.lines.append(Line("    " * self.indent + text, span))

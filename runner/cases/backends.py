@@ -1,6 +1,6 @@
 """Which backends a suite may name, and which a person may type.
 
-A suite comes from a stranger. It may name torch's own backends (``backends.json``, written by ``bench/flags.py``), the runner's own,
+A suite comes from a stranger. It may name torch's own backends (``backends.json``, written by ``tools/flags.py``), the runner's own,
 and backends that an installed package registers under a plain name. ``package:function`` calls any function, so it is for
 the command line, or for files whose Python is allowed.
 """

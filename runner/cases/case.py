@@ -8,10 +8,8 @@ from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.cotangents import check_cotangents, parse_grads
-from runner.cases.exceptions import misspelt_exception
 from runner.cases.flags import check_flags
-from runner.cases.gradients import check_leaves
+from runner.cases.gradients import check_cotangents, check_leaves, parse_grads
 from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
@@ -26,15 +24,28 @@ from runner.cases.model import (
     Raises,
     Requires,
 )
-from runner.cases.patterns import PatternError, check_pattern, check_python_pattern
+from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
 from runner.cases.tolerances import GRADIENTS, parse_tolerance
 from runner.cases.versions import parse_range
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, count_nodes
-from runner.cases.yaml.typed import NUMBERS, SCALARS, entries, fields, items, listed, scalar, several, table
+from runner.cases.yaml.tree import (
+    NUMBERS,
+    SCALARS,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    count_nodes,
+    entries,
+    fields,
+    items,
+    listed,
+    scalar,
+    several,
+    table,
+)
 from runner.diagnostics import nearest
 
 _LONGEST_RANGE = 200
@@ -190,8 +201,7 @@ def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -
     limits = problems.limits
     if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
         message = f"these calls make inputs of more than {limits.expanded_nodes} nodes"
-        problems.error(node.span, message, limits.hint("expanded_nodes"))
-        return ()
+        return problems.refuse((), node.span, message, limits.hint("expanded_nodes"))
     for item in items(node):
         keys = fields(item)
         calls.append(Call(table(keys.get("params"), *SCALARS), parse_inputs(keys.get("inputs"), problems), item.span))
@@ -276,8 +286,7 @@ def _timeout(node: YamlNode | None, problems: Problems) -> float | None:
     try:
         seconds = duration(scalar(node, str, *NUMBERS))
     except ValueError as error:
-        problems.error(node.span, str(error), "such as 60s or 2m")
-        return None
+        return problems.refuse(None, node.span, str(error), "such as 60s or 2m")
     if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
         problems.error(node.span, "a timeout is more than 0 and at most a week", "such as 60s or 2m")
     return seconds
@@ -289,8 +298,7 @@ def _memory(node: YamlNode | None, problems: Problems) -> int | None:
     try:
         size = parse_size(str(scalar(node, str, int)))
     except ValueError as error:
-        problems.error(node.span, str(error), "such as 2GiB")
-        return None
+        return problems.refuse(None, node.span, str(error), "such as 2GiB")
     if size > MOST_MEMORY:
         problems.error(node.span, f"memory is at most {show_size(MOST_MEMORY)}", "such as 2GiB")
     return size
@@ -301,7 +309,7 @@ def _entry(item: YamlNode, problems: Problems) -> Known:
     texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
     if not texts["issue"] and not texts["reason"]:
         problems.error(
-            item.span, "a known: entry needs an issue, or a reason why there is none", "such as issue: https://..."
+            item.span, "a known: entry needs an issue, or a reason why it has no issue", "such as issue: https://..."
         )
     if texts["torch"] is not None:
         _range(keys["torch"], problems)
@@ -348,7 +356,7 @@ def _review(review: YamlNode | None, problems: Problems) -> None:
         due = date.fromisoformat(text)
     except ValueError:
         hint = "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is"
-        problems.warning(review.span, f"review: is a date, {text!r} is none", hint)
+        problems.warning(review.span, f"review: is a date, and {text!r} is not", hint)
         return
     if due < date.today():
         problems.warning(review.span, f"this entry was to be looked at again by {text}")

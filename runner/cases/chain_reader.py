@@ -26,11 +26,11 @@ from runner.cases.complex_numbers import is_complex, parse_complex
 from runner.cases.inits import FILLS, check_numbers, read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
-from runner.cases.python_names import NAME_HINT, OF_MODULES, is_name
+from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
 from runner.cases.texts import plain_text
+from runner.cases.yaml.scalars import show_value
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span, nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
@@ -52,8 +52,9 @@ def parse_chain(node: YamlNode | None, problems: Problems) -> tuple[Node, ...]:
     if node is None or (isinstance(node, YamlScalar) and node.value is None):
         return ()
     if not isinstance(node, YamlSequence):
-        problems.error(node.span, "a chain is a list of steps", "such as chain: [F.relu, {torch.add: [$_, 1]}]")
-        return ()
+        return problems.refuse(
+            (), node.span, "a chain is a list of steps", "such as chain: [F.relu, {torch.add: [$_, 1]}]"
+        )
     steps = [_parse(item, problems) for item in node.items]
     return tuple(step for step in steps if step is not None)
 
@@ -62,8 +63,7 @@ def _parse(node: YamlNode, problems: Problems) -> Node | None:
     if isinstance(node, YamlScalar) and isinstance(node.value, str):
         return Step(node.value, Arguments(bare=True), node.span)
     if not isinstance(node, YamlMapping):
-        problems.error(node.span, "a step is an operator, or a mapping of one operator to its arguments")
-        return None
+        return problems.refuse(None, node.span, "a step is an operator, or a mapping of one operator to its arguments")
     for block in BLOCK_KEYS:
         if node.get(block) is not None:
             return _block(block, node, problems)
@@ -83,12 +83,12 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
         return None
     if len(dotted) > 1:
         first, second = dotted[0][0].value, dotted[1][0]
-        problems.error(
+        return problems.refuse(
+            None,
             second.span,
             f"two operators in one step: {first} and {second.value}",
             "begin the second with a dash of its own",
         )
-        return None
     key, value = dotted[0]
     name = str(key.value)
     _indentation(name, value, problems)
@@ -132,15 +132,12 @@ def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bo
     out = []
     for item in names:
         text = item.value if isinstance(item, YamlScalar) else None
-        if not isinstance(text, str) or not (text == "_" or _is_target(text)):
+        known = OF_MODULES if str(text).startswith("self.") else RESERVED
+        if not isinstance(text, str) or not (text == "_" or is_name(text.removeprefix("self."), known)):
             problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
         else:
             out.append(text)
     return tuple(out), isinstance(node, YamlSequence)
-
-
-def _is_target(text: str) -> bool:
-    return is_name(text.removeprefix("self."), OF_MODULES) if text.startswith("self.") else is_name(text)
 
 
 def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
@@ -148,12 +145,12 @@ def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
     if value is None:
         return None
     if not name.startswith("nn."):
-        problems.error(_key(node, "id"), f"id: names a submodule; {name} is none")
-        return None
+        return problems.refuse(None, _key(node, "id"), f"id: names a submodule; {name} is not one")
     text = value.value if isinstance(value, YamlScalar) else None
     if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
-        problems.error(value.span, "id: is a name that no attribute of nn.Module has", "such as id: first")
-        return None
+        return problems.refuse(
+            None, value.span, "id: is a name that no attribute of nn.Module has", "such as id: first"
+        )
     return text
 
 
@@ -162,11 +159,9 @@ def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
     if value is None:
         return None
     if not name.startswith("nn."):
-        problems.error(_key(node, "train"), f"train: sets the mode of nn modules; {name} is none")
-        return None
+        return problems.refuse(None, _key(node, "train"), f"train: sets the mode of nn modules; {name} is not one")
     if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
-        problems.error(value.span, "train: is true or false")
-        return None
+        return problems.refuse(None, value.span, "train: is true or false")
     return value.value
 
 
@@ -175,11 +170,13 @@ def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, .
     if value is None:
         return ()
     if not name.startswith("nn."):
-        problems.error(_key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is none")
-        return ()
+        return problems.refuse(
+            (), _key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is not one"
+        )
     if not isinstance(value, YamlMapping):
-        problems.error(value.span, "state: is a mapping of parameters and buffers", f"such as state: {_WEIGHT}")
-        return ()
+        return problems.refuse(
+            (), value.span, "state: is a mapping of parameters and buffers", f"such as state: {_WEIGHT}"
+        )
     parts = [_initial(key, item, problems) for key, item in value.entries]
     return tuple(part for part in parts if part is not None)
 
@@ -187,13 +184,13 @@ def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, .
 def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | None:
     name = str(key.value)
     if not _PARAMETER.fullmatch(name):
-        problems.error(key.span, f"{name!r} is no parameter or buffer", "such as weight or self_attn.in_proj_weight")
-        return None
+        return problems.refuse(
+            None, key.span, f"{name!r} is no parameter or buffer", "such as weight or self_attn.in_proj_weight"
+        )
     entries = node.entries if isinstance(node, YamlMapping) else ()
     if len(entries) != 1 or entries[0][0].value not in ("init", "values"):
         message = f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype"
-        problems.error(node.span, message, f"such as state: {_WEIGHT}")
-        return None
+        return problems.refuse(None, node.span, message, f"such as state: {_WEIGHT}")
     word, body = entries[0]
     if word.value == "values":
         return Initial(name, None, (parse_value(body, problems),), key.span) if check_numbers(body, problems) else None
@@ -212,10 +209,12 @@ def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
     if block == "with":
         contexts = node.get("with")
         if not isinstance(contexts, YamlSequence):
-            problems.error(
-                contexts.span if contexts else span, "with: holds a list of contexts", "such as with: [torch.no_grad]"
+            return problems.refuse(
+                None,
+                contexts.span if contexts else span,
+                "with: holds a list of contexts",
+                "such as with: [torch.no_grad]",
             )
-            return None
         entered = [s for s in parse_chain(contexts, problems) if isinstance(s, Step)]
         return With(tuple(entered), parse_chain(node.get("chain"), problems), span)
     condition = node.get("if")
@@ -303,8 +302,7 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
     flat = (part for several in parts for part in several)
     arguments = yaml_arguments(flat, keywords, receiver=takes_receiver(operator))
     message = f"{show_value(texts[0].plain())} is one text, not arguments"
-    problems.error(texts[0].span, message, f"write {operator}: {arguments}")
-    return True
+    return problems.refuse(True, texts[0].span, message, f"write {operator}: {arguments}")
 
 
 def _is_call_text(node: YamlNode, alone: bool) -> bool:
@@ -321,8 +319,9 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
     span = node.span
     if "${" in value:
         if not (value.startswith("${") and value.endswith("}") and value.count("${") == 1):
-            problems.error(span, "${...} stands alone in its value", f"split {value!r} into arguments of their own")
-            return Literal(value)
+            return problems.refuse(
+                Literal(value), span, "${...} stands alone in its value", f"split {value!r} into arguments of their own"
+            )
         return parse_arithmetic(value, within(span, node.quoted, span.length), problems) or Literal(0)
     if value in ("$dtype", "$device") or value.startswith("torch."):
         return Constant(value, span)
@@ -332,8 +331,9 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
         try:
             return Literal(parse_complex(value))
         except ValueError as error:
-            problems.error(span, str(error), "write inf for a part that is infinite, such as inf+0j")
-            return Literal(0)
+            return problems.refuse(
+                Literal(0), span, str(error), "write inf for a part that is infinite, such as inf+0j"
+            )
     return Literal(plain_text(value, span, problems), span)
 
 
@@ -365,8 +365,7 @@ def _special(node: YamlMapping, problems: Problems) -> Value | None:
     assert body is not None
     if key == "$text":
         if siblings or not isinstance(body, YamlScalar):
-            problems.error(node.span, "$text holds one text and nothing stands beside it")
-            return Literal("")
+            return problems.refuse(Literal(""), node.span, "$text holds one text and nothing stands beside it")
         return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
     if key == "$tensor":
         for name, _ in siblings:
@@ -381,8 +380,9 @@ def _special(node: YamlMapping, problems: Problems) -> Value | None:
 
 def _function(node: YamlNode, problems: Problems) -> Function | Literal:
     if not isinstance(node, YamlMapping) or node.get("chain") is None:
-        problems.error(node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}")
-        return Literal(None)
+        return problems.refuse(
+            Literal(None), node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}"
+        )
     for key, _ in node.entries:
         if key.value not in _FUNCTION_KEYS:
             hint = nearest(str(key.value), _FUNCTION_KEYS)

@@ -175,26 +175,30 @@ def _depth(tree: ast.AST) -> int:
 def _check(node: ast.expr, shift: int, functions: Sequence[str]) -> None:
     offset = shift + getattr(node, "col_offset", 0)
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-            raise ExpressionError(f"only numbers stand in an expression, not {node.value!r}", offset)
-    elif isinstance(node, ast.Name):
-        if node.id.startswith("__"):
-            raise ExpressionError(f"no name {node.id!r} here", offset)
-    elif isinstance(node, ast.BinOp | ast.UnaryOp):
-        if type(node.op) not in (*_BINARY, *_UNARY):
-            raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
-    elif isinstance(node, ast.Compare):
-        if any(type(op) not in _COMPARE for op in node.ops):
-            raise ExpressionError("comparisons are < <= > >= == !=", offset)
-    elif isinstance(node, ast.Call):
-        parts = _checked_parts(node, offset, functions)
-    elif isinstance(node, ast.Attribute):
-        on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
-        if node.attr.startswith("_") or not (on_self or node.attr in ATTRIBUTES):
-            raise ExpressionError(f"no attribute {node.attr!r} here; there are {', '.join(sorted(ATTRIBUTES))}", offset)
-    elif not isinstance(node, ast.Subscript):
-        raise ExpressionError("an expression is arithmetic over numbers, params and shapes", offset)
+    match node:
+        case ast.Constant():
+            if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+                raise ExpressionError(f"only numbers stand in an expression, not {node.value!r}", offset)
+        case ast.Name():
+            if node.id.startswith("__"):
+                raise ExpressionError(f"no name {node.id!r} here", offset)
+        case ast.BinOp() | ast.UnaryOp():
+            if type(node.op) not in (*_BINARY, *_UNARY):
+                raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
+        case ast.Compare():
+            if any(type(op) not in _COMPARE for op in node.ops):
+                raise ExpressionError("comparisons are < <= > >= == !=", offset)
+        case ast.Call():
+            parts = _checked_parts(node, offset, functions)
+        case ast.Attribute():
+            on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if node.attr.startswith("_") or not (on_self or node.attr in ATTRIBUTES):
+                known = ", ".join(sorted(ATTRIBUTES))
+                raise ExpressionError(f"no attribute {node.attr!r} here; there are {known}", offset)
+        case ast.Subscript():
+            pass
+        case _:
+            raise ExpressionError("an expression is arithmetic over numbers, params and shapes", offset)
     for part in parts:
         _check(part, shift, functions)
 
@@ -215,29 +219,30 @@ def _checked_parts(node: ast.Call, offset: int, functions: Sequence[str]) -> lis
 
 
 def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return params[node.id]
-    if isinstance(node, ast.BinOp):
-        left_value, right_value = _value(node.left, params), _value(node.right, params)
-        if isinstance(node.op, ast.Pow) and _bits(left_value, right_value) > MAX_BITS:
-            raise ExpressionError(f"the power has more than {MAX_BITS} bits", node.col_offset)
-        if not all(isinstance(v, int | float) for v in (left_value, right_value)):
-            raise ExpressionError("arithmetic needs numbers on both sides", node.col_offset)
-        result = _BINARY[type(node.op)](left_value, right_value)
-        if isinstance(result, int) and result.bit_length() > MAX_BITS:
-            raise ExpressionError(f"the result has more than {MAX_BITS} bits", node.col_offset)
-        return result
-    if isinstance(node, ast.UnaryOp):
-        return _UNARY[type(node.op)](_value(node.operand, params))
-    if isinstance(node, ast.Compare):
-        values = [_value(part, params) for part in (node.left, *node.comparators)]
-        return all(_COMPARE[type(op)](a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False))
-    if isinstance(node, ast.Subscript):
-        return _value(node.value, params)[_value(node.slice, params)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return {**FUNCTIONS, **LAUNCH_FUNCTIONS}[node.func.id](*(_value(a, params) for a in node.args))
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name():
+            return params[node.id]
+        case ast.BinOp():
+            left_value, right_value = _value(node.left, params), _value(node.right, params)
+            if isinstance(node.op, ast.Pow) and _bits(left_value, right_value) > MAX_BITS:
+                raise ExpressionError(f"the power has more than {MAX_BITS} bits", node.col_offset)
+            if not all(isinstance(v, int | float) for v in (left_value, right_value)):
+                raise ExpressionError("arithmetic needs numbers on both sides", node.col_offset)
+            result = _BINARY[type(node.op)](left_value, right_value)
+            if isinstance(result, int) and result.bit_length() > MAX_BITS:
+                raise ExpressionError(f"the result has more than {MAX_BITS} bits", node.col_offset)
+            return result
+        case ast.UnaryOp():
+            return _UNARY[type(node.op)](_value(node.operand, params))
+        case ast.Compare():
+            values = [_value(part, params) for part in (node.left, *node.comparators)]
+            return all(_COMPARE[type(op)](a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False))
+        case ast.Subscript():
+            return _value(node.value, params)[_value(node.slice, params)]
+        case ast.Call(func=ast.Name(id=name)):
+            return {**FUNCTIONS, **LAUNCH_FUNCTIONS}[name](*(_value(a, params) for a in node.args))
     raise ExpressionError("this is known only when the model runs", node.col_offset)
 
 

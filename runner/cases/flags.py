@@ -1,7 +1,7 @@
 """``config:`` and ``options:``: which of torch's flags a file may set, and to what.
 
 Cases come from strangers, and some flags start programs, write files or load code. A flag may be set only if ``flags.json``
-allows it. That table holds every flag of torch 2.6 and 2.13, each with the values it takes. ``bench/flags.py`` drafted it, and each
+allows it. That table holds every flag of torch 2.6 and 2.13, each with the values it takes. ``tools/flags.py`` drafted it, and each
 row was reviewed. A person sets any other flag in a Python module that ``--import`` names.
 """
 
@@ -59,14 +59,15 @@ class Flag:
 
     def takes(self, value: object) -> bool:
         """Return whether the flag may have this value."""
-        if isinstance(value, bool):  # before int, which it also is
-            return "bool" in self.kinds
-        if isinstance(value, int):
-            return bool(self.kinds & {"int", "float"}) and -(2**63) <= value < 2**63
-        if isinstance(value, float):
-            return "float" in self.kinds and math.isfinite(value)
-        if isinstance(value, str):
-            return value in self.words
+        match value:
+            case bool():  # before int, which it also is
+                return "bool" in self.kinds
+            case int():
+                return bool(self.kinds & {"int", "float"}) and -(2**63) <= value < 2**63
+            case float():
+                return "float" in self.kinds and math.isfinite(value)
+            case str():
+                return value in self.words
         return value is None and "null" in self.kinds
 
     @property
@@ -129,7 +130,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _similar(name: str) -> str:
-    """A hint with the nearest allowed flag of the same module, or the nearest switch; empty if there is none."""
+    """A hint with the nearest allowed flag of the same module, or the nearest switch; empty without one."""
     module = next((module for module in MODULES if name.startswith(module + ".")), None)
     if module is None:
         return nearest(name, SWITCHES)

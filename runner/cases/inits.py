@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runner.cases.complex_numbers import is_complex
 from runner.cases.problems import Problems
+from runner.cases.yaml.scalars import describe_value
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.cases.yaml.wording import describe_value
 from runner.diagnostics import nearest
 
 INITS = (
@@ -36,25 +36,28 @@ def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[Yam
     arguments: tuple[YamlNode, ...] = ()
     if isinstance(node, YamlMapping):
         if len(node.entries) != 1:
-            problems.error(node.span, "init: has one way of making values", "such as init: {uniform: [0, 1]}")
-            return None, ()
+            return problems.refuse(
+                (None, ()), node.span, "init: has one way of making values", "such as init: {uniform: [0, 1]}"
+            )
         name_node, body = node.entries[0]
         arguments = body.items if isinstance(body, YamlSequence) else (body,)
     name = name_node.value if isinstance(name_node, YamlScalar) else None
     if name not in INITS:
-        problems.error(
-            name_node.span, f"unknown init {name!r}", nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
+        return problems.refuse(
+            (None, ()),
+            name_node.span,
+            f"unknown init {name!r}",
+            nearest(str(name), INITS) or f"inits: {', '.join(INITS)}",
         )
-        return None, ()
     count = _COUNTS.get(str(name), 0)
     optional = name == "uniform"
     if len(arguments) != count and not (optional and not arguments):
-        problems.error(
+        return problems.refuse(
+            (None, ()),
             name_node.span,
             f"init {name} takes {count} numbers, not {len(arguments)}",
             f"such as init: {_EXAMPLES[str(name)]}",
         )
-        return None, ()
     return (str(name), arguments) if all(check_numbers(argument, problems) for argument in arguments) else (None, ())
 
 
@@ -65,8 +68,7 @@ def check_numbers(node: YamlNode, problems: Problems) -> bool:
     if isinstance(node, YamlScalar) and _is_number(node):
         return True
     hint = "write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]"
-    problems.error(node.span, f"expected a number, found {describe_value(node.plain())}", hint)
-    return False
+    return problems.refuse(False, node.span, f"expected a number, found {describe_value(node.plain())}", hint)
 
 
 def _is_number(node: YamlScalar) -> bool:

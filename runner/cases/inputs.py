@@ -51,14 +51,14 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
     if isinstance(node, YamlSequence):
         return Input(name, "tensor", key.span, shape=_shape(node, problems))
     if not isinstance(node, YamlMapping):
-        problems.error(node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
-        return None
+        return problems.refuse(None, node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
     sources = [source for source in _SOURCES if node.key(source) is not None]
     kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
     if len(kinds) != 1:
         hint = f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:"
-        problems.error(key.span, f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}", hint)
-        return None
+        return problems.refuse(
+            None, key.span, f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}", hint
+        )
     kind = {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0])
     init, init_args = _init(node.get("init"), problems)
     values, python, tile = node.get("values"), node.get("python"), node.get("tile")

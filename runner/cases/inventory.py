@@ -1,6 +1,6 @@
 """The names of torch's public tensor operators, and the one that a person may have meant.
 
-``operators.json`` holds those of torch 2.6 to 2.13; ``bench/operators.py`` writes it.
+``operators.json`` holds those of torch 2.6 to 2.13; ``tools/operators.py`` writes it.
 """
 
 from __future__ import annotations

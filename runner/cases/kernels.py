@@ -11,14 +11,12 @@ from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.inputs import check_dtype, dtype_name
-from runner.cases.kernel_signature import Signature, read_signatures
 from runner.cases.model import Kernel, Output
 from runner.cases.problems import Problems, within
-from runner.cases.python_files import resolve_python_file
+from runner.cases.python_files import Signature, read_signatures, resolve_python_file
 from runner.cases.python_names import NAME_HINT, RESERVED, is_name
 from runner.cases.walk import all_steps
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.cases.yaml.typed import NUMBERS, Mistyped, scalar
+from runner.cases.yaml.tree import NUMBERS, Mistyped, YamlMapping, YamlNode, YamlScalar, YamlSequence, scalar
 from runner.diagnostics import Span, nearest
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -166,8 +164,7 @@ class _Reader:
             self.problems.error(span, f"{file} defines no function {name!r}", hint)
         elif not signature.jit:
             hint = nearest(name, jitted) or "its kernels: " + (", ".join(jitted) or "none")
-            self.problems.error(span, f"{name!r} in {file} is no kernel: it lacks @triton.jit", hint)
-            return None
+            return self.problems.refuse(None, span, f"{name!r} in {file} is no kernel: it lacks @triton.jit", hint)
         return signature
 
     # --- values ---
@@ -180,8 +177,7 @@ class _Reader:
             try:
                 expressions.parse(text[2:-1], True)
             except expressions.ExpressionError as error:
-                self.problems.error(within(span, 2 + error.offset), f"in {text}: {error}")
-                return Literal(0)
+                return self.problems.refuse(Literal(0), within(span, 2 + error.offset), f"in {text}: {error}")
             return Arithmetic(text[2:-1], span)
         value = parse_value(node, self.problems)
         if isinstance(value, Ref) and (value.path or value.name in ("_", "self")):
@@ -189,8 +185,7 @@ class _Reader:
                 value.span, "arguments name inputs, outputs and constants: $x", "sizes are ${x.shape[0]}"
             )
         elif not isinstance(value, Literal | Ref):
-            self.problems.error(node.span, "an argument is a number, text, $name or ${...}")
-            return Literal(None)
+            return self.problems.refuse(Literal(None), node.span, "an argument is a number, text, $name or ${...}")
         return value
 
     def _names(self, value: Value, span: Span) -> None:

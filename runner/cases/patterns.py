@@ -1,13 +1,16 @@
 """Regular expressions from files, matched in the control process: by an engine that does not backtrack.
 
-RE2 takes time in proportion to the text, whatever the expression, and its memory is bounded.
+RE2 takes time in proportion to the text, whatever the expression, and its memory is bounded. Names of the exceptions that ``expect: {raises: ...}`` may mean are here too.
 """
 
 from __future__ import annotations
 
+import builtins
 import re
 from functools import lru_cache
 from typing import Any
+
+from runner.diagnostics import nearest
 
 MEMORY = 64 << 10
 """Bytes that one expression may take."""
@@ -92,3 +95,21 @@ def _compiled(pattern: str) -> Any:
             return PatternError(f"not a regular expression: {words}", "RE2 repeats at most 1000 times")
         hint = next((hint for marks, hint in _HINTS if any(mark in pattern for mark in marks)), _SYNTAX)
         return PatternError(f"not a regular expression: {words}", hint)
+
+
+_OF_TORCH = (
+    "AcceleratorError", "BackendCompilerFailed", "ConstraintViolationError", "DataDependentOutputException", "DynamicOutputShapeException",
+    "GuardOnDataDependentSymNode", "LinAlgError", "OutOfMemoryError", "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported",
+    "UnsupportedFakeTensorException", "UnsupportedOperatorException", "UserError", "UserErrorType",
+)  # fmt: skip
+_KNOWN = (
+    *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)),
+    *_OF_TORCH,
+)
+
+
+def misspelt_exception(name: str) -> str:
+    """Return ``did you mean 'RuntimeError'?`` for a name that is like one of Python's or torch's; else an empty string."""
+    head, dot, last = name.rpartition(".")
+    close = "" if last in _KNOWN else nearest(last, _KNOWN)
+    return close.replace("'", f"'{head}{dot}", 1)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from runner.cases.limits import Limits
 from runner.cases.yaml.scalars import CURLY_QUOTES, excerpt
 from runner.diagnostics import Diagnostic, Span, source_line
 from runner.text import describe_character, in_line
+
+T = TypeVar("T")
 
 
 class TooManyProblems(Exception):
@@ -41,6 +44,11 @@ class Problems:
     def error(self, span: Span, message: str, hint: str = "") -> None:
         """Report something that makes the file unusable. Raises TooManyProblems beyond the limit."""
         self._add(Diagnostic(span, message, hint))
+
+    def refuse(self, value: T, span: Span, message: str, hint: str = "") -> T:
+        """Report an error as ``error`` does, and return ``value``, which stands for what is wrong."""
+        self.error(span, message, hint)
+        return value
 
     def warning(self, span: Span, message: str, hint: str = "") -> None:
         """Report something that a person should look at, and that changes nothing."""
@@ -116,7 +124,7 @@ def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:
 
 
 def _look_alike(diagnostic: Diagnostic) -> str:
-    """Return which character of the name or text that an error is about looks like another one or like none; empty if there is none."""
+    """Return which character of the name or text that an error is about looks like another one or like nothing; empty without such a character."""
     start = diagnostic.span.column - 1
     word = diagnostic.text[start : start + diagnostic.span.length].strip(" ")
     if diagnostic.severity != "error" or word.isascii() or not word:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runner.cases.references import split
-from runner.cases.yaml.scalars import resolve
-from runner.cases.yaml.wording import flow
+from runner.cases.yaml.scalars import flow, resolve
 
 _CALL = re.compile(r"(?P<name>[A-Za-z_][\w.]{0,200})\((?P<inside>.*)\)", re.ASCII)
 _KEYWORD = re.compile(r"(?P<key>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<value>.+)", re.ASCII)

@@ -1,12 +1,15 @@
-"""Python files that a spec file names: which may be named, and what is in them. None is imported here."""
+"""Python files that a spec file names: which may be named, and what they define. None is imported here."""
 
 from __future__ import annotations
 
+import ast
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import show_size
 from runner.cases.problems import Problems
 from runner.cases.yaml.tree import YamlScalar
+from runner.diagnostics import Span
 from runner.files import read_text
 
 
@@ -28,11 +31,68 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
             problems.error(path.span, f"{path.value!r} lies outside this file's folder")
         elif full.stat().st_size > problems.limits.file_bytes:
             message = f"{path.value!r} is larger than {show_size(problems.limits.file_bytes)}"
-            problems.error(path.span, message, problems.limits.hint("file_bytes"))
-            return None
+            return problems.refuse(None, path.span, message, problems.limits.hint("file_bytes"))
         else:
             read_text(full)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
-        problems.error(path.span, f"{path.value!r} cannot be read: {error}")
-        return None
+        return problems.refuse(None, path.span, f"{path.value!r} cannot be read: {error}")
     return full
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function at the top of a file. ``tuned``: other decorators than jit may give it constants of their own."""
+
+    name: str
+    parameters: tuple[str, ...]
+    required: frozenset[str]  # parameters without a default
+    constexpr: frozenset[str]
+    jit: bool
+    tuned: bool
+
+
+def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
+    """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at ``span``."""
+    try:
+        tree = ast.parse(read_text(path))
+        return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        return problems.refuse(None, span, f"{path.name} is no Python{line}: {reason}")
+
+
+def top_names(text: str) -> dict[str, int]:
+    """Return the names that a file defines at its top, without imports, each with its line. Raises SyntaxError for no Python."""
+    lines: dict[str, int] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            lines[node.name] = node.lineno
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+            lines.update((name.id, node.lineno) for name in names)
+    return lines
+
+
+def _signature(node: ast.FunctionDef) -> Signature:
+    positional = [*node.args.posonlyargs, *node.args.args]
+    parameters = [*positional, *node.args.kwonlyargs]
+    required = positional[: len(positional) - len(node.args.defaults)]
+    required += [p for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
+    decorators = [_last_name(decorator) for decorator in node.decorator_list]
+    return Signature(
+        node.name,
+        tuple(p.arg for p in parameters),
+        frozenset(p.arg for p in required),
+        frozenset(p.arg for p in parameters if p.annotation is not None and "constexpr" in ast.unparse(p.annotation)),
+        "jit" in decorators,
+        any(name != "jit" for name in decorators),
+    )
+
+
+def _last_name(node: ast.expr) -> str:
+    """``jit`` of ``@triton.jit``, ``@jit`` and ``@triton.jit(...)``."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

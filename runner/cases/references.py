@@ -8,8 +8,8 @@ from typing import Any
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arithmetic, Index, Literal, Ref, Value
 from runner.cases.problems import Problems, within
+from runner.cases.yaml.scalars import show_value
 from runner.cases.yaml.tree import YamlScalar
-from runner.cases.yaml.wording import show_value
 from runner.diagnostics import Span
 
 _INDEX_DIGITS = len(str(1 << expressions.MAX_BITS))
@@ -29,12 +29,12 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
     """Return the reference ``$name.attr[0]``; None for any other text, which is reported."""
     match = _REF.fullmatch(text)
     if match is None:
-        problems.error(
+        return problems.refuse(
+            None,
             span,
             f"{show_value(text)} is no reference",
             "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}",
         )
-        return None
     path = tuple(attr or int(item) for attr, item in _PART.findall(match["path"]))
     return Ref(match["name"], path, span)
 
@@ -45,8 +45,7 @@ def parse_arithmetic(text: str, span: Span, problems: Problems) -> Arithmetic | 
     try:
         expressions.parse(inner)
     except expressions.ExpressionError as error:
-        problems.error(within(span, 2 + error.offset), f"in {text}: {error}")
-        return None
+        return problems.refuse(None, within(span, 2 + error.offset), f"in {text}: {error}")
     return Arithmetic(inner, span)
 
 
@@ -54,11 +53,13 @@ def parse_index(node: YamlScalar, problems: Problems) -> Value:
     """Return an index such as ``"[..., None, $i, 1:3]"``; a harmless value for any other text, which is reported."""
     text = str(node.value)
     if len(text) > MAX_INDEX:
-        problems.error(node.span, f"an index has at most {MAX_INDEX} characters, this one has {len(text)}")
-        return Literal(0)
+        return problems.refuse(
+            Literal(0), node.span, f"an index has at most {MAX_INDEX} characters, this one has {len(text)}"
+        )
     if not text.endswith("]") or _nesting(text) > MAX_NESTING:
-        problems.error(node.span, f"{show_value(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"')
-        return Literal(0)
+        return problems.refuse(
+            Literal(0), node.span, f"{show_value(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"'
+        )
     parts = _items(text)
     entries = [_entry(part, within(node.span, node.quoted + text.find(part), len(part)), problems) for part in parts]
     return Index(tuple(entries), node.span)
@@ -111,7 +112,6 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
         return parse_arithmetic(text, span, problems)
     if text.startswith("$"):
         return parse_reference(text, span, problems)
-    problems.error(
-        span, f"{show_value(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}"
+    return problems.refuse(
+        0, span, f"{show_value(text)} is no part of an index", "parts are integers, a:b:c, ..., None, $name and ${...}"
     )
-    return 0

@@ -39,9 +39,19 @@ from runner.cases.kernels import launches
 from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
 from runner.cases.walk import entry_text
 from runner.cases.yaml.emitter import emit
-from runner.cases.yaml.wording import flow
+from runner.cases.yaml.scalars import flow
 
-__all__ = ["call_text", "case_text", "chain_of", "plain", "resolve_axes", "step_text", "text_of_plain", "value_of"]
+__all__ = [
+    "call_text",
+    "case_text",
+    "chain_of",
+    "known_of",
+    "plain",
+    "resolve_axes",
+    "step_text",
+    "text_of_plain",
+    "value_of",
+]
 
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
@@ -104,7 +114,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         ignore=dict(case.ignore),
         timeout=_seconds(case.timeout),
         memory=case.memory,
-        known=[_known(entry) for entry in case.known],
+        known=[known_of(entry) for entry in case.known],
     )
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
     kernels = {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}
@@ -184,42 +194,37 @@ def value_of(value: Value, text_index: bool = False) -> Any:
 
     ``text_index`` says that a text in brackets would be read as an index there.
     """
-    if isinstance(value, Literal):
-        if isinstance(value.value, complex):
-            return complex_text(value.value)
-        text = value.value if isinstance(value.value, str) else ""
-        special = (
-            is_complex(text)
-            or text.startswith(("$", "torch."))
-            or "${" in text
-            or (text_index and text.startswith("["))
-        )
-        is_marked = bool(text) and value.span is None  # without the mark it may be the name of a value
-        return {"$text": text} if special or is_marked else value.value
-    if isinstance(value, Ref):
-        return _reference(value)
-    if isinstance(value, Constant):
-        return value.name
-    if isinstance(value, Arithmetic):
-        return f"${{{value.text}}}"
-    if isinstance(value, Index):
-        return f"[{', '.join(entry_text(entry, lambda part: str(value_of(part))) for entry in value.entries)}]"
-    if isinstance(value, Items):
-        return [value_of(item) for item in value.items]
-    if isinstance(value, Table):
-        return {key: value_of(item) for key, item in value.items}
-    if isinstance(value, TensorLiteral):
-        return {"$tensor": value_of(value.value), **{key: value_of(option) for key, option in value.options}}
-    return {"$fn": _function(value)}
-
-
-def _function(function: Function) -> dict[str, Any]:
-    data = {"args": list(function.args), "chain": chain_of(function.chain)}
-    return data | ({} if function.result is None else {"return": value_of(function.result)})
-
-
-def _reference(ref: Ref) -> str:
-    return f"${ref.name}" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in ref.path)
+    match value:
+        case Literal():
+            if isinstance(value.value, complex):
+                return complex_text(value.value)
+            text = value.value if isinstance(value.value, str) else ""
+            special = (
+                is_complex(text)
+                or text.startswith(("$", "torch."))
+                or "${" in text
+                or (text_index and text.startswith("["))
+            )
+            is_marked = bool(text) and value.span is None  # without the mark it may be the name of a value
+            return {"$text": text} if special or is_marked else value.value
+        case Ref():
+            path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in value.path)
+            return f"${value.name}{path}"
+        case Constant():
+            return value.name
+        case Arithmetic():
+            return f"${{{value.text}}}"
+        case Index():
+            return f"[{', '.join(entry_text(entry, lambda part: str(value_of(part))) for entry in value.entries)}]"
+        case Items():
+            return [value_of(item) for item in value.items]
+        case Table():
+            return {key: value_of(item) for key, item in value.items}
+        case TensorLiteral():
+            return {"$tensor": value_of(value.value), **{key: value_of(option) for key, option in value.options}}
+        case Function():
+            data = {"args": list(value.args), "chain": chain_of(value.chain)}
+            return {"$fn": data if value.result is None else {**data, "return": value_of(value.result)}}
 
 
 # --- inputs ---------------------------------------------------------------------------------
@@ -231,14 +236,15 @@ def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
 
 def _input(item: Input) -> Any:
     data: dict[str, Any] = {}
-    if item.kind == "values" and item.values is not None:
-        data["values"] = value_of(item.values)
-    elif item.kind == "view":
-        data["view_of"] = item.view_of
-    elif item.kind == "list":
-        data["list"] = [_input(part) for part in item.items]
-    elif item.kind == "python":
-        data["python"] = None if item.python is None else value_of(item.python)
+    match item.kind:
+        case "values" if item.values is not None:
+            data["values"] = value_of(item.values)
+        case "view":
+            data["view_of"] = item.view_of
+        case "list":
+            data["list"] = [_input(part) for part in item.items]
+        case "python":
+            data["python"] = None if item.python is None else value_of(item.python)
     if item.shape is not None:
         data["shape"] = [value_of(size) for size in item.shape]
     data |= _non_empty(tile=item.tile, dtype=item.dtype)
@@ -348,7 +354,8 @@ def _non_null(**items: Any) -> dict[str, Any]:
     return {key: value for key, value in items.items() if value is not None}
 
 
-def _known(entry: Known) -> dict[str, Any]:
+def known_of(entry: Known) -> dict[str, Any]:
+    """Return a ledger entry as plain data, without defaults."""
     data: dict[str, Any] = {}
     for field in dataclasses.fields(Known):
         value = getattr(entry, field.name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.cases.case import BOTH, parse_case, with_defaults
+from runner.cases.expand import SelectError, parse_selection
 from runner.cases.flags import check_flags
 from runner.cases.folders import FolderLimit, Walk
 from runner.cases.inputs import dtype_name
@@ -16,12 +17,22 @@ from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
-from runner.cases.select import SelectError, parse_selection
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
 from runner.cases.yaml.scalars import split_lines
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, count_nodes
-from runner.cases.yaml.typed import Mistyped, entries, fields, items, listed, scalar
+from runner.cases.yaml.tree import (
+    Mistyped,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    count_nodes,
+    entries,
+    fields,
+    items,
+    listed,
+    scalar,
+)
 from runner.diagnostics import Diagnostic, Span
 
 SPEC, SUITE = ".spec.yaml", ".suite.yaml"
@@ -166,8 +177,7 @@ class Reader:
         try:
             files = self._walk.matching(path.parent, text, SPEC)
         except FolderLimit as error:
-            problems.error(pattern.span, f"{text!r}: {error}", error.hint)
-            return []
+            return problems.refuse([], pattern.span, f"{text!r}: {error}", error.hint)
         if not files:
             problems.error(pattern.span, f"no file matches {text!r}", f"it is looked up from {path.parent}")
         return files
@@ -217,8 +227,7 @@ class Reader:
             repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
             if repeated > self.limits.expanded_nodes:
                 message = f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes"
-                problems.error(item.span, message, self.limits.hint("expanded_nodes"))
-                return ()
+                return problems.refuse((), item.span, message, self.limits.hint("expanded_nodes"))
             case = self._case(merged, path, problems, kernels)
             if case is None or launches_broken_kernel(case.chain, kernels):
                 continue
@@ -235,8 +244,7 @@ class Reader:
         try:
             return parse_case(node, path, problems, kernels)
         except Mistyped as error:
-            problems.error(error.span, str(error))
-            return None
+            return problems.refuse(None, error.span, str(error))
 
     def _defaults_hold(self, file: _Accepted, kernels: dict[str, Kernel | None]) -> bool:
         """Whether the file's own defaults pass the checks of a case, as far as these do not ask for the case's own keys."""
@@ -383,11 +391,9 @@ def _selection(node: YamlNode | None, problems: Problems) -> str | None:
     if node is None or text is None:
         return None
     if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
-        problems.error(node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
-        return None
+        return problems.refuse(None, node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
     try:
         parse_selection(text)
     except SelectError as error:
-        problems.error(node.span, str(error), 'such as "tag:regression and not tag:slow"')
-        return None
+        return problems.refuse(None, node.span, str(error), 'such as "tag:regression and not tag:slow"')
     return text

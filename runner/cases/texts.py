@@ -9,7 +9,7 @@ from runner.cases.chain_nodes import Literal, Table, Value
 from runner.cases.model import Case
 from runner.cases.problems import Problems
 from runner.cases.walk import all_steps, parts_of, values_of
-from runner.cases.yaml.wording import show_value
+from runner.cases.yaml.scalars import show_value
 from runner.diagnostics import Span
 
 _STRAY = re.compile(r"[^\w .,:>$-]", re.ASCII)
@@ -28,12 +28,12 @@ def plain_text(text: str, span: Span, problems: Problems) -> str:
     stray = _STRAY.search(text)
     if stray is None:
         return text
-    problems.error(
+    return problems.refuse(
+        "",
         span,
         f"a text for an operator may not hold {show_value(stray[0])}: compilers write it into the code that they generate",
         "it may hold ASCII letters, digits, blanks and . , : - > $ _",
     )
-    return ""
 
 
 def check_numpy(case: Case, problems: Problems) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from runner.cases.inputs import dtype_name
 from runner.cases.model import DTYPES, Tolerance
 from runner.cases.problems import Problems
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence
-from runner.cases.yaml.typed import NUMBERS, entries, fields, scalar
+from runner.cases.yaml.tree import NUMBERS, YamlMapping, YamlNode, YamlSequence, entries, fields, scalar
 from runner.diagnostics import nearest
 
 OUTPUT, GRADIENTS = "output", "gradients"

@@ -1,10 +1,10 @@
-"""Torch version ranges: ``<=2.6``, ``>=2.7,<2.9``. A version compares at the precision written."""
+"""Torch version ranges: ``<=2.6``, ``>=2.7,<2.9``, and ranges made narrower by what was seen. A version compares at the precision written."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 _PART = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*(\d+(?:\.\d+)*)\s*$")
@@ -54,3 +54,86 @@ def release_of(version: str) -> tuple[int, ...]:
         return Version(version).release
     except InvalidVersion:
         return tuple(int(n) for n in re.findall(r"\d+", version.split("+")[0])[:3])
+
+
+OLDEST = (2, 6)
+"""The first torch that is supported: a range that only holds older ones holds nothing."""
+
+
+def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str | None:
+    """Return the range with the versions ``keep`` in it and ``out`` not; ``""`` when nothing remains.
+
+    The text stays as it is where it can. A version between one that stays and one that falls out falls out too, because nothing is known of
+    it. Without ``keep``, everything from the first version in ``out`` on falls out, and an open range leaves nothing. Raises ValueError
+    when the numbers do not tell the versions apart.
+    """
+    out = [version for version in out if matches(text, version)]
+    if not out:
+        return text
+    if not keep:
+        if text is None:
+            return ""
+        first = min(out, key=release_of)
+        parts = [*(part for part in _parts(text) if not part.startswith("<")), f"<{_shown(first, 2)}"]
+    else:
+        parts = _around(text, keep, out)
+    return _checked(parts, keep, out)
+
+
+def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
+    """Return the smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrow_range`` does."""
+    size = _size(keep, out)
+    low, high = min(keep, key=release_of), max(keep, key=release_of)
+    middle = [v for v in out if release_of(low) < release_of(v) < release_of(high)]
+    parts = [f">={_shown(low, size)}", f"<={_shown(high, size)}", *(f"!={_shown(v, size)}" for v in middle)]
+    return _checked(parts, keep, out)
+
+
+def _around(text: str | None, keep: Sequence[str], out: Sequence[str]) -> list[str]:
+    size = _size(keep, out)
+    low, high = min(map(release_of, keep)), max(map(release_of, keep))
+    above = [v for v in out if release_of(v) > high]
+    below = [v for v in out if release_of(v) < low]
+    parts = _parts(text or "")
+    if above:
+        parts = [p for p in parts if not p.startswith("<")]
+    if below:
+        parts = [f">={_shown(low, size)}", *(p for p in parts if not p.startswith(">"))]
+    if above:
+        parts.append(f"<={_shown(high, size)}")
+    middle = dict.fromkeys(_shown(v, size) for v in out if low < release_of(v) < high)
+    return [*parts, *(f"!={version}" for version in middle)]
+
+
+def _checked(parts: Iterable[str], keep: Sequence[str], out: Sequence[str]) -> str:
+    text = ",".join(dict.fromkeys(parts))
+    low = next((p[2:] for p in text.split(",") if p.startswith(">=")), None)
+    if low is not None and f"<={low}" in text.split(","):
+        text = ",".join([f"=={low}", *(p for p in text.split(",") if p not in (f">={low}", f"<={low}"))])
+    if not text or not all(matches(text, v) for v in keep) or any(matches(text, v) for v in out):
+        raise ValueError(f"the numbers of torch {', '.join(keep)} and {', '.join(out)} do not tell them apart")
+    return text if keep or not _is_empty(text) else ""
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part]
+
+
+def _size(keep: Sequence[str], out: Sequence[str]) -> int:
+    """How many numbers of a version it takes to tell these apart."""
+    return 3 if {release_of(v)[:2] for v in keep} & {release_of(v)[:2] for v in out} else 2
+
+
+def _shown(version: str | tuple[int, ...], size: int) -> str:
+    release = release_of(version) if isinstance(version, str) else version
+    return ".".join(str(number) for number in release[:size])
+
+
+def _is_empty(text: str) -> bool:
+    """Whether no supported version lies in a range: those that it names and their neighbours are tried."""
+    candidates = {(*OLDEST, 0)}
+    for _, (major, *lower) in parse_range(text):
+        minor, patch = (*lower, 0, 0)[:2]
+        candidates |= {(major, m, p) for m in (minor - 1, minor, minor + 1) for p in (patch - 1, patch, patch + 1, 999)}
+    real = (v for v in candidates if min(v) >= 0 and v >= OLDEST)
+    return not any(matches(text, ".".join(map(str, version))) for version in real)

@@ -34,16 +34,17 @@ def map_value(value: Value, change: Change) -> Value:
 
     The entries of an index are left to ``change``.
     """
-    if isinstance(value, Items):
-        return Items(tuple(map(change, value.items)))
-    if isinstance(value, Table):
-        return Table(tuple((key, change(item)) for key, item in value.items))
-    if isinstance(value, TensorLiteral):
-        options = tuple((key, change(option)) for key, option in value.options)
-        return replace(value, value=change(value.value), options=options)
-    if isinstance(value, Function):
-        result = None if value.result is None else change(value.result)
-        return replace(value, chain=map_nodes(value.chain, change), result=result)
+    match value:
+        case Items():
+            return Items(tuple(map(change, value.items)))
+        case Table():
+            return Table(tuple((key, change(item)) for key, item in value.items))
+        case TensorLiteral():
+            options = tuple((key, change(option)) for key, option in value.options)
+            return replace(value, value=change(value.value), options=options)
+        case Function():
+            result = None if value.result is None else change(value.result)
+            return replace(value, chain=map_nodes(value.chain, change), result=result)
     return value
 
 

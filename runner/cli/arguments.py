@@ -121,18 +121,24 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
         option = options()[name]
         default = RunSettings.__dataclass_fields__[name].default
         keywords: dict[str, Any] = {"dest": name, "help": help or option.help}
-        if option.kind == "switch":
-            keywords["action"] = "store_true"
-        elif option.kind == "yes-no":
-            add_yes_no(parser, name, keywords["help"])
-            continue
-        elif option.kind == "list":
-            keywords |= {"action": "append", "default": [], "metavar": option.metavar}
-        elif option.kind == "choice":
-            keywords |= {"choices": option.choices, "default": default}
-        else:
-            readers = {"number": integer(option.least, option.most), "seconds": seconds, "shard": shard, "text": str}
-            keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
+        match option.kind:
+            case "switch":
+                keywords["action"] = "store_true"
+            case "yes-no":
+                add_yes_no(parser, name, keywords["help"])
+                continue
+            case "list":
+                keywords |= {"action": "append", "default": [], "metavar": option.metavar}
+            case "choice":
+                keywords |= {"choices": option.choices, "default": default}
+            case _:
+                readers = {
+                    "number": integer(option.least, option.most),
+                    "seconds": seconds,
+                    "shard": shard,
+                    "text": str,
+                }
+                keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
         parser.add_argument(*option.flags.split(), **keywords)
 
 
@@ -187,29 +193,19 @@ def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None
 def add_outputs(parser: argparse._ActionsContainer) -> None:
     """Add what ``runner.cli.outputs.reporters_of`` reads."""
     parser.add_argument("--ctrf", metavar="FILE", help="JSON of the Common Test Report Format (ctrf.io) here")
-    add_html(parser)
+    parser.add_argument(
+        "--html", metavar="FOLDER", dest="html_folder",
+        help="also pages in this folder: failures by signature, a table with filters, a page for each failure",
+    )  # fmt: skip
     add_github(parser, "in a job of GitHub Actions: a summary of the step, and remarks at lines of YAML")
-    add_reporters(parser)
-
-
-def add_github(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add whether GitHub Actions is told of what is wrong."""
-    parser.add_argument("--github", action="store_true", help=text)
-
-
-def add_reporters(parser: argparse._ActionsContainer) -> None:
-    """Add which reporters write where."""
     parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH",
                         help="what a reporter writes, here: events, junit, ctrf, html, github, one of another package, "
                         "or package:function; repeat for several")  # fmt: skip
 
 
-def add_html(parser: argparse._ActionsContainer) -> None:
-    """Add the folder of a run's pages."""
-    parser.add_argument(
-        "--html", metavar="FOLDER", dest="html_folder",
-        help="also pages in this folder: failures by signature, a table with filters, a page for each failure",
-    )  # fmt: skip
+def add_github(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add whether GitHub Actions is told of what is wrong."""
+    parser.add_argument("--github", action="store_true", help=text)
 
 
 def add_verbose(parser: argparse._ActionsContainer) -> None:

@@ -108,14 +108,13 @@ def _database(environment: Environment, tables: tuple[str, ...]) -> tuple[dict[s
         isolation="living",
         cacheable=False,
     )
-    progress = Progress()
     engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
-    try:
-        [outcome] = drive(engine, with_reference([job]), lambda: progress.say("reading torch's operator database"))
-    finally:
-        with interrupts.held():
-            engine.close()
-            progress.end()
+    with Progress() as progress:
+        try:
+            [outcome] = drive(engine, with_reference([job]), lambda: progress.say("reading torch's operator database"))
+        finally:
+            with interrupts.held():
+                engine.close()
     result = result_of(outcome)
     entries = {name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()}  # fmt: skip
     return entries, result["tables"], str(result["missing"])

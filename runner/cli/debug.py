@@ -30,7 +30,7 @@ from runner.quote import operand, shell_words
 from runner.record.latest import latest_result, latest_seed
 from runner.record.store import output_folder
 from runner.session.plan import TIMEOUT
-from runner.text import clean, one_line, plural
+from runner.text import clean, draw_table, one_line, plural
 from runner.verdict import outcomes
 
 WITHOUT_CACHES = 120.0
@@ -78,14 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _record(arguments, variant)
     refuse_launches(variant, "debug")
     folder = output_folder(arguments.output, "debug")
-    progress = Progress()
     said = f"compiling {variant.id} without caches"
-    with VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
         asked = {"folder": str(folder), "function": arguments.function, "artifacts": list(ARTIFACTS)}
         job = engine.job("debug", asked, timeout=(variant.case.timeout or TIMEOUT) + WITHOUT_CACHES)
         job = dataclasses.replace(job, name="case")  # the worker writes FOLDER/case.py
         outcome = engine.ask([job], lambda: progress.say(said))[0]
-        progress.end()
         document = {
             "id": variant.id,
             "torch": engine.environment.build,
@@ -108,14 +106,10 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
         UsageError: the case cannot run, or dill, with which torch records, is not there.
     """
     refuse_kernels(variant, "debug --record")
-    progress = Progress()
-    with VariantEngine.of(settings_of(arguments), variant) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
         progress.say(f"running {variant.id} with recording on")
         folder = output_folder(arguments.output, "record")
-        try:
-            recording = result_of(engine.ask([engine.job("record", {"folder": str(folder)})])[0])
-        finally:
-            progress.end()
+        recording = result_of(engine.ask([engine.job("record", {"folder": str(folder)})])[0])
     raised = recording["raised"]
     console.output(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
     settings = dataclasses.replace(settings_of(arguments), python=tuple(arguments.python[:1]))
@@ -226,8 +220,6 @@ def _write_json(path: Path, value: Any) -> None:
 
 def render(document: Mapping[str, Any], folder: Path) -> str:
     """What the bundle holds, for the terminal."""
-    from tabulate import tabulate
-
     lines = [f"{document['id']} under torch {document['torch']}"]
     if document["error"]:
         lines.append(f"raised: {one_line(document['error'].partition(chr(10))[0])}")
@@ -236,12 +228,10 @@ def render(document: Mapping[str, Any], folder: Path) -> str:
     counts = Counter(file["group"] for file in document["files"])
     examples = {file["group"]: file["path"] for file in reversed(document["files"])}
     rows = [[group, counts[group], examples[group]] for group in GROUPS if counts[group]]
-    lines += ["", tabulate(rows, headers=["files", "", "such as"], tablefmt="simple", disable_numparse=True)]
+    lines += ["", draw_table(rows, ["files", "", "such as"])]
     if document["times"]:
         times = [[row["phase"], row["count"], f"{row['seconds']:.3f}"] for row in document["times"][:_PHASES]]
-        align = ("left", "right", "right")
-        headers = ["phase", "times", "seconds"]
-        lines += ["", tabulate(times, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)]
+        lines += ["", draw_table(times, ["phase", "times", "seconds"], right=True)]
     if document["failed"]:
         lines += ["", *(f"missing: {line}" for line in document["failed"])]
     return clean("\n".join([*lines, "", str(folder / "index.html")]))

@@ -16,9 +16,8 @@ from runner.cases.model import Variant
 from runner.cli import outputs
 from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.harness import Progress, VariantEngine
-from runner.diagnose.heatmap import run_heat_map
-from runner.diagnose.kept import keep, path_of
+from runner.diagnose.diagnosis import keep, path_of
+from runner.diagnose.harness import Progress, VariantEngine, run_heat_map
 from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
@@ -26,7 +25,7 @@ from runner.files import write_anew
 from runner.quote import operand, shell_words
 from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
-from runner.report.next_steps import target_words
+from runner.report.groups import target_words
 from runner.session.environments import worker_paths
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
@@ -54,19 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError, InputError: the variant cannot run, or a file cannot be written.
     """
     variant = first_variant(arguments)
-    progress = Progress()
     page = None
-    with VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
         progress.say(f"diagnosing {variant.id}")
         path = path_of(engine) if arguments.bisect else None
         diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
         keep(path, diagnosis)
         if arguments.html and diagnosis.signature is not None:
-            from runner.report.html import page as write_page
+            from runner.report.diagnosis import page as write_page
 
             progress.say("drawing the error")
             page = write_page(diagnosis, run_heat_map(engine))
-    progress.end()
     text = json.dumps(diagnosis.to_dict(), indent=2, default=str)
     outputs.show(arguments, text, render(diagnosis, _words(arguments, variant)))
     if page is not None:

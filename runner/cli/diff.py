@@ -7,11 +7,13 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 
 from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import set_epilog
 from runner.exit_codes import UsageError
+from runner.record.store import Log as EventLog
 from runner.record.store import journal_of, read_log
 from runner.report.difference import Comparison, page, render, render_markdown, to_dict
 from runner.report.terminal import modes
@@ -73,32 +75,44 @@ def run(arguments: argparse.Namespace) -> int:
             "ids hold the path from the folder in which a run began",
             exit_codes.NOTHING,
         )
-    _print(arguments, comparison)
-    for option, make in (("markdown", render_markdown), ("json", _json), ("html", page)):
-        path = getattr(arguments, option)
-        if path not in (None, "-"):
-            outputs.write(f"--{option}", path, make(comparison))
+    forms = {
+        "markdown": lambda: render_markdown(comparison),
+        "json": lambda: json.dumps(to_dict(comparison), indent=2) + "\n",
+        "html": lambda: page(comparison),
+    }
+    print_forms(arguments, forms, lambda: _print(comparison))
     return exit_codes.FAILED if comparison.difference.section("broken") else exit_codes.OK
 
 
-def _log(run: str) -> Log:
-    """Read a run. Raises UsageError also for a log of which lines were left out: a gate must not pass without them."""
+def whole_log(run: str) -> EventLog:
+    """Read a run. Raises UsageError also for a log of which lines were left out: neither a gate nor a score stands without them."""
     log = read_log(run)
     log.demand_whole()
+    return log
+
+
+def _log(run: str) -> Log:
+    log = whole_log(run)
     return Log(str(log.path), log.events)
 
 
-def _print(arguments: argparse.Namespace, comparison: Comparison) -> None:
-    if arguments.json == "-":
-        console.output(_json(comparison), end="")
-    elif arguments.markdown == "-":
-        console.output(render_markdown(comparison), end="")
+def print_forms(
+    arguments: argparse.Namespace, forms: Mapping[str, Callable[[], str]], show: Callable[[], None]
+) -> None:
+    """Print what is asked for as ``-``, else call ``show``; and write the forms that have a file. ``forms`` are named as their options."""
+    chosen = next((name for name in ("json", "markdown") if getattr(arguments, name) == "-"), "")
+    if chosen:
+        console.output(forms[chosen](), end="")
     else:
-        colour, terminal = modes(sys.stdout, os.environ)
-        width = shutil.get_terminal_size((120, 24)).columns
-        paint = console.painted if colour else None
-        console.output(render(comparison, width, paint, _ROWS if terminal else None), colours=colour)
+        show()
+    for name, make in forms.items():
+        path = getattr(arguments, name)
+        if path not in (None, "-"):
+            outputs.write(f"--{name}", path, make())
 
 
-def _json(comparison: Comparison) -> str:
-    return json.dumps(to_dict(comparison), indent=2) + "\n"
+def _print(comparison: Comparison) -> None:
+    colour, terminal = modes(sys.stdout, os.environ)
+    width = shutil.get_terminal_size((120, 24)).columns
+    paint = console.painted if colour else None
+    console.output(render(comparison, width, paint, _ROWS if terminal else None), colours=colour)

@@ -41,7 +41,7 @@ from runner.builder.source import Source
 from runner.cli.arguments import add_variant, settings_of
 from runner.cli.variants import first_variant
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, result_of
-from runner.text import clean, duration, one_line, plural
+from runner.text import clean, draw_table, duration, one_line, plural
 
 _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
 _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
@@ -63,11 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     refuse_launches(variant, "explain")
-    progress = Progress()
-    with VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
-        progress_text = f"compiling {variant.id}"
-        record = result_of(engine.ask([engine.job("explain")], lambda: progress.say(progress_text))[0])
-        progress.end()
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
+        record = result_of(engine.ask([engine.job("explain")], lambda: progress.say(f"compiling {variant.id}"))[0])
         about = {"id": variant.id, "torch": engine.environment.build, "backend": variant.backend.backend}
         document = {**about, **placed(record, engine.source)}
     console.output(json.dumps(document, indent=2) if arguments.json else render(document))
@@ -253,6 +250,4 @@ def _wrapped(names: Sequence[str], end: str, width: int = 80) -> str:
 
 
 def _table(rows: Sequence[Sequence[object]], headers: Sequence[str]) -> str:
-    from tabulate import tabulate
-
-    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True) if rows else ""
+    return draw_table(rows, headers) if rows else ""

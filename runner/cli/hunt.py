@@ -15,7 +15,7 @@ from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
-from runner.generate.parents import Parents, named_parents
+from runner.generate.files import Parents, named_parents
 from runner.hunt import known, state, triage
 from runner.hunt.groups import Group, Known, groups_of
 from runner.hunt.guidance import Guidance

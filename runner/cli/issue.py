@@ -17,9 +17,8 @@ from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
-from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
-from runner.diagnose.kept import find
 from runner.diagnose.material import find_blame, gather
 from runner.diagnose.rules import Check, VersionVerdict
 from runner.engine import scratch
@@ -55,15 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     refuse_launches(variant, "issue")
-    progress = Progress()
     known = _known(arguments, variant)
     matches: list[similar.Match] = []
     environments = sorted(find_environments(arguments.python), key=lambda e: release_of(e.torch), reverse=True)
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as engines:
-        stack.callback(progress.end)
+        progress = stack.enter_context(Progress())
         folder = stack.enter_context(scratch.folder())
         engine = engines.enter_context(_engine(arguments, environments[0], variant))
-        kept = find(engine)
+        kept = find_kept(engine)
         if kept is not None:
             console.message(taken_over(kept))
         else:
@@ -110,7 +108,7 @@ def _passes(event: VariantFinished | Diagnosis) -> Check:
     advice = "first make a case that says something about the compiler: see `runner run`"
     if event.verdict == "PASS":
         advice = "there is nothing to report; another device, dtype or backend may fail"
-    return Check("fails with the newest torch tried", False, why, advice)
+    return Check(False, why, advice, "fails with the newest torch tried")
 
 
 def _refuse(checks: Sequence[Check], progress: Progress) -> int:

@@ -88,18 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     refuse_kernels(variant, "minify")
-    progress = Progress()
-    with VariantEngine.of(settings_of(arguments), variant) as engine:
-        try:
-            progress.say(f"running {variant.id}")
-            failure = failure_of(engine.verdict())
-            folder = output_folder(arguments.output, "minify")
-            minifier = _Minifier(engine, failure, folder, progress)
-            if arguments.accuracy and not failure.accuracy:
-                minifier.notes.append("it gives no answer that --accuracy could compare, so the error is minified")
-            return minifier.go(list(attempts(failure, arguments.after, arguments.level)))
-        finally:
-            progress.end()
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
+        progress.say(f"running {variant.id}")
+        failure = failure_of(engine.verdict())
+        folder = output_folder(arguments.output, "minify")
+        minifier = _Minifier(engine, failure, folder, progress)
+        if arguments.accuracy and not failure.accuracy:
+            minifier.notes.append("it gives no answer that --accuracy could compare, so the error is minified")
+        return minifier.go(list(attempts(failure, arguments.after, arguments.level)))
 
 
 def failure_of(finished: VariantFinished) -> Failure:

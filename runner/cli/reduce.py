@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -18,19 +19,19 @@ from runner.cases.model import Variant
 from runner.cases.suites import SPEC
 from runner.cli.arguments import add_variant, seconds, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine
-from runner.diagnose.kept import find
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
-from runner.files import append_regular, read_text, replace_text
+from runner.files import append_regular, link_problem, read_bytes, read_text, replace_text
 from runner.quote import operand, shell_words
+from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
-from runner.reduce.search import Candidate, digest
-from runner.reduce.state import Size
+from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
+from runner.session.shards import plan_hash
 from runner.verdict.signature import FailureSignature
 
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
@@ -61,17 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: the variant does not fail, or the folder cannot be used.
     """
     variant = first_variant(arguments)
-    folder = _folder(arguments)
-    progress = Progress()
+    folder = _folder(arguments, variant)
     try:
-        with VariantEngine.of(settings_of(arguments), variant) as engine:
-            journal = Journal(folder, variant, arguments.resume)
+        with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
+            journal = Journal(folder, engine, arguments.resume)
             if journal.done:
                 progress.end()
                 console.output(read_text(folder / CASE))
                 console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exit_codes.OK
-            kept = find(engine)
+            kept = find_kept(engine)
             if kept is not None:
                 console.message(taken_over(kept))
             reduced = reduce_variant(
@@ -85,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
             progress.end()
             journal.end(reduced, engine)
     finally:
-        progress.end()
         (folder / f"candidate{SPEC}").unlink(missing_ok=True)
     console.output(reduced.text)
     console.output(summary(reduced))
@@ -110,43 +109,44 @@ def summary(reduced: Reduced) -> str:
     return line
 
 
-def _folder(arguments: argparse.Namespace) -> Path:
-    """The output folder, made if need be.
+def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
+    """The output folder, made if need be: a new or empty one, or that of an earlier reduction.
 
     Raises:
-        UsageError: there is no folder to resume from, or it cannot be made.
+        UsageError: there is no folder to resume from, it holds other files or links, or it cannot be made.
     """
-    if arguments.output is None:
+    if arguments.resume and arguments.output is None:
+        raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
+    folder = Path(arguments.output or "reduced")
+    if arguments.output is None or not (folder / HEAD).is_file():
         if arguments.resume:
-            raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
-        folder = output_folder(None, "reduced")
-        console.message(f"runner: writing to {shown_path(str(folder))}")
+            raise UsageError(f"--resume: {arguments.output} holds no reduction")
+        folder = output_folder(arguments.output, "reduced")
+        if arguments.output is None:
+            console.message(f"runner: writing to {shown_path(str(folder))}")
         return folder
-    folder = Path(arguments.output)
-    if arguments.resume and not (folder / HEAD).is_file():
-        raise UsageError(f"--resume: {arguments.output} holds no reduction")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output {arguments.output}: {error.strerror}") from None
+    if Path(variant.case.file).resolve().parent == folder.resolve():
+        raise UsageError(f"--output {folder}: it holds the case that is reduced; name another folder")
+    for path in (folder, *sorted(folder.rglob("*"))):
+        if problem := link_problem(path):
+            raise UsageError(f"--output {folder}: {problem}")
     return folder
 
 
 class Journal:
     """What a reduction leaves in its folder as it goes."""
 
-    def __init__(self, folder: Path, variant: Variant, resume: bool) -> None:
-        """Read what is there with ``resume``, otherwise begin anew.
+    def __init__(self, folder: Path, engine: VariantEngine, resume: bool) -> None:
+        """Read what is there with ``resume``, if it is of the same case, torch and seed; otherwise begin anew.
 
         Raises:
-            UsageError: the folder holds a reduction of something else.
+            UsageError: the folder holds a reduction of another variant, or a file of it is damaged.
         """
-        self.folder, self.variant = folder, variant
-        self.head: dict[str, Any] = {"variant": variant.id, "complete": False}
+        self.folder, self.variant = folder, engine.variant
+        plan = plan_hash([engine.planned], str(engine.seed))
+        self.head: dict[str, Any] = {"variant": self.variant.id, "plan": plan, "complete": False}
         self.memory = Memory(on_start=self._begun, on_step=self._stepped, on_verdict=self._told)
-        if resume:
-            self._load()
-        else:
+        if not (resume and self._load()):
             for name in (CASE, SCRIPT, STEPS, TRIED, HEAD):
                 (folder / name).unlink(missing_ok=True)
         (folder / STEPS).touch()
@@ -169,22 +169,33 @@ class Journal:
         }
         self._write_head()
 
-    def _load(self) -> None:
-        self.head = json.loads(read_text(self.folder / HEAD))
-        if self.head.get("variant") != self.variant.id:
+    def _load(self) -> bool:
+        """Take what an earlier reduction left; return whether it is one of the same case, torch and seed."""
+        try:
+            head = dict(parse_line(read_bytes(self.folder / HEAD)))
+            verdicts = {str(line["text"]): bool(line["same"]) for line in _lines(self.folder / TRIED)}
+            best = read_text(self.folder / CASE) if (self.folder / CASE).is_file() else None
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(
-                f"--resume: {self.folder} holds a reduction of {self.head.get('variant')}, not of {self.variant.id}"
+                f"--resume: a file of {self.folder} is damaged ({type(error).__name__}); leave --resume out"
+            ) from None
+        if head.get("variant") != self.variant.id:
+            raise UsageError(
+                f"--resume: {self.folder} holds a reduction of {head.get('variant')}, not of {self.variant.id}"
             )
-        for line in _lines(self.folder / TRIED):
-            self.memory.verdicts[line["text"]] = line["same"]
-        if (self.folder / CASE).is_file():
-            self.memory.best = read_text(self.folder / CASE)
+        if head.get("plan") != self.head["plan"]:
+            console.message("runner: the case, torch or the seed has changed since; beginning anew")
+            return False
+        self.head = head
+        self.memory.verdicts.update(verdicts)
+        self.memory.best = best
+        return True
 
     def _begun(self, signature: FailureSignature, text: str, size: Size) -> None:
-        known = {"text": digest(text), "signature": dataclasses.asdict(signature)}
-        if self.memory.best is not None and any(self.head.get(key) != value for key, value in known.items()):
-            # Another case or another failure by that name: what was tried says nothing about it.
-            console.message("runner: the case has changed since; beginning anew")
+        known = {"signature": dataclasses.asdict(signature)}
+        if self.memory.best is not None and self.head.get("signature") != known["signature"]:
+            # Another failure by that name: what was tried says nothing about it.
+            console.message("runner: the failure has changed since; beginning anew")
             self.memory.best = None
             self.memory.verdicts.clear()
         self.head |= known
@@ -217,13 +228,11 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:
     """The records of a log; a last line that was cut off is left out."""
-    found = []
-    for line in read_text(path).splitlines() if path.is_file() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+    records = []
+    for line in lines(path) if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            records.append(parse_line(line))
+    return records
 
 
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:

@@ -34,12 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     file = Path(arguments.file)
     if not file.is_file():
         raise UsageError(f"{arguments.file}: no such file")
-    progress = Progress()
-    progress.say(f"replaying {arguments.file}")
-    try:
+    with Progress() as progress:
+        progress.say(f"replaying {arguments.file}")
         raised = result_of(_ask(arguments, file.resolve()))["raised"]
-    finally:
-        progress.end()
     if raised is None:
         console.output(f"{arguments.file}: Dynamo comes to the end of the frame without an error")
         return exit_codes.NO_RESULT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from runner import console, exit_codes
@@ -13,8 +12,11 @@ from runner.cli.run import Past, run_again
 from runner.exit_codes import UsageError
 from runner.files import entries_below
 from runner.record import lock
-from runner.record.events import RED, RunFinished, VariantFinished, finished_of, planned_of
+from runner.record.events import RED, RunFinished, finished_of, planned_of
 from runner.record.store import journal_of, read_log
+
+_ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
+"""Codes that a complete run may have ended with although no verdict is red: by ``--fail-on-skip``, or a defect of the harness."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         whole = len(planned) == log.started.planned
         if whole and planned <= finished.keys() and isinstance(last, RunFinished) and not last.interrupted:
             console.message(f"runner: nothing is left to do in run {log.started.run}; runner report shows it")
-            return _code(last, finished.values())
+            red = any(result.verdict in RED for result in finished.values())
+            return exit_codes.FAILED if red else last.exit_code if last.exit_code in _ENDS else exit_codes.OK
         parsed = command_line(arguments, log.started, [], "runner rerun RUN -- OPTION ... takes them")
         if folder.is_relative_to(os.getcwd()):
             folder = folder.relative_to(os.getcwd())
@@ -58,10 +61,3 @@ def _folder_of(journal: Path) -> Path:
         if entry.is_symlink():
             raise UsageError(f"{folder} cannot go on: {entry.path} is a link to somewhere else")
     return folder
-
-
-def _code(end: RunFinished, results: Iterable[VariantFinished]) -> int:
-    """The exit code of a run that is complete."""
-    if any(result.verdict in RED for result in results):
-        return exit_codes.FAILED
-    return end.exit_code if end.exit_code in (exit_codes.USAGE, exit_codes.NOTHING) else exit_codes.OK

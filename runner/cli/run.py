@@ -34,8 +34,7 @@ from runner.record import lock
 from runner.record.events import Event, Key, Notice, RunFinished
 from runner.record.keep import USUAL, VARIABLE, Keep, from_environment, parse
 from runner.record.store import make_latest, new_folder, settled, started_of
-from runner.report.end_file import EndFile
-from runner.report.handlers import Options, Reports
+from runner.report.handlers import EndFile, Options, Reports
 from runner.report.reporters import built_in
 from runner.report.terminal import Reporter
 from runner.session import history

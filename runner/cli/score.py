@@ -10,11 +10,11 @@ import shutil
 from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import set_epilog
+from runner.cli.diff import print_forms, whole_log
 from runner.exit_codes import UsageError
-from runner.record.events import Event
-from runner.record.store import journal_of, read_log
+from runner.record.store import journal_of
 from runner.report.score import badge, render, render_markdown, to_dict
-from runner.verdict.score import Score, score
+from runner.verdict.score import score
 
 _EPILOG = """\
 examples:
@@ -64,32 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--json - and --markdown -: standard output holds one of them")
     if len(set(paths)) < len(paths):
         raise UsageError("both runs are one; name one, or two that differ")
-    result = score([_log(name) for name in runs], arguments.backend)
+    result = score([(str(log.path), log.events) for log in map(whole_log, runs)], arguments.backend)
     if not any(column.total.judged for column in result.columns):
         raise UsageError(f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING)
-    _print(arguments, result)
-    for option, make in (("markdown", render_markdown), ("json", _json), ("svg", badge)):
-        path = getattr(arguments, option)
-        if path not in (None, "-"):
-            outputs.write(f"--{option}", path, make(result))
+    forms = {
+        "markdown": lambda: render_markdown(result),
+        "json": lambda: json.dumps(to_dict(result), indent=2) + "\n",
+        "svg": lambda: badge(result),
+    }
+    print_forms(arguments, forms, lambda: console.output(render(result, shutil.get_terminal_size((80, 24)).columns)))
     return exit_codes.OK
-
-
-def _log(run: str) -> tuple[str, list[Event]]:
-    """Read a run. Raises UsageError also for a log of which lines were left out: a score must not stand without them."""
-    log = read_log(run)
-    log.demand_whole()
-    return str(log.path), log.events
-
-
-def _print(arguments: argparse.Namespace, result: Score) -> None:
-    if arguments.json == "-":
-        console.output(_json(result), end="")
-    elif arguments.markdown == "-":
-        console.output(render_markdown(result), end="")
-    else:
-        console.output(render(result, shutil.get_terminal_size((80, 24)).columns))
-
-
-def _json(result: Score) -> str:
-    return json.dumps(to_dict(result), indent=2) + "\n"

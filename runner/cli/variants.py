@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from runner import console, exit_codes
+from runner.cases.expand import SelectError
 from runner.cases.model import Variant
-from runner.cases.select import SelectError
 from runner.cases.suites import PathError
 from runner.cli import outputs
 from runner.cli.arguments import settings_of

@@ -1,6 +1,6 @@
 """Settings of torch that hold for the whole process, by the Python that reads each: how a script sets one to a value.
 
-A finding names a setting so. The worker asks torch which there are (``runner/worker/global_state.py``).
+A finding names a setting so. The worker asks torch which there are (``runner/worker/program/global_state.py``).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Job:
     timeout: float = 60.0
     compile_timeout: float | None = None  # seconds that torch may compile, all graphs together
     memory: int | None = None
-    task: str = "judge"  # or another of ``runner/worker/job.py``'s TASKS
+    task: str = "judge"  # or another of ``runner/worker/tasks/registry.py``'s TASKS
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of a task other than "judge"
     isolation: Isolation = "fork"
     alone: bool = False  # nothing else may run on this machine meanwhile
@@ -70,7 +70,7 @@ class Job:
         """Return the job of a plain dict. What is missing has its default.
 
         Raises:
-            TypeError: a key is none of a job's, or one without a default is missing.
+            TypeError: a key is not one of a job's, or one without a default is missing.
         """
         values: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in data.items()}
         return Job(**values)

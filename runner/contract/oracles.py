@@ -17,7 +17,7 @@ SEVERITIES: Mapping[str, str] = MappingProxyType(
         "crash": "The process ends: by a signal, for its memory, or for its time.",
         "wrong-error": "Eager raises. The compiled code raises another class of error, or none.",
         "exception": "The compiler or the compiled code raises where eager returns.",
-        "alias": "Memory is shared otherwise than in eager, so a later write shows elsewhere.",
+        "alias": "Memory is shared in another way than in eager, so a later write shows elsewhere.",
         "metadata": "Strides, offset, layout, requires_grad, a tensor's identity or the generator's state differ.",
         "capture": "A bound on graphs, graph breaks or recompilations is passed.",
     }
@@ -178,7 +178,7 @@ ORACLES: tuple[Oracle, ...] = (
         "effects",
         WRONG,
         "An input, parameter or buffer holds something else after the call.",
-        "leaves inputs or state otherwise than eager",
+        "leaves other values in inputs or state than eager",
         numeric=True,
         measured=True,
         float64=True,
@@ -190,7 +190,7 @@ ORACLES: tuple[Oracle, ...] = (
         "effects",
         ALIAS,
         "Outputs share storage with other tensors than in eager.",
-        "returns tensors that share memory otherwise than eager's",
+        "returns tensors that share memory in another way than eager's",
     ),
     Oracle(
         "nonfinite",
@@ -247,7 +247,7 @@ ORACLES: tuple[Oracle, ...] = (
         "global-state",
         WRONG,
         "A call leaves another value of a setting of torch, such as the grad mode, than eager does.",
-        "leaves a setting of torch otherwise than eager",
+        "leaves another value of a setting of torch than eager",
     ),
     Oracle(
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
@@ -287,7 +287,7 @@ def is_plugin(name: str) -> bool:
 
 
 def is_excuse(label: str) -> bool:
-    """Return whether a label says why values that lie outside the tolerance pass all the same."""
+    """Return whether a label says why values that lie outside the tolerance still pass."""
     return label in (NEARER, NOISE, ROUNDING, OVERFLOWED, UNSPECIFIED) or label.startswith(EXPLAINED)
 
 

@@ -50,6 +50,7 @@ class Record:
     drew_random: bool = False  # eager's calls drew from torch's generators
     eager_error: Mapping[str, Any] | None = None  # eager raised, as expected
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase
+    code: tuple[str, ...] = ()  # where all came from that the process had loaded (``loaded_code.py``), but the runner
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as a plain dict."""

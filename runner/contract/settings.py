@@ -128,6 +128,13 @@ SETTINGS: tuple[Setting, ...] = (
         calls=("set_default_validate_args",),
     ),
     Setting(
+        "stance of torch.compile",
+        "force_eager, in eager runs of a model that compiles a part of itself",
+        "compiled code is no reference for compiled code",
+        needed=True,
+        calls=("set_stance",),
+    ),
+    Setting(
         "seeds of torch, random and numpy",
         "before the case's file, the model, the inputs and each call",
         "both runs need the same numbers",

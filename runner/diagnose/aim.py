@@ -147,17 +147,20 @@ def _expression(match: re.Match[str], variant: Variant) -> str:
         kind, name = "input", match["source"]
     if match["root"] == "output":
         return "output"
-    if kind == "input":
-        given = set(variant.grad.given)
-        names = [python_name(item.name) for item in variant.case.inputs if not item.hidden and item.name not in given]
-        return f"inputs[{int(name) if name.isdigit() else names.index(name)}]"
-    if kind in ("parameter", "buffer"):
-        return f"model.get_{kind}({literal(name)})"
-    if kind == "attribute":
-        owner, _, last = str(name).rpartition(".")
-        return f"model.get_submodule({literal(owner)}).{identifier(last)}" if owner else f"model.{identifier(last)}"
-    if kind == "global" and variant.case.module is not None:
-        return ".".join(["case", *map(identifier, str(name).split("."))])
+    match kind:
+        case "input":
+            given = set(variant.grad.given)
+            names = [
+                python_name(item.name) for item in variant.case.inputs if not item.hidden and item.name not in given
+            ]
+            return f"inputs[{int(name) if name.isdigit() else names.index(name)}]"
+        case "parameter" | "buffer":
+            return f"model.get_{kind}({literal(name)})"
+        case "attribute":
+            owner, _, last = str(name).rpartition(".")
+            return f"model.get_submodule({literal(owner)}).{identifier(last)}" if owner else f"model.{identifier(last)}"
+        case "global" if variant.case.module is not None:
+            return ".".join(["case", *map(identifier, str(name).split("."))])
     raise ValueError("no place")
 
 
@@ -192,16 +195,17 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
         return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect[row.budget] or 0))
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
-    if oracle == "global-state":
-        setting = Setting.of(_CALL.sub("", finding.path)) or _GRAD_MODE
-        return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
-    if oracle == "rng":
-        return replace(base, kind="values", returned="torch.get_rng_state()")
-    if oracle == "alias":
-        return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
-    if oracle == "mutation" and place.text.startswith("output"):  # after the backward, or after a later call
-        returned = place.text if place.call is None else f"outputs[{place.call}]{place.text.removeprefix('output')}"
-        return replace(base, kind="values", returned=returned, keeps=place.call is not None)
+    match oracle:
+        case "global-state":
+            setting = Setting.of(_CALL.sub("", finding.path)) or _GRAD_MODE
+            return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
+        case "rng":
+            return replace(base, kind="values", returned="torch.get_rng_state()")
+        case "alias":
+            return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
+        case "mutation" if place.text.startswith("output"):  # after the backward, or after a later call
+            returned = place.text if place.call is None else f"outputs[{place.call}]{place.text.removeprefix('output')}"
+            return replace(base, kind="values", returned=returned, keeps=place.call is not None)
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
     if kind in _FACTS:

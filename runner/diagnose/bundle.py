@@ -122,20 +122,21 @@ def about(path: str) -> tuple[str, str]:
     """Return group and purpose of the file at ``path``, relative to the bundle."""
     folder, _, name = path.rpartition("/")
     top = path.partition("/")[0]
-    if top == "logs":
-        stem, _, level = name.removesuffix(".log").partition(".")
-        if level:
-            return "logs", f"log of {_LOGGERS.get(stem, stem)}, level {level}"
-        return "logs", ARTIFACTS.get(stem, stem.replace("_", " "))
-    if top == "kernels":
-        return "kernels", f"kernel of {folder.rpartition('/')[2]}"
-    if top == "graphs":
-        kind = name.split(".")[1] if "." in name else name
-        return "graphs", _GRAPHS.get(kind, kind.replace("_", " "))
-    if top == "tlparse":
-        return "trace", "tlparse's page on the trace: begin here" if path == "tlparse/index.html" else "of tlparse"
-    if top == "trace":
-        return "trace", "torch's structured trace, for tlparse"
+    match top:
+        case "logs":
+            stem, _, level = name.removesuffix(".log").partition(".")
+            if level:
+                return "logs", f"log of {_LOGGERS.get(stem, stem)}, level {level}"
+            return "logs", ARTIFACTS.get(stem, stem.replace("_", " "))
+        case "kernels":
+            return "kernels", f"kernel of {folder.rpartition('/')[2]}"
+        case "graphs":
+            kind = name.split(".")[1] if "." in name else name
+            return "graphs", _GRAPHS.get(kind, kind.replace("_", " "))
+        case "tlparse":
+            return "trace", "tlparse's page on the trace: begin here" if path == "tlparse/index.html" else "of tlparse"
+        case "trace":
+            return "trace", "torch's structured trace, for tlparse"
     if name in _FILES:
         return _FILES[name]
     return ("inductor" if top == "torchinductor" else "other"), name
@@ -167,7 +168,8 @@ def drop_empty(folder: Path) -> None:
 def extract_kernels(folder: Path) -> list[Path]:
     """Write the kernels in Inductor's generated code to files of their own, ``kernels/GRAPH/NAME.cpp`` or ``.py``."""
     paths = []
-    for code in _generated(folder):
+    own = sorted((folder / "torchinductor").glob("*/output_code.py"))  # of Inductor's trace, else of the structured one
+    for code in own or sorted((folder / "graphs").glob("*.inductor_output_code*.py")):
         graph = code.parent.name if code.name == "output_code.py" else code.name.removesuffix(".py")
         for name, suffix, text in kernels(read_text(code, "replace")):
             path = folder / "kernels" / graph / f"{name}{suffix}"
@@ -175,12 +177,6 @@ def extract_kernels(folder: Path) -> list[Path]:
             write_anew(path, text.strip("\n") + "\n")
             paths.append(path)
     return paths
-
-
-def _generated(folder: Path) -> list[Path]:
-    """Return the files of generated code: those of Inductor's own trace, else those of the structured trace."""
-    own = sorted((folder / "torchinductor").glob("*/output_code.py"))
-    return own or sorted((folder / "graphs").glob("*.inductor_output_code*.py"))
 
 
 def kernels(code: str) -> Iterator[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import time
@@ -209,7 +210,7 @@ def refuse_kernels(variant: Variant, command: str) -> None:
         )
 
 
-class Progress:
+class Progress(contextlib.AbstractContextManager["Progress"]):
     """A line on standard error that says what is being done; rewritten in a terminal, one line a text elsewhere."""
 
     def __init__(self) -> None:
@@ -225,7 +226,25 @@ class Progress:
             console.message(text)
         self._last = text
 
-    def end(self) -> None:
+    def __exit__(self, *about: object) -> None:
         """Clear the line."""
+        self.end()
+
+    def end(self) -> None:
+        """Clear the line until something is said again."""
         if self._live and self._last:
             console.status("")
+
+
+def run_heat_map(engine: VariantEngine, tick: Callable[[], None] | None = None) -> dict[str, Any]:
+    """Run the variant once more and return the record of ``runner.worker.tasks.heatmap.run_picture``; ``tick`` as of ``ask``.
+
+    A process that dies leaves no heat map: ``picture`` is None then, and ``reason`` says how it ended.
+
+    Raises:
+        UsageError: the case is wrong.
+    """
+    (outcome,) = engine.ask([engine.job("picture")], tick)
+    if outcome.ended != "result":
+        return {"picture": None, "reason": outcomes.describe(outcome), "inputs": []}
+    return dict(result_of(outcome))

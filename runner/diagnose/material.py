@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.harness import VariantEngine, result_of
-from runner.diagnose.heatmap import run_heat_map
+from runner.diagnose.harness import VariantEngine, result_of, run_heat_map
 from runner.diagnose.procedure import diagnose
 from runner.diagnose.repro import script
 from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict

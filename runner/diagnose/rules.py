@@ -5,7 +5,7 @@ baseline through ``torch._dynamo.utils.same``, ``fallback_random`` and a generat
 (a minimal reproducer, the ablation, the newest release), and what maintainers answer: no extreme inputs, no differences that
 a documented policy explains, one issue for one cause.
 
-To add a rule, write one function and put it into ``RULES``.
+To add a rule, write one function, and put it into ``RULES`` with its requirement.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.cases.chain_nodes import Step
@@ -112,12 +112,12 @@ class ReportInput:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one rule: the requirement, whether it is met, the deciding fact, and advice where it is not met."""
+    """The result of one rule: whether it is met, the deciding fact, advice where it is not met, and the requirement."""
 
-    rule: str
     met: bool
     fact: str
     advice: str = ""
+    rule: str = ""
 
 
 Rule = Callable[[ReportInput], Check]
@@ -125,60 +125,56 @@ Rule = Callable[[ReportInput], Check]
 
 def check(report: ReportInput) -> list[Check]:
     """Apply every rule, in order."""
-    return [rule(report) for rule in RULES]
+    return [replace(rule(report), rule=requirement) for requirement, rule in RULES.items()]
 
 
 def fails_alike(report: ReportInput) -> Check:
     """Require that it fails now, and twice more in fresh processes, with one signature."""
-    rule = "fails every time, in fresh processes, in the same way"
     if report.diagnosis.verdict not in ("FAIL", "ERROR") or report.diagnosis.signature is None:
         why = f"the verdict is {report.diagnosis.verdict}" + (f": {report.diagnosis.reason}" if report.diagnosis.reason else "")  # fmt: skip
-        return Check(rule, False, why, "report what fails; `runner run` says what does")
+        return Check(False, why, "report what fails; `runner run` says what does")
     alike = [findings is not None and shows(report.diagnosis.signature, findings) for findings in report.fresh_findings]
     fact = f"{sum(alike)} of {len(alike)} runs in fresh processes show {report.diagnosis.signature}"
     advice = "find what it depends on (threads, memory, the order of runs) with `runner run --stress 20`"
-    return Check(rule, len(alike) > 1 and all(alike), fact, advice)
+    return Check(len(alike) > 1 and all(alike), fact, advice)
 
 
 def deterministic(report: ReportInput) -> Check:
     """Require that eager agrees with itself bit for bit."""
-    rule = "eager is deterministic"
     flaky = report.diagnosis.verdict == "FLAKY" or any(findings is None for findings in report.fresh_findings)
     advice = "seed what is random, or leave out the operator that is not deterministic"
-    return Check(rule, not flaky, "two eager runs disagree" if flaky else "two eager runs agree bit for bit", advice)
+    return Check(not flaky, "two eager runs disagree" if flaky else "two eager runs agree bit for bit", advice)
 
 
 def default_tolerances(report: ReportInput) -> Check:
     """Require rtol and atol of ``torch.testing.assert_close`` for values."""
-    rule = "default rtol and atol"
     tolerance = report.variant.case.tolerance
     custom = bool(tolerance.by_dtype or tolerance.by_place) or tolerance.exact
     fact = "the case sets a tolerance of its own" if custom else "as torch.testing.assert_close has them"
-    return Check(rule, not (custom and report.about_values), fact, "take `tolerance:` out of the case")
+    return Check(not (custom and report.about_values), fact, "take `tolerance:` out of the case")
 
 
 def worse_than_eager(report: ReportInput) -> Check:
     """Require that compiled is farther from a float64 run than eager, and that ``same`` does not accept it."""
-    rule = "a float64 run says that compiled is worse than eager"
     finding = report.main_finding
     if finding is None or not report.about_values:
-        return Check(rule, True, "the failure is not about values")
+        return Check(True, "the failure is not about values")
     if not row_of(finding.oracle).measured or not report.about_rounding:
-        return Check(rule, True, "NaN, infinities, signs and integers are compared exactly")
+        return Check(True, "NaN, infinities, signs and integers are compared exactly")
     numbers = finding.numbers
     eager_error = _number(numbers.get("eager_error_max"))
     compiled_error = _number(numbers.get("compiled_error_max"))
     if eager_error is None or compiled_error is None:
-        return _without_float64(rule, report, finding)
+        return _without_float64(report, finding)
     fact = f"largest error against float64: eager {eager_error:.3g}, compiled {compiled_error:.3g}"
     if numbers.get("same") is True:
-        return Check(rule, False, f"{fact}; torch._dynamo.utils.same(eager, compiled, float64) calls them equal",
-                     "the difference is within what upstream accepts; there is nothing to report")  # fmt: skip
+        return Check(False, f"{fact}; torch._dynamo.utils.same(eager, compiled, float64) calls them equal",
+                     "upstream accepts such a difference; there is nothing to report")  # fmt: skip
     advice = "compiled is the nearer one: this is no bug of the compiler"
-    return Check(rule, compiled_error > eager_error, fact, advice)
+    return Check(compiled_error > eager_error, fact, advice)
 
 
-def _without_float64(rule: str, report: ReportInput, finding: Finding) -> Check:
+def _without_float64(report: ReportInput, finding: Finding) -> Check:
     """Require a gross difference where no float64 run can be had (an operator has no float64 form)."""
     difference = _number(finding.numbers.get("abs_error_max"))
     scale = _number(finding.numbers.get("scale"))
@@ -189,20 +185,18 @@ def _without_float64(rule: str, report: ReportInput, finding: Finding) -> Check:
     advice = (
         f"make a case whose float64 run can be had, or one that is off by more than {bound:.2g} of the largest value"
     )
-    return Check(rule, gross, fact + (", which is no rounding" if gross else ""), advice)
+    return Check(gross, fact + (", which is no rounding" if gross else ""), advice)
 
 
 def seeded(report: ReportInput) -> Check:
     """Require that random operators draw eager's numbers."""
-    rule = "the generator is seeded before each run, and fallback_random is on where eager draws"
     off = report.variant.case.config.get(RANDOM) is False or report.variant.backend.config.get(RANDOM) is False
     fact = f"the case sets {RANDOM} to false" if off else "both are so in the script"
-    return Check(rule, not off, fact, "take that flag out of `config:`")
+    return Check(not off, fact, "take that flag out of `config:`")
 
 
 def not_explained(report: ReportInput) -> Check:
     """Require that no documented policy of the compiler makes the difference."""
-    rule = "not explained by emulate_precision_casts or fallback_random"
     explanations = [label for label in report.diagnosis.labels if label.startswith("explained-by-")]
     finding = report.main_finding
     if finding is not None and report.about_values:
@@ -211,18 +205,17 @@ def not_explained(report: ReportInput) -> Check:
         helpful_settings = (row.setting for row in report.diagnosis.ablations if row.outcome == "gone")
         explanations += [f"gone with {setting}" for setting in helpful_settings if setting in flags]
     fact = "; ".join(explanations) if explanations else "neither makes it go away"
-    return Check(rule, not explanations, fact, "upstream keeps this difference by design")
+    return Check(not explanations, fact, "upstream keeps this difference by design")
 
 
 def no_indices(report: ReportInput) -> Check:
     """Require that no indices of max, min and the like are compared, since ties may be broken otherwise."""
-    rule = "no indices of max, min, sort or topk are compared"
     finding = report.main_finding
     used = sorted({step.operator for step in all_steps(report.variant.case.chain) if _gives_indices(step)})
     whole = finding is not None and finding.oracle == "value" and not report.about_rounding
     compared = bool(used) and report.about_values and whole
     fact = f"integers differ, and the case uses {', '.join(used)}" if compared else "none is"
-    return Check(rule, not compared, fact, "return the values that these indices point to (torch.gather)")
+    return Check(not compared, fact, "return the values that these indices point to (torch.gather)")
 
 
 def _gives_indices(step: Step) -> bool:
@@ -234,10 +227,9 @@ def _gives_indices(step: Step) -> bool:
 
 def ordinary_inputs(report: ReportInput) -> Check:
     """Require finite inputs of ordinary magnitude for a report about values."""
-    rule = "inputs are finite and of ordinary magnitude"
     finding = report.main_finding
     if finding is None or not report.about_values:
-        return Check(rule, True, "the failure is not about values")
+        return Check(True, "the failure is not about values")
     remarks = []
     for entry in report.inputs:
         nonfinite = entry["nonfinite"] if finding.oracle != "nonfinite" else 0
@@ -247,28 +239,26 @@ def ordinary_inputs(report: ReportInput) -> Check:
         remarks += [f"input {entry['index']}: {', '.join(kinds)}"] if kinds else []
     largest = max((float(entry["largest"]) for entry in report.inputs), default=0.0)
     fact = "; ".join(remarks) or f"the largest is {largest:.3g}"
-    return Check(rule, not remarks, fact, f"show it with numbers below {ORDINARY:g} in magnitude (`init: normal`)")
+    return Check(not remarks, fact, f"show it with numbers below {ORDINARY:g} in magnitude (`init: normal`)")
 
 
 def one_cause(report: ReportInput) -> Check:
     """Require findings of one stage, so that the report is about one failure."""
-    rule = "one cause"
     stages = sorted({finding.stage for finding in report.diagnosis.findings if finding.stage})
     fact = f"findings at {', '.join(stages)}" if stages else "one"
     advice = "ignore the other oracle in the case (`ignore:`), reduce, and report each by itself"
-    return Check(rule, len(stages) < 2, fact, advice)
+    return Check(len(stages) < 2, fact, advice)
 
 
 def script_alone(report: ReportInput) -> Check:
     """Require that the script fails by itself, with torch alone, for the same reason."""
-    rule = "the script alone shows it"
     code, output = report.script.code, report.script.output
     lines = [line for line in output.strip().splitlines() if line.strip()] or ["nothing was printed"]
     fact = f"exit status {code}: {next((line for line in lines if _RAISED.match(line)), lines[-1])}"[:300]
     signature = report.diagnosis.signature
     alike = signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
     advice = "run what `runner repro` prints; what only `--import` brings must stand in the script"
-    return Check(rule, alike, fact, advice)
+    return Check(alike, fact, advice)
 
 
 _RAISED = re.compile(r"(?:[\w.]+\.)?(\w+)(?::|$)")
@@ -291,9 +281,8 @@ def script_shows(finding: Finding, code: int | None, output: str) -> bool:
 
 def short(report: ReportInput) -> Check:
     """Require a model and inputs short enough to be read."""
-    rule = f"at most {LINES} lines of model and inputs"
     count = code_lines(report.source)
-    return Check(rule, count <= LINES, f"{count} lines", "reduce it: leave out --no-reduce, or give it more --budget")
+    return Check(count <= LINES, f"{count} lines", "reduce it: leave out --no-reduce, or give it more --budget")
 
 
 def code_lines(source: str) -> int:
@@ -315,19 +304,17 @@ def _is_head(node: ast.stmt) -> bool:
 
 def nothing_private(report: ReportInput) -> Check:
     """Require that the report names neither this machine, nor its user, nor their folders."""
-    rule = "no names or paths of this machine"
     leaks = [
         description
         for description, text in private_texts()
         if re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w-])", report.text)
     ]
     advice = "rename what the case says of them (names, `doc:`, `config:`)"
-    return Check(rule, not leaks, f"it holds {', '.join(leaks)}" if leaks else "none found", advice)
+    return Check(not leaks, f"it holds {', '.join(leaks)}" if leaks else "none found", advice)
 
 
 def not_intended(report: ReportInput) -> Check:
     """Require that no ledger entry calls the failure by-design or noise."""
-    rule = "not known as by-design or noise"
     variant = report.origin or report.variant
     entries = [
         entry
@@ -339,12 +326,11 @@ def not_intended(report: ReportInput) -> Check:
     fact = (
         "; ".join(f"{e.why} since {e.reason or e.issue or f'line {e.span.line}'}" for e in entries) or "no such entry"
     )
-    return Check(rule, not entries, fact, "if the ledger is wrong, correct its entry (`why:`) first")
+    return Check(not entries, fact, "if the ledger is wrong, correct its entry (`why:`) first")
 
 
 def newest(report: ReportInput) -> Check:
     """Require that it fails with the newest torch tried, and that this is ``NEWEST`` or later."""
-    rule = f"fails with torch {NEWEST} or newer"
     versions: Sequence[VersionVerdict] = report.versions or [
         VersionVerdict(report.diagnosis.torch, report.diagnosis.verdict)
     ]
@@ -353,7 +339,7 @@ def newest(report: ReportInput) -> Check:
     fails = newest_version.verdict in ("FAIL", "ERROR")
     fact = f"the newest tried is {newest_version.torch}: {newest_version.verdict}"
     advice = f"give --python a torch {NEWEST} or newer" if not recent else "it is fixed there; no report is needed"
-    return Check(rule, recent and fails, fact, advice)
+    return Check(recent and fails, fact, advice)
 
 
 def _number(value: Any) -> float | None:
@@ -364,19 +350,20 @@ def _number(value: Any) -> float | None:
         return None
 
 
-RULES: tuple[Rule, ...] = (
-    fails_alike,
-    deterministic,
-    default_tolerances,
-    worse_than_eager,
-    seeded,
-    not_explained,
-    no_indices,
-    ordinary_inputs,
-    one_cause,
-    script_alone,
-    short,
-    nothing_private,
-    not_intended,
-    newest,
-)
+RULES: Mapping[str, Rule] = {
+    "fails every time, in fresh processes, in the same way": fails_alike,
+    "eager is deterministic": deterministic,
+    "default rtol and atol": default_tolerances,
+    "a float64 run says that compiled is worse than eager": worse_than_eager,
+    "the generator is seeded before each run, and fallback_random is on where eager draws": seeded,
+    "not explained by emulate_precision_casts or fallback_random": not_explained,
+    "no indices of max, min, sort or topk are compared": no_indices,
+    "inputs are finite and of ordinary magnitude": ordinary_inputs,
+    "one cause": one_cause,
+    "the script alone shows it": script_alone,
+    f"at most {LINES} lines of model and inputs": short,
+    "no names or paths of this machine": nothing_private,
+    "not known as by-design or noise": not_intended,
+    f"fails with torch {NEWEST} or newer": newest,
+}
+"""The requirements, in order, and what decides on each."""

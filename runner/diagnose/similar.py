@@ -13,13 +13,10 @@ An entry that shares neither an operator nor an exception is no match.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from tabulate import tabulate
 
 from runner.cases.limits import Limits
 from runner.cases.model import Variant
@@ -28,8 +25,8 @@ from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.diagnostics import shown_path
 from runner.exit_codes import NOTHING, UsageError
-from runner.files import read_text
-from runner.text import one_line
+from runner.record.journal import numbered_lines, parse_line
+from runner.text import draw_table, one_line
 from runner.verdict.policy import COMPILER_OWN, ranked
 
 TABLE_ROWS = 10
@@ -125,7 +122,7 @@ def table(matches: Sequence[Match]) -> str:
          match.entry.profile.stage or "", one_line(match.entry.title, 60), match.entry.link or match.entry.where)
         for match in matches[:TABLE_ROWS]
     ]  # fmt: skip
-    text = tabulate(rows, ("score", "operators", "oracle", "stage", "what", "where"), "simple", disable_numparse=True)
+    text = draw_table(rows, ("score", "operators", "oracle", "stage", "what", "where"))
     hidden = len(matches) - TABLE_ROWS
     return text + (f"\nand {hidden} more" if hidden > 0 else "")
 
@@ -167,18 +164,10 @@ def entries(paths: Sequence[str], limits: Limits | None = None) -> Iterator[Entr
 def _entries_of_list(path: str) -> Iterator[Entry]:
     """Yield the bugs of a file with one JSON object a line: ``title``, ``url``, ``ops``, ``class``, ``stage``, ``exception``."""
     try:
-        lines = read_text(path).splitlines()
+        rows = [(number, _row(line, f"{path}:{number}")) for number, line in numbered_lines(path)]
     except OSError as error:
         raise UsageError(f"--similar {path}: {error.strerror}", NOTHING) from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UsageError(f"--similar {path}:{number}: no JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise UsageError(f"--similar {path}:{number}: not an object")
+    for number, row in rows:
         operators = frozenset(name for text in row.get("ops") or () for name in _operators_in(str(text)))
         words = str(row.get("class") or "").split("/")
         oracles = frozenset(_CLASSES.get(word, word) for word in words if word)
@@ -186,6 +175,16 @@ def _entries_of_list(path: str) -> Iterator[Entry]:
         stage = row.get("stage_2.13.0") or row.get("stage")
         profile = FailureProfile(operators, oracles, stage, errors)
         yield Entry(profile, str(row.get("title") or row.get("id")), f"{path}:{number}", str(row.get("url") or ""))
+
+
+def _row(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        row = parse_line(line)
+    except ValueError as error:
+        raise UsageError(f"--similar {place}: no JSON: {error}") from None
+    if not isinstance(row, dict) or not isinstance(row.get("ops") or [], list):
+        raise UsageError(f"--similar {place}: no object with a list of ops")
+    return row
 
 
 def _operators_in(text: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """A cache of results in front of an engine: it answers jobs that an earlier run has answered, and stores the answers of this one.
 
 The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the fingerprint of
-its interpreter (``fingerprint.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
+its interpreter (``fingerprint.py``). A worker says what code its process had loaded: an answer counts only while all of that is
+unchanged (``places.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
 or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job again
 where a stored answer would make the verdict red. A failure that the ledger knows may be an old one.
 """
@@ -16,6 +17,7 @@ import hmac
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,11 +28,20 @@ from runner.engine.messages import Outcome
 from runner.files import entries_below, foreign_link, link_problem, open_regular, replace_private
 from runner.record.signing import NoKey, sign
 
-VERSION = 2
+VERSION = 3
 """Of the files. Another one is a miss."""
 
 SIZE = 512 << 20
 """Bytes that the files may take; beyond, those that were not used for longest go."""
+
+LONGEST = 64 << 20
+"""Bytes of one file; a longer one is a miss."""
+
+STORED = re.compile(r"([0-9a-f]{2})/(?:\1[0-9a-f]{62}\.json|tmp\w{8}\.tmp)")
+"""Paths of answers in their folder, and of what a killed writer leaves."""
+
+ANY = re.compile(r".*", re.DOTALL)
+"""Paths in a folder that holds nothing but the runner's files."""
 
 NOT_IN_KEY = frozenset(
     {"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable", "foreign", "graphs"}
@@ -123,7 +134,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         self.engine.submit(job)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only if there are none."""
+        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only without any."""
         outcomes, self._hits = self._hits, []
         if outcomes and not self._cache_keys:
             return outcomes
@@ -160,6 +171,8 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     def close(self) -> None:
         """Close the engine, and take the oldest answers out if there are too many. Can be called twice."""
         self.engine.close()
+        for fingerprint in self.fingerprints.values():
+            fingerprint.places.save()
         if self.stored:
             with contextlib.suppress(OSError):
                 evict(self.folder, self.size)
@@ -169,11 +182,18 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         for isolation in ISOLATION_FROM.get(job.isolation, (job.isolation,)):
             path = self._path(cache_key, isolation)
             entry = read(path)
-            if entry is not None and entry["run"] != self.run:
+            if entry is None or entry["run"] == self.run:
+                continue
+            code = entry["outcome"].pop("code")
+            if code == self._code_digest(job, entry["outcome"]["result"]):
                 with contextlib.suppress(OSError):
                     os.utime(path)  # so that it is not the oldest; a read-only folder is fine
                 return Outcome(job, "result", cached=entry["run"], **entry["outcome"])
         return None
+
+    def _code_digest(self, job: Job, result: Mapping[str, Any]) -> str:
+        """Return the digest of what lies now where the process behind a result had loaded code from; empty where nobody can tell."""
+        return self.fingerprints[job.environment].places.digest(result.get("code", ()))
 
     def _take(self, outcome: Outcome) -> None:
         """Keep an outcome, if it may be kept."""
@@ -187,10 +207,10 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
             for isolation in ISOLATION:
                 with contextlib.suppress(OSError):
                     self._path(cache_key, isolation).unlink(missing_ok=True)
-        elif not doubt(outcome):
+        elif not doubt(outcome) and (code := self._code_digest(job, outcome.result)):
             values = {name: getattr(outcome, name) for name in ("seconds", "phase", "result", "output")}
             try:
-                write(self._path(cache_key, job.isolation), self.run, values)
+                write(self._path(cache_key, job.isolation), self.run, {**values, "code": code})
                 self.stored += 1
             except (OSError, NoKey) as error:
                 self.problem = f"results cannot be kept in {self.folder} ({getattr(error, 'strerror', None) or error})"
@@ -248,44 +268,46 @@ def _answer(outcome: Outcome) -> _Answer:
 
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     """Store an answer, whole or not at all. Raises OSError, and NoKey where nothing can be signed."""
-    body = json.dumps(outcome, sort_keys=True, default=repr)
-    signature = sign("result", path.name, run, body)
-    entry = json.dumps({"version": VERSION, "run": run, "signature": signature, "outcome": body})
+    text = json.dumps([run, outcome], sort_keys=True, default=repr)
+    signature = _signature(path, text)
     if problem := link_problem(path.parent):
         raise OSError(errno.ELOOP, problem, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_private(path, entry)
+    replace_private(path, f"{signature}\n{text}")
 
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it here."""
     try:
         with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > SIZE:
-                return None
-            entry = json.loads(file.read())
-        run, body = entry["run"], entry["outcome"]
-        signature = sign("result", path.name, run, body)
-        if entry["version"] != VERSION or not hmac.compare_digest(signature, entry["signature"]):
+            signature, _, body = file.read(LONGEST).partition(b"\n")
+        text = body.decode("ascii")
+        if not hmac.compare_digest(_signature(path, text).encode(), signature):
             return None
-        return {"run": run, "outcome": json.loads(body)}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, NoKey):
+        run, outcome = json.loads(text)
+        return {"run": run, "outcome": outcome}
+    except (OSError, ValueError, NoKey):
         return None
 
 
-def evict(folder: Path, size: int) -> None:
+def _signature(path: Path, text: str) -> str:
+    return sign("result", VERSION, path.name, text)
+
+
+def evict(folder: Path, size: int, names: re.Pattern[str] = STORED) -> None:
     """Remove the files below a folder that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError.
 
-    Nothing goes behind a link, which may have come with a checkout: there lie files of somebody else.
+    Only regular files count whose path in the folder is one of ``names``: any other file is somebody else's. Nothing goes behind a
+    link, which may have come with a checkout.
     """
     if foreign_link(folder):
         return
     files = []
     for entry in entries_below(folder):
         with contextlib.suppress(OSError):  # another runner was quicker
-            if not entry.is_dir(follow_symlinks=False):
-                stat = entry.stat(follow_symlinks=False)
-                files.append((stat.st_mtime_ns, stat.st_size, entry.path))
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and names.fullmatch(os.path.relpath(entry.path, folder)):
+                files.append((status.st_mtime_ns, status.st_size, entry.path))
     total = sum(length for _, length, _ in files)
     if total <= size:
         return

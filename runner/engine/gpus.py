@@ -47,7 +47,7 @@ def count_gpus(listing: str = "/proc/driver/nvidia/gpus") -> int:
 
 
 def choose_gpu(gpus: Sequence[str], assigned: Iterable[str]) -> str:
-    """Return the GPU of the next job: the first of those with the fewest jobs; empty where there is none."""
+    """Return the GPU of the next job: the first of those with the fewest jobs; empty without a GPU."""
     counts = Counter(assigned)
     return min(gpus, key=lambda gpu: counts[gpu], default="")
 

@@ -68,7 +68,7 @@ class Packages:
 
 
 def find_python(python: str) -> str | None:
-    """Return the absolute path of an executable given by name or path, None if there is none. Links stay: a venv is a link."""
+    """Return the absolute path of an executable given by name or path, None without one. Links stay: a venv is a link."""
     path = shutil.which(os.path.expanduser(python))
     return os.path.abspath(path) if path else None
 

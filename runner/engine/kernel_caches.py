@@ -1,4 +1,4 @@
-"""Where the workers of a run keep what they compile: a signed folder for each Python, or one that goes with the run.
+"""Where the workers of a run keep what they compile: a signed folder for each Python and its compilers, or one that goes with the run.
 
 A folder that a person chose by ``TORCHINDUCTOR_CACHE_DIR`` or ``TRITON_CACHE_DIR`` is used as it is, unless others may write to it.
 """
@@ -6,12 +6,14 @@ A folder that a person chose by ``TORCHINDUCTOR_CACHE_DIR`` or ``TRITON_CACHE_DI
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from runner.contract.settings import CACHE_FOLDER, TRITON_FOLDER
 from runner.engine.cache_folders import cache_folder, make_folder, make_own_folder
+from runner.engine.compilers import compilers_digest
 from runner.engine.signed_folder import SignedFolder
 from runner.record.signing import NoKey, user_key
 from runner.text import plural
@@ -68,11 +70,17 @@ class KernelCaches:
         self._folders.clear()
 
     def _check(self, folder: Path) -> dict[str, str]:
+        folder = folder.with_name(f"{folder.name}-{self._compilers}")
         private = self.private / folder.name
         kernels = self._chosen(CACHE_FOLDER) if os.environ.get(CACHE_FOLDER) else self._signed(folder)
         triton = self._chosen(TRITON_FOLDER) if os.environ.get(TRITON_FOLDER) else ""
         kernels = kernels or str(private)
         return {CACHE_FOLDER: kernels, TRITON_FOLDER: triton or os.path.join(kernels, "triton")}
+
+    @functools.cached_property
+    def _compilers(self) -> str:
+        """Torch takes what one compiler has made for another one of the same name."""
+        return compilers_digest(os.environ)[:16]
 
     def _chosen(self, name: str) -> str:
         """Return the folder that a person chose; empty if others may write to it."""

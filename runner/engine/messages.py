@@ -47,5 +47,5 @@ class Outcome:
 
     @property
     def record(self) -> Record:
-        """Return ``result``, that of a job which compares; an empty one where there is none."""
+        """Return ``result``, that of a job which compares; an empty one without it."""
         return Record.from_json(self.result)

@@ -19,7 +19,7 @@ from runner.files import remove_tree
 PREFIX = "runner-scratch-"
 """How their names begin. Reports are never kept in one."""
 VARIABLE = "RUNNER_SCRATCH"
-"""Environment variable of workers: the folder for what they write (see ``runner/worker/case/folders.py``)."""
+"""Environment variable of workers: the folder for what they write (see ``runner/worker/program/folders.py``)."""
 LONGEST = 70
 """Bytes that the path around it may have: a Unix socket in the folder has at most 107."""
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.contract.settings import PASSED
-from runner.engine.cached import evict
+from runner.engine.cached import ANY, evict
 from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
 from runner.files import remove_whole_tree
 
@@ -110,8 +110,8 @@ class SignedFolder:
     def _sign(self) -> None:
         """Sign everything but what is unfinished, for its writer was killed."""
         for name in GRAPHS:
-            evict(self.path / name, SIZE)
-        evict(self.path / PASSED, SIZE >> 10)
+            evict(self.path / name, SIZE, ANY)
+        evict(self.path / PASSED, SIZE >> 10, ANY)
         tree, memo = _look(self.path), read_memo(self._manifest, PURPOSE)
         stems = [name.removesuffix(_BUILDING) for name in tree.folders if name.endswith(_BUILDING)]
         builds = tuple(stem + end for stem in stems for end in (".", _BUILDING + "/"))

@@ -45,7 +45,7 @@ def read_message(line: bytes) -> dict[str, Any]:
     """Return the message of a line.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a message.
     """
     message = parse_line(line)
     _message_check()(message)
@@ -61,7 +61,7 @@ def check_record(record: Mapping[str, Any]) -> None:
     """Check the record of a job that compares (``runner/contract/record.py``).
 
     Raises:
-        Unfit: it is none.
+        Unfit: it is not such a record.
     """
     _record_check()(record)
     if not (record["findings"] or record["trust"] or record["comparisons"]):
@@ -90,6 +90,7 @@ def _record_check() -> Check:
             "stored_graphs": _COUNT,
             "model_runs": _COUNT,
             "drew_random": {"type": "boolean"},
+            "code": {"type": "array", "items": {"type": "string"}},
         },
     }
     return compile_schema(schema, definitions)

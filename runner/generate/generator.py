@@ -25,9 +25,8 @@ from runner.engine import scratch
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.files import write_anew
-from runner.generate.files import text_of, with_python_beside
+from runner.generate.files import Parents, text_of, with_python_beside
 from runner.generate.mutations import Case
-from runner.generate.parents import Parents
 from runner.quote import QuoteError, shell_words
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job

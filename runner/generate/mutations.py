@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.builder.chain import STATEMENTS
-from runner.builder.effects import is_plain
+from runner.builder.operators import is_plain
 from runner.generate.expectations import expects_no_graph, one_variant, without_outdated
 
 Case = dict[str, Any]
@@ -101,9 +101,8 @@ def mutant_of(
 def change_dtype(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """Another dtype; one with gradients where the case takes them."""
     current = case.get("dtypes", ["float32"])
-    case["dtypes"] = [
-        _choice([kind for kind in (_FLOATS if _learns(case) else _DTYPES) if kind not in current], numbers)
-    ]
+    learns = case.get("grad", "forward") not in ("forward", "off") or "requires_grad" in str(case["inputs"])
+    case["dtypes"] = [_choice([kind for kind in (_FLOATS if learns else _DTYPES) if kind not in current], numbers)]
 
 
 def change_size(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
@@ -123,20 +122,21 @@ def change_layout(case: Case, donor: Mapping[str, Any], numbers: random.Random) 
     place = numbers.randint(0, last)
     if not all(isinstance(size, int) for size in shape):
         raise UnfitError
-    if kind == "transposed":
-        if not last:
-            raise UnfitError
-        layout = {"torch.transpose": ["$_", place, (place + 1) % len(shape)]}
-        shape[place], shape[(place + 1) % len(shape)] = shape[(place + 1) % len(shape)], shape[place]
-    elif kind == "expanded":
-        layout = {"Tensor.expand": ["$_", list(shape)]}
-        shape[place] = 1
-    elif kind == "gaps":
-        layout = {"operator.getitem": ["$_", "[..., ::2]"]}
-        shape[-1] *= 2
-    else:
-        layout = {"operator.getitem": ["$_", "[1:]"]}
-        shape[0] += 1
+    match kind:
+        case "transposed":
+            if not last:
+                raise UnfitError
+            layout = {"torch.transpose": ["$_", place, (place + 1) % len(shape)]}
+            shape[place], shape[(place + 1) % len(shape)] = shape[(place + 1) % len(shape)], shape[place]
+        case "expanded":
+            layout = {"Tensor.expand": ["$_", list(shape)]}
+            shape[place] = 1
+        case "gaps":
+            layout = {"operator.getitem": ["$_", "[..., ::2]"]}
+            shape[-1] *= 2
+        case _:
+            layout = {"operator.getitem": ["$_", "[1:]"]}
+            shape[0] += 1
     case["inputs"][name] = {**spec, "shape": shape, "layout": [layout]}
 
 
@@ -275,10 +275,6 @@ def _steps_of(donor: Mapping[str, Any]) -> list[Any]:
     return _chain(donor)
 
 
-def _learns(case: Mapping[str, Any]) -> bool:
-    return case.get("grad", "forward") not in ("forward", "off") or "requires_grad" in str(case["inputs"])
-
-
 def _tensors(case: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the inputs that are tensors of a shape, each as a mapping."""
     specs = ((name, {"shape": spec} if isinstance(spec, list) else spec) for name, spec in case["inputs"].items())
@@ -394,12 +390,15 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _renamed(data: Any, names: Mapping[str, str]) -> Any:
     """Return steps or values with other names, where they are read and where they are given."""
-    if isinstance(data, str):
-        return re.sub(r"\$(\w+)", lambda match: f"${names.get(match[1], match[1])}", data)
-    if isinstance(data, list):
-        return [_renamed(item, names) for item in data]
-    if isinstance(data, dict):
-        return {key: _given(value, names) if key == "out" else _renamed(value, names) for key, value in data.items()}
+    match data:
+        case str():
+            return re.sub(r"\$(\w+)", lambda match: f"${names.get(match[1], match[1])}", data)
+        case list():
+            return [_renamed(item, names) for item in data]
+        case dict():
+            return {
+                key: _given(value, names) if key == "out" else _renamed(value, names) for key, value in data.items()
+            }
     return data
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from runner.cases.limits import Limits
 from runner.contract.lines import Lines, is_text
+from runner.generate.files import Parents, read_parents
 from runner.generate.mutations import Case, mutant_of
-from runner.generate.parents import Parents, read_parents
-from runner.hunt.files import spec_of
+from runner.hunt.groups import spec_of
 from runner.hunt.state import Round
 
 SHARE = 0.5

@@ -13,12 +13,10 @@ from pathlib import Path
 
 from runner.diagnostics import InputError
 from runner.hunt import triage
-from runner.hunt.files import CASE, folder_of, write_groups
-from runner.hunt.groups import Group, Known, groups_of
-from runner.hunt.reduction import Share, reduce_group
-from runner.hunt.report import report_group
+from runner.hunt.groups import CASE, Group, Known, folder_of, groups_of, write_groups
 from runner.hunt.rounds import Rounds
 from runner.hunt.state import Line, Reduction, Report, State, append
+from runner.hunt.work import Share, reduce_group, report_group
 from runner.text import one_line, plural
 
 LEAST = 20.0

@@ -18,8 +18,7 @@ from runner.engine.local import LocalEngine
 from runner.files import replace_text
 from runner.generate.files import text_of, with_python_beside
 from runner.generate.generator import CaseGenerator, GeneratedCase
-from runner.hunt.files import CASE, SCRIPT, folder_of, request_of, spec_of
-from runner.hunt.groups import FAILURES
+from runner.hunt.groups import CASE, FAILURES, SCRIPT, folder_of, request_of, spec_of
 from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
 from runner.hunt.known import Ledger
 from runner.hunt.state import Head, Red, Round

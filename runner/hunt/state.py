@@ -151,12 +151,13 @@ class State:
 
     def add(self, line: Line) -> None:
         """Add a finished round, reduction or report."""
-        if isinstance(line, Round):
-            self.rounds.append(line)
-        elif isinstance(line, Reduction):
-            self.reductions[line.reduction] = line
-        elif isinstance(line, Report):
-            self.reports[line.report] = line
+        match line:
+            case Round():
+                self.rounds.append(line)
+            case Reduction():
+                self.reductions[line.reduction] = line
+            case Report():
+                self.reports[line.report] = line
 
 
 def append(folder: Path, line: Line) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
 from runner.contract.lines import KIND, Lines, is_text
 from runner.hunt.groups import Group
 from runner.hunt.state import State
-from runner.text import duration, one_line, plural
+from runner.text import draw_table, duration, one_line, plural
 
 _HEADERS = ("severity", "signature", "count", "first", "triage", "operators", "culprit")
 _WIDTH = 90
@@ -27,7 +25,7 @@ def render(state: State, groups: Sequence[Group]) -> str:
          one_line(group.report.culprit, 60) if group.report else "")
         for group in groups
     ]  # fmt: skip
-    lines = [tabulate(rows, _HEADERS, "simple", disable_numparse=True)] if rows else ["no group: nothing was red"]
+    lines = [draw_table(rows, _HEADERS)] if rows else ["no group: nothing was red"]
     variants = sum(record.variants for record in state.rounds)
     verdicts: Counter[str] = Counter()
     for record in state.rounds:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.yaml.reader import load
-from runner.cases.yaml.tree import YamlNode
-from runner.cases.yaml.typed import Mistyped, entries, fields, scalar
+from runner.cases.yaml.tree import Mistyped, YamlNode, entries, fields, scalar
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.files import naming
 from runner.hunt.state import SIGNATURE_ID

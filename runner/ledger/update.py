@@ -5,15 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
-from runner.cases.version_ranges import narrow_range, smallest_range
-from runner.cases.versions import release_of
+from runner.cases.serialize import known_of
+from runner.cases.versions import narrow_range, release_of, smallest_range
 from runner.contract.oracles import gate_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
 from runner.files import read_bytes
@@ -134,7 +134,11 @@ def _revised(entry: Entry) -> list[Change]:
     for failure_group in changed:
         away = [t for t in (*matched, *passed, *failing_otherwise) if t not in failure_group.torches]
         further = narrow_range(known.torch, failure_group.torches, away)
-        values = {**as_mapping(known), "error": None, **failure_group.entry_keys, "torch": further}
+        values = {
+            name: value[0] if isinstance(value, list) and len(value) == 1 and name != "oracle" else value
+            for name, value in known_of(known).items()
+        }
+        values |= {"error": None, **failure_group.entry_keys, "torch": further}
         changes.append(Add(known.span, values))
     return changes
 
@@ -157,7 +161,11 @@ def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
     if known.stage is not None and known.stage != keys.get("stage"):
         values["stage"] = keys.get("stage")
     error = keys.get("error")
-    holds = known.error is not None and error and all(_error_explains(known, j) for j in failure_group.judged)
+    holds = (
+        known.error is not None
+        and error
+        and all(explains(Known(known.span, error=known.error), j.lead) for j in failure_group.judged)
+    )
     if not holds and (known.error is not None or (known.oracle and error)):
         values["error"] = error
     if known.oracle:
@@ -169,10 +177,6 @@ def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
     if any(unexplained([then], j.findings) for j in failure_group.judged):
         raise Unfit("what it pins cannot be replaced by what was seen: write it by hand")
     return values
-
-
-def _error_explains(known: Known, judged: Judged) -> bool:
-    return explains(Known(known.span, error=known.error), judged.lead)
 
 
 # --- failures without an entry ---
@@ -265,19 +269,6 @@ def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, c
         params=values.get("params", {}),
     )
     return any(j.answer == "passed" and applies(entry, j.variant, j.torch) for j in case_results)
-
-
-def as_mapping(known: Known) -> dict[str, Any]:
-    """Return an entry as it would be written."""
-    values: dict[str, Any] = {}
-    for item in fields(known):
-        value = getattr(known, item.name)
-        if item.name == "span" or not value or value == item.default:
-            continue
-        if isinstance(value, tuple):
-            value = value[0] if len(value) == 1 and item.name != "oracle" else [*value]
-        values[item.name] = value
-    return values
 
 
 # --- files ---

@@ -23,8 +23,7 @@ from runner.pytest_plugin.results import LOG, ResultLog, RunProcess
 from runner.pytest_plugin.table import Entry, Table, load, with_cases, with_own_options
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
 from runner.record.journal import read_journal
-from runner.report.groups import groups_of
-from runner.report.next_steps import next_lines
+from runner.report.groups import groups_of, next_lines
 from runner.session.environments import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import in_line, one_line
@@ -85,7 +84,7 @@ class _Session:
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Return the verdict as the word of a variant that failed otherwise than by a wrong answer."""
+        """Return the verdict as the word of a variant that failed in another way than by a wrong answer."""
         verdict = dict(getattr(report, "user_properties", ())).get("verdict")
         is_red = report.when == "call" and report.failed and verdict in RED
         return ("failed", "F", str(verdict)) if is_red and verdict != "FAIL" else None

@@ -65,7 +65,8 @@ def _one_start(events: list[Event], problems: Problems) -> list[Event]:
         problems.add(
             f"run-started stands there {len(places)} times: several runs, of which the first counts", Weight.REFUSED
         )
-    return [event for number, event in enumerate(events) if number not in places[1:]]
+    others = [event for event in events if not isinstance(event, RunStarted)]
+    return [*(events[place] for place in places[:1]), *others]  # first, as every reader expects it
 
 
 def _one_plan(events: list[Event], problems: Problems) -> list[Event]:
@@ -138,8 +139,8 @@ def _end(events: Sequence[Event]) -> Iterator[str]:
     if end is None or end.interrupted or end.exit_code not in (0, 1):
         return
     results = [event for event in events if isinstance(event, VariantFinished)]
-    red = any(event.verdict in RED for event in results)
-    if end.exit_code == 1 and not red:
+    bad = any(event.verdict in (*RED, "SKIP") for event in results)  # --fail-on-skip
+    if end.exit_code == 1 and not bad:
         yield f"the run ended with exit code 1, and none of {plural(len(results), 'verdict')} is red: {_EDITED}"
     missing = {event.key for event in events if isinstance(event, VariantPlanned)} - {event.key for event in results}
     if end.exit_code == 0 and missing:

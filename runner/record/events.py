@@ -202,7 +202,7 @@ def finished_of(events: Iterable[Event]) -> dict[Key, VariantFinished]:
 
 
 def variants_of(events: Iterable[Event]) -> list[VariantPlanned | VariantFinished]:
-    """Return the result of each variant, or the plan where there is none, in order."""
+    """Return the result of each variant, or the plan without one, in order."""
     events = list(events)
     variants: dict[Key, VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
     return [*variants.values()]

@@ -263,11 +263,18 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a journal that are not blank and not too long. Raises OSError as ``stream_journal`` does."""
     limits = _usual_limits()
     with _opened(path, limits) as file:
-        yield from (line for _, line in _numbered(file, limits.log_line_bytes) if len(line) <= limits.log_line_bytes)
+        for number, line in _numbered(file, limits.log_line_bytes):
+            if len(line) <= limits.log_line_bytes:
+                yield number, line
+
+
+def lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Yield the same lines without their numbers."""
+    return (line for _, line in numbered_lines(path))
 
 
 def _usual_limits() -> Limits:

@@ -39,7 +39,7 @@ def user_key() -> bytes:
     try:
         if not path.exists():
             _make(path)
-        with open_regular(path) as file:
+        with open_regular(path) as file:  # a pipe there would hold up the command
             status = os.fstat(file.fileno())
             key = file.read(_SIZE + 1)
     except (OSError, ValueError) as error:

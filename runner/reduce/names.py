@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.builder import operators
 from runner.builder.chain import STATEMENTS
-from runner.builder.effects import has_only_a_value
+from runner.builder.operators import has_only_a_value
 from runner.cases import expressions
 from runner.cases.chain_nodes import Arguments, Arithmetic, Function, If, Index, Literal, Node, Ref, Step, Value, With
 from runner.cases.model import Case
@@ -50,17 +50,17 @@ def is_in_place(step: Step) -> bool:
 
 def substitute(value: Value, names: Names) -> Value:
     """Return the value with ``$name`` replaced as ``names`` says. A function keeps its own names, and its own ``$_``."""
-    if isinstance(value, Ref):
-        return _referred(value, names)
-    if isinstance(value, Arithmetic):
-        return _arithmetic(value, names)
-    if isinstance(value, Index):
-        return replace(
-            value, entries=tuple(change_entry(entry, lambda part: _entry(part, names)) for entry in value.entries)
-        )
-    if isinstance(value, Function):
-        local = {PREVIOUS, *value.args, *names_made(value.chain)}
-        names = {name: target for name, target in names.items() if name not in local}
+    match value:
+        case Ref():
+            return _referred(value, names)
+        case Arithmetic():
+            return _arithmetic(value, names)
+        case Index():
+            entries = tuple(change_entry(entry, lambda part: _entry(part, names)) for entry in value.entries)
+            return replace(value, entries=entries)
+        case Function():
+            local = {PREVIOUS, *value.args, *names_made(value.chain)}
+            names = {name: target for name, target in names.items() if name not in local}
     return map_value(value, lambda part: substitute(part, names))
 
 

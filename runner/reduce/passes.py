@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table, Value, With
@@ -14,8 +14,6 @@ from runner.reduce.names import named, substitute_case, unnamed
 from runner.reduce.remove_steps import nodes_of, remove_steps, replace_nodes, steps_of, tidy, with_result
 from runner.reduce.state import Attempt, State
 from runner.reduce.value_info import input_like, references
-
-Pass = Callable[[State], Iterator[Attempt]]
 
 
 def attempt(change: str, case: Case | None) -> Iterator[Attempt]:

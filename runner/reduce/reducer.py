@@ -28,12 +28,11 @@ from runner.reduce import passes, shrink
 from runner.reduce.judge import EngineJudge, relative_error
 from runner.reduce.names import named
 from runner.reduce.remove_steps import steps_of, with_first_names
-from runner.reduce.search import Candidate, Search
-from runner.reduce.state import Size, State, size_of
+from runner.reduce.state import Candidate, Pass, Search, Size, State, size_of
 from runner.reduce.value_info import references
 from runner.verdict.signature import FailureSignature, signature_of
 
-PASSES: tuple[passes.Pass, ...] = (
+PASSES: tuple[Pass, ...] = (
     passes.calls,
     passes.chunks,
     passes.blocks,
@@ -248,7 +247,12 @@ class _Reduction:
 
     def _result(self, complete: bool, interrupted: bool) -> Reduced:
         """Confirm, in a process of its own, the last state that is no larger than the original; return the result."""
-        smaller_states = [state for state in self.history if _no_larger(state[1], self.original_size)]
+        limit = self.original_size
+        smaller_states = [
+            (text, size)
+            for text, size in self.history
+            if size.operators <= limit.operators and size.elements <= limit.elements
+        ]
         text, size = smaller_states[-1]
         findings: tuple[Finding, ...] = ()
         for place in [] if interrupted else dict.fromkeys((len(smaller_states) - 1, len(smaller_states) // 2, 0)):
@@ -339,7 +343,3 @@ def suspects(case: Case, finding: Finding, culprit: Culprit | None = None) -> tu
 
 def _place(span: Span) -> str:
     return f"{span.file}:{span.line}:{span.column}"
-
-
-def _no_larger(size: Size, limit: Size) -> bool:
-    return size.operators <= limit.operators and size.elements <= limit.elements

@@ -76,24 +76,25 @@ def input_like(info: ValueInfo, name: str, span: Span, dtype: str, grad: bool) -
         dtype: the variant's, which an input need not name.
         grad: whether gradients count.
     """
-    if info.kind == "tensor":
-        init, arguments = _initializer(info)
-        return Input(
-            name,
-            "tensor",
-            span,
-            shape=tuple(map(Literal, info.shape)),
-            dtype=None if info.dtype == dtype else info.dtype,
-            init=init,
-            init_args=tuple(map(Literal, arguments)),
-            requires_grad=grad and info.requires_grad,
-        )
-    if info.kind == "python":
-        return Input(name, "python", span, python=Literal(info.value))
-    if info.kind == "list" and info.items:
-        elements = [input_like(item, f"{name}_{place}", span, dtype, grad) for place, item in enumerate(info.items)]
-        if all(item is not None for item in elements):
-            return Input(name, "list", span, items=tuple(item for item in elements if item is not None))
+    match info.kind:
+        case "tensor":
+            init, arguments = _initializer(info)
+            return Input(
+                name,
+                "tensor",
+                span,
+                shape=tuple(map(Literal, info.shape)),
+                dtype=None if info.dtype == dtype else info.dtype,
+                init=init,
+                init_args=tuple(map(Literal, arguments)),
+                requires_grad=grad and info.requires_grad,
+            )
+        case "python":
+            return Input(name, "python", span, python=Literal(info.value))
+        case "list" if info.items:
+            elements = [input_like(item, f"{name}_{place}", span, dtype, grad) for place, item in enumerate(info.items)]
+            if all(item is not None for item in elements):
+                return Input(name, "list", span, items=tuple(item for item in elements if item is not None))
     return None
 
 
@@ -115,10 +116,11 @@ def _initializer(info: ValueInfo) -> tuple[str | None, tuple[float, ...]]:
 
 def references(value: Value | None) -> list[Ref]:
     """Return the references that a returned value is made of, in order, in lists and mappings."""
-    if isinstance(value, Ref):
-        return [value]
-    if isinstance(value, Items):
-        return [ref for item in value.items for ref in references(item)]
-    if isinstance(value, Table):
-        return [ref for _, item in value.items for ref in references(item)]
+    match value:
+        case Ref():
+            return [value]
+        case Items():
+            return [ref for item in value.items for ref in references(item)]
+        case Table():
+            return [ref for _, item in value.items for ref in references(item)]
     return []

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from runner.benchmark.model import BUSY, Copy, Report, Row, Side, Spread
 from runner.report.table import wrap_id
-from runner.templates import template
-from runner.text import clean, in_line, one_line, plural, visible
+from runner.templates import render_template
+from runner.text import clean, draw_table, in_line, one_line, plural
 
 HEADERS = (
     "variant", "compile\ncold", "compile\nwarm", "eager", "compiled", "speed-up", "peak\neager", "peak\ncompiled",
@@ -30,18 +30,10 @@ def render(report: Report) -> str:
 
 
 def _table(report: Report) -> str:
-    from tabulate import tabulate
-
     if not report.timed:
         return ""
     several = len({row.torch for row in report.rows}) > 1
-    return tabulate(
-        [_cells(row, several) for row in report.timed],
-        headers=HEADERS,
-        tablefmt="simple",
-        disable_numparse=True,
-        colalign=("left", *["right"] * (len(HEADERS) - 1)),
-    )
+    return draw_table([_cells(row, several) for row in report.timed], HEADERS, right=True)
 
 
 def _cells(row: Row, several: bool) -> list[str]:
@@ -90,15 +82,12 @@ def _memory(side: Side | None) -> str:
 def _untimed(rows: Sequence[Row]) -> str:
     """Return a line for each variant without times, and why."""
     lines = [
-        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}{_cold_compile(row)}"
+        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}"
+        + (f" (compiled cold in {time(row.cold.seconds)})" if row.cold else "")
         for row in rows
         if row.status != "timed"
     ]
     return "\n".join(["not timed", *lines]) if lines else ""
-
-
-def _cold_compile(row: Row) -> str:
-    return f" (compiled cold in {time(row.cold.seconds)})" if row.cold else ""
 
 
 def _notes(rows: Sequence[Row]) -> str:
@@ -205,7 +194,8 @@ def page(report: Report) -> str:
 def _from_template(report: Report, name: str) -> str:
     rows, ticks = bars(report)
     unit = ticks[1][0] / float(ticks[1][1])  # pixels of a speed-up of 1
-    text = template(name, px=lambda value: f"{value:.1f}").render(
+    return render_template(
+        name,
         report=report,
         bars=rows,
         ticks=ticks,
@@ -216,4 +206,3 @@ def _from_template(report: Report, name: str) -> str:
         label_height=_LABEL,
         table=render(report),
     )
-    return visible(text)

@@ -9,7 +9,7 @@ from typing import Any
 from runner import __version__
 from runner.contract.lines import KIND, Lines
 from runner.session.coverage import Coverage, Part
-from runner.text import in_line, plural
+from runner.text import draw_table, in_line, plural
 from runner.verdict.score import Share
 
 SCHEMA = 1
@@ -43,10 +43,10 @@ def render(coverage: Coverage) -> str:
     ]
     rows = [(_PARTS[name], part) for name, part in coverage.database.items()]
     rows += [(f"names of the format: {space}", part) for space, part in coverage.format.items()]
-    parts.append(_table(("exercised", "", "of", ""), [(name, *_counts(part)) for name, part in rows]))
+    parts.append(draw_table([(name, *_counts(part)) for name, part in rows], ("exercised", "", "of", ""), right=True))
     if coverage.compiler:
         kinds = [(_COMPILER[kind], *_counts(part, kind in _COUNTABLE)) for kind, part in coverage.compiler.items()]
-        parts.append(_table(("reached by the run", "", "of", ""), kinds))
+        parts.append(draw_table(kinds, ("reached by the run", "", "of", ""), right=True))
     if coverage.refused:
         parts.append(
             f"{plural(len(coverage.refused), 'name')} of the database cannot be written in a case; runner coverage --missing lists them"
@@ -58,7 +58,9 @@ def render(coverage: Coverage) -> str:
         "expectations": coverage.expectations,
     }
     parts += [
-        _table(_TITLES.get(name, (name, "variants")), _tally(counts)) for name, counts in tallies.items() if counts
+        draw_table(_tally(counts), _TITLES.get(name, (name, "variants")), right=True)
+        for name, counts in tallies.items()
+        if counts
     ]
     return "\n\n".join(parts)
 
@@ -80,13 +82,6 @@ def _counts(part: Part, is_countable: bool = True) -> tuple[str, str, str]:
 
 def _tally(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     return [(in_line(name), str(count)) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-
-
-def _table(headers: tuple[str, ...], rows: list[Any]) -> str:
-    from tabulate import tabulate
-
-    align = ("left", *["right"] * (len(headers) - 1))
-    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
 
 
 def missing_lines(coverage: Coverage) -> list[str]:
@@ -111,10 +106,4 @@ def missing_lines(coverage: Coverage) -> list[str]:
 
 def to_dict(coverage: Coverage) -> dict[str, Any]:
     """Return it as JSON: of each part the names that are covered and those that are missing."""
-    return {"schema": SCHEMA, "runner": __version__, **_plain(asdict(coverage))}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return {"schema": SCHEMA, "runner": __version__, **asdict(coverage)}

@@ -21,9 +21,8 @@ from runner.record.events import (
     planned_of,
     start_of,
 )
-from runner.report.end_file import EndFile
 from runner.report.failure import headline, render_failure
-from runner.report.handlers import Options
+from runner.report.handlers import EndFile, Options
 from runner.report.table import several_environments
 from runner.report.testcase import kind_of, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds

@@ -14,8 +14,8 @@ from runner.record.events import VariantFinished
 from runner.report.groups import Group, groups_of
 from runner.report.table import wrap_id
 from runner.report.terminal import colour_of
-from runner.templates import template
-from runner.text import in_line, indent, one_line, plural, visible
+from runner.templates import render_template
+from runner.text import in_line, indent, one_line, plural
 from runner.verdict.difference import SECTIONS, SHIFT, Change, Difference
 from runner.verdict.sides import Side
 
@@ -212,7 +212,8 @@ def page(comparison: Comparison) -> str:
             for group, pairs in itertools.groupby(rows, key=lambda pair: pair[0])
         ]
         sections.append({"name": name, "about": about, "count": len(changes), "blocks": blocks})
-    text = template("diff.html.j2").render(
+    return render_template(
+        "diff.html.j2",
         old=comparison.title(comparison.old),
         new=comparison.title(comparison.new),
         notes=notes(comparison),
@@ -220,7 +221,6 @@ def page(comparison: Comparison) -> str:
         same=comparison.difference.same,
         limit=_ROWS,
     )
-    return visible(text)  # names that nothing above has cleaned may hold half a character
 
 
 def _page_row(change: Change) -> dict[str, Any]:

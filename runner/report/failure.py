@@ -6,7 +6,7 @@ what was raised or killed, what was printed last, and the one line that shows it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.contract.finding import Finding
@@ -14,7 +14,7 @@ from runner.contract.pattern import telling_line
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
 from runner.record.events import VariantFinished
-from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, one_line, plural, tail_lines
+from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, number, one_line, plural, tail_lines
 from runner.verdict.stages import in_order
 
 Source = Callable[[str, int], str]
@@ -262,17 +262,6 @@ def _same(verdict: Any) -> str:
         return ""
     words = {True: "equal", False: "different"}.get(verdict) if isinstance(verdict, bool) else None
     return f"torch._dynamo.utils.same says: {words or number(verdict)}"
-
-
-def number(value: Any) -> str:
-    """Return a value for people: floats with nine digits, which tell any two float32 apart; lists in brackets."""
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {number(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return "[" + ", ".join(map(number, value)) + "]"
-    return str(value)
 
 
 def _distinct(values: list[Any]) -> list[str]:

@@ -12,17 +12,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runner import console
-from runner.diagnostics import Diagnostic, Span, shown_file
+from runner.diagnostics import Diagnostic, Span, repository_path, shown_file
 from runner.files import open_output
 from runner.quote import command_words, workflow_command
 from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
-from runner.report.end_file import EndFile
 from runner.report.failure import headline, span
 from runner.report.groups import Group
-from runner.report.handlers import Options
-from runner.report.html import render
-from runner.report.places import repository_path
+from runner.report.handlers import EndFile, Options
 from runner.report.site.results import Results, results_of
+from runner.templates import render_template
 from runner.text import duration, in_line, one_line, plural
 
 SUMMARY = 1 << 20
@@ -77,7 +75,7 @@ def render_summary(events: Sequence[Event], results: Results, groups: int, membe
     started = start_of(events)
     ended = end_of(events)
     counts = Counter(getattr(event, "verdict", "NOT-RUN") for event in results.variants.values())
-    text = render(
+    text = render_template(
         "summary.html.j2",
         title=f"{plural(len(red), 'red result')} of {len(results.variants)}" if red else f"{len(results.variants)} results, none red",
         interrupted=ended is None or ended.interrupted,

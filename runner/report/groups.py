@@ -1,13 +1,15 @@
-"""Red results by what they have in common: one group for each signature, the worst first."""
+"""Red results by what they have in common, one group for each signature, the worst first; and what to type about the worst group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from runner.cases.model import LAUNCH
 from runner.contract.oracles import rank_of
+from runner.quote import command_words
 from runner.record.events import VariantFinished
-from runner.text import one_line
+from runner.text import one_line, plural
 from runner.verdict.signature import assess
 
 _HEADERS = ("results", "severity", "signature")
@@ -54,3 +56,50 @@ def render_groups(groups: Iterable[Group], width: int) -> str:
         for count, severity, title in [_HEADERS, *rows]
     ]
     return "\n".join(lines)
+
+
+COMMANDS = ("diagnose", "reduce", "repro", "issue")
+"""What a person does with a failure, in that order."""
+
+_OF_A_LAUNCH = frozenset({"diagnose", "reduce", "repro"})
+"""Commands that apply to a plain launch of kernels, which compiles nothing."""
+
+_NOT_OF_REPRO = frozenset({"--seed", "--import", "--python"})
+"""Options with a value that ``runner repro`` does not take: it runs nothing."""
+
+
+def target_words(event: VariantFinished) -> list[str]:
+    """Return what a command about this variant must be told, as words of a shell; empty where its log names no command."""
+    return [word for word in command_words(event.repro)[2:] if word != "--no-known"]
+
+
+def next_lines(groups: Sequence[Group], width: int) -> list[str]:
+    """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says why.
+
+    They are about the first group, the worst, with a member that can be named. A command is never cut. What the group is stands
+    beside the first command where ``width`` columns have room for it.
+    """
+    results = [event for group in groups for event in group.members]
+    event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and target_words(e)), None)
+    if event is None:
+        vacuous = next((e for e in results if e.verdict == "VACUOUS" and target_words(e)), None)
+        return [f"next: runner explain {' '.join(target_words(vacuous))}"] if vacuous is not None else []
+    words = target_words(event)
+    names = [name for name in COMMANDS if event.backend != LAUNCH or name in _OF_A_LAUNCH]
+    lines = [
+        f"{'next: ' if number == 0 else '      '}runner {name} {' '.join(_told(name, words))}"
+        + (" > repro.py" if name == "repro" else "")
+        for number, name in enumerate(names)
+    ]
+    count = next(len(group.members) for group in groups if event in group.members)
+    alike = f"  # {plural(count, 'failure')}{' alike' * (count > 1)}: {one_line(event.signature, 120)}"
+    if len(lines[0] + alike) <= width:
+        lines[0] += alike
+    return lines
+
+
+def _told(command: str, words: Sequence[str]) -> list[str]:
+    if command != "repro":
+        return [*words]
+    values = {place + 1 for place, word in enumerate(words) if word in _NOT_OF_REPRO}
+    return [word for place, word in enumerate(words) if place not in values and word not in _NOT_OF_REPRO]

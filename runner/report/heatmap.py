@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.report.failure import number
+from runner.text import number
 
 LEVELS = 7
 """Shades of the heat map."""

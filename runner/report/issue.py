@@ -20,9 +20,9 @@ from runner.quote import (
     markdown_fence,
     markdown_text,
 )
-from runner.report.failure import layout, number
+from runner.report.failure import layout
 from runner.templates import template
-from runner.text import cap, clean, one_line, ordinal
+from runner.text import cap, clean, number, one_line, ordinal
 from runner.verdict.policy import ranked
 from runner.verdict.stages import LADDER
 

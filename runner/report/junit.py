@@ -80,23 +80,24 @@ class _Model:
 
     def add(self, event: Event) -> bool:
         """Take one event in; whether it changes the report."""
-        if isinstance(event, RunStarted):
-            self._started, self._suites = event, None
-        elif isinstance(event, VariantPlanned):
-            if (event.id, event.torch) in self._planned:
-                raise ValueError(f"planned twice: {event.id} (torch {event.torch})")
-            self._planned[event.id, event.torch], self._suites = event, None
-        elif isinstance(event, VariantFinished):
-            key = (event.id, event.torch)
-            if key in self._results and self._results[key].verdict != "NOT-RUN":
-                raise ValueError(f"finished twice: {event.id} (torch {event.torch})")
-            self._results[key] = event
-            if key not in self._planned:
-                self._planned[key], self._suites = event, None
-            elif self._suites is not None:
-                self._changed.update(dict.fromkeys(self._testcases[key]))
-        else:
-            return False
+        match event:
+            case RunStarted():
+                self._started, self._suites = event, None
+            case VariantPlanned():
+                if (event.id, event.torch) in self._planned:
+                    raise ValueError(f"planned twice: {event.id} (torch {event.torch})")
+                self._planned[event.id, event.torch], self._suites = event, None
+            case VariantFinished():
+                key = (event.id, event.torch)
+                if key in self._results and self._results[key].verdict != "NOT-RUN":
+                    raise ValueError(f"finished twice: {event.id} (torch {event.torch})")
+                self._results[key] = event
+                if key not in self._planned:
+                    self._planned[key], self._suites = event, None
+                elif self._suites is not None:
+                    self._changed.update(dict.fromkeys(self._testcases[key]))
+            case _:
+                return False
         return True
 
     def xml(self) -> list[bytes]:

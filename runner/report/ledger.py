@@ -7,19 +7,17 @@ from collections.abc import Sequence
 
 from runner.diagnostics import shown_path
 from runner.ledger.review import RED_STATES, STATES, Entry
-from runner.text import in_line, one_line, plural
+from runner.text import draw_table, in_line, one_line, plural
 
 _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)/?$")
 
 
 def render_ledger(entries: Sequence[Entry], judged: bool) -> str:
     """Return the whole report. Without a run (``judged`` is false) there are no states."""
-    from tabulate import tabulate
-
     ordered = sorted(entries, key=lambda e: STATES.index(e.state)) if judged else entries
     headers = ["where", "case", "torch", "stage", "oracles", "error", "issue or reason", "review"]
     rows = [([entry.state] if judged else []) + _row(entry) for entry in ordered]
-    parts = [tabulate(rows, headers=(["state"] if judged else []) + headers, tablefmt="simple", disable_numparse=True)]
+    parts = [draw_table(rows, (["state"] if judged else []) + headers)]
     remarks = [f"{e.known.span}: {e.state}: {e.detail}" for e in ordered if e.state in RED_STATES]
     remarks += [f"{e.known.span}: was to be looked at again by {e.known.review}" for e in ordered if e.due]
     if remarks:

@@ -1,4 +1,7 @@
-"""What ``runner history`` prints: the verdicts of a case, the newest first, and how often it is red."""
+"""What ``runner history`` prints: the verdicts of a case, the newest first, and how often it is red.
+
+``rate_lines`` says the same of the attempts of ``--stress``, with the interval of each rate.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from runner.record.events import VariantFinished
-from runner.report.next_steps import target_words
+from runner.report.groups import target_words
 from runner.session.past_verdicts import PastVerdict
 from runner.text import duration, in_line, one_line, plural
-from runner.verdict.flake_rate import flake_rate
+from runner.verdict.flake_rate import FlakeRate, flake_rate, percent
 
 Paint = Callable[[str, str], str]
 """(text, verdict) to the text with colour."""
@@ -73,3 +76,48 @@ def _summaries(verdicts: Iterable[PastVerdict]) -> list[str]:
         if rate := flake_rate(alike):
             lines.append(f"  flake rate by --stress: {rate} (Wilson), {plural(len(alike), 'run')} of one plan")
     return lines
+
+
+_NAMED = 50
+"""Variants that are named, at most."""
+
+
+def rate_lines(results: Iterable[VariantFinished], several: bool = False) -> list[str]:
+    """Return a line for each variant whose attempts differ, the highest rate first, and one for all others of one rate.
+
+    Args:
+        results: of a run; those without attempts of ``--stress`` are left out.
+        several: whether variants differ by their torch alone, so that it must be named.
+    """
+    flaky: list[tuple[FlakeRate, str]] = []
+    steady: dict[FlakeRate, int] = {}
+    for result in results:
+        rate = flake_rate([result.tally])
+        if rate is None:
+            continue
+        if result.verdict == "FLAKY":
+            flaky.append((rate, in_line(result.id + (f" torch {result.torch}" if several else ""))))
+        else:
+            steady[rate] = steady.get(rate, 0) + 1
+    flaky.sort(key=lambda entry: -entry[0].red / entry[0].count)
+    entries = [*flaky[:_NAMED], *((rate, _others(count, flaky)) for rate, count in steady.items())]
+    if len(flaky) > _NAMED:
+        entries.append((flaky[_NAMED][0], f"and {len(flaky) - _NAMED} more at most so often"))
+    return ["red attempts of --stress, with Wilson's 95 % interval of the rate", *_aligned(entries)] if entries else []
+
+
+def _others(count: int, flaky: Sequence[object]) -> str:
+    each = f"each of {count}" if count > 1 else "one"
+    return f"{each} other{'s' if count > 1 else ''}" if flaky else plural(count, "variant")
+
+
+def _aligned(entries: Sequence[tuple[FlakeRate, str]]) -> list[str]:
+    rows = []
+    for rate, name in entries:
+        low, high = rate.interval
+        share = percent(rate.red / rate.count)
+        rows.append((f"{rate.red} of {rate.count}", share, f"({percent(low)} to {percent(high)})", name))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join(["", *(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
+    ]

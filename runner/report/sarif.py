@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from runner import __version__
-from runner.diagnostics import Diagnostic, Span
-from runner.report.places import repository_path
+from runner.diagnostics import Diagnostic, repository_path
 from runner.text import in_line
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -46,13 +45,15 @@ def render(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _result(diagnostic: Diagnostic) -> dict[str, Any]:
+    line, column = max(diagnostic.span.line, 1), max(diagnostic.span.column, 1)
+    ends = {"endLine": line, "endColumn": column + max(diagnostic.span.length, 1)}
     text = ". ".join(in_line(part).rstrip(".") for part in (diagnostic.message, diagnostic.hint) if part)
     return {
         "ruleId": _RULES[diagnostic.severity][0],
         "ruleIndex": [*_RULES].index(diagnostic.severity),
         "level": diagnostic.severity,
         "message": {"text": text.replace("](", "] (")},  # else a link, wherever it leads
-        "locations": [{"physicalLocation": {"artifactLocation": _artifact(diagnostic.span.file), "region": _region(diagnostic.span)}}],
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(diagnostic.span.file), "region": {"startLine": line, "startColumn": column, **ends}}}],
     }  # fmt: skip
 
 
@@ -66,8 +67,3 @@ def _artifact(file: str) -> dict[str, Any]:
 
 def _quoted(path: str) -> str:
     return quote(path.encode("utf-8", "surrogatepass"), safe="/")
-
-
-def _region(span: Span) -> dict[str, int]:
-    line, column = max(span.line, 1), max(span.column, 1)
-    return {"startLine": line, "startColumn": column, "endLine": line, "endColumn": column + max(span.length, 1)}

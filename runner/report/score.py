@@ -14,8 +14,8 @@ from runner import __version__
 from runner.contract.oracles import gate_of
 from runner.quote import markdown_code, markdown_text, shell_words
 from runner.report.table import wrap_id
-from runner.templates import template
-from runner.text import in_line, one_line, plural, visible
+from runner.templates import render_template
+from runner.text import draw_table, in_line, one_line, plural
 from runner.verdict.score import CREDITS, OUTCOMES, UNCLAIMED, UNIT, Column, Failures, Score, ScoredRun, Tally
 
 SCHEMA = 1
@@ -169,8 +169,6 @@ def render(score: Score, width: int) -> str:
 
 
 def _drawn(table: Table, heads: Sequence[str], width: int) -> str:
-    from tabulate import tabulate
-
     labels = ["\n".join(wrap_id(in_line(name), _NAME)) for name, _ in table.rows]
     widest = [
         max(map(len, [*head.split("\n"), *(cells[n] for _, cells in table.rows)])) + 4 for n, head in enumerate(heads)
@@ -183,10 +181,7 @@ def _drawn(table: Table, heads: Sequence[str], width: int) -> str:
         while end < len(heads) and sum(widest[start : end + 1]) <= room:
             end += 1
         body = [[label, *cells[start:end]] for label, (_, cells) in zip(labels, table.rows, strict=True)]
-        align = ("left", *["right"] * (end - start))
-        drawings.append(
-            tabulate(body, headers=["", *heads[start:end]], tablefmt="simple", disable_numparse=True, colalign=align)
-        )
+        drawings.append(draw_table(body, ["", *heads[start:end]], right=True))
         start = end
     return "\n\n".join(drawings)
 
@@ -266,10 +261,10 @@ def badge(score: Score) -> str:
         _badge(column, name, n * _ROW, score)
         for n, (column, name) in enumerate(zip(score.columns, names(score), strict=True))
     ]
-    text = template("score.svg.j2", px=lambda value: f"{value:.1f}").render(
-        badges=rows, label_width=_LABEL, value_width=_VALUE, row=_ROW, height=len(rows) * _ROW
+    text = render_template(
+        "score.svg.j2", badges=rows, label_width=_LABEL, value_width=_VALUE, row=_ROW, height=len(rows) * _ROW
     )
-    return visible('<?xml version="1.0" encoding="UTF-8"?>\n' + text)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + text
 
 
 def _badge(column: Column, name: str, y: int, score: Score) -> Badge:

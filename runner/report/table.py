@@ -3,12 +3,52 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from runner.contract.oracles import is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
-from runner.report.compared import STARRED, excuses, star_line
-from runner.text import in_line
+from runner.text import draw_table, in_line, one_line, plural
+
+STARRED = "PASS*"
+"""How tables write a pass that needed an excuse."""
+
+_LABELS = 20  # that a line names: a log may hold any number of them
+
+
+def excuses(event: VariantFinished) -> tuple[str, ...]:
+    """Return the labels of a pass whose values lie outside the tolerance; empty for any other verdict."""
+    return tuple(label for label in event.labels if event.verdict == "PASS" and is_excuse(label))
+
+
+def star_line(events: Iterable[VariantFinished]) -> str:
+    """Return the line below a table that says what excused its passes, and how many; empty if nothing did."""
+    counts = Counter(label for event in events for label in excuses(event))
+    if not counts:
+        return ""
+    labels = [f"{label} ({count})" for label, count in sorted(counts.items())]
+    words = ", ".join(labels[:_LABELS]) + (", ..." if len(labels) > _LABELS else "")
+    return one_line(f"{STARRED}: values lie outside the tolerance and still pass: {words}")
+
+
+def compared_lines(event: VariantFinished) -> list[str]:
+    """Return what was compared, what excused a pass, and the notes, one line each."""
+    counts = Counter(event.compared)
+    lines = []
+    if counts and counts["exceptions"] and not counts["outputs"]:
+        lines.append(f"compared {plural(counts['exceptions'], 'exception')}")
+    elif counts:
+        outputs = (
+            f"{plural(counts['outputs'], 'output')} (strides of {counts['strides']}, aliases of {counts['aliases']})"
+        )
+        lines.append(
+            f"compared {outputs}, {plural(counts['gradients'], 'gradient')}, {plural(counts['elements'], 'element')}"
+        )
+    lines += [f"label {label}" for label in event.labels]
+    lines += [f"note {note}" for note in event.notes]
+    return [one_line(line) for line in lines]
+
 
 NOT_RUN = "NOT-RUN"
 NOTHING = "-"  # this combination was never asked for
@@ -134,8 +174,6 @@ def _columns(columns: Iterable[str], section: Section) -> list[str]:
 
 
 def _draw(columns: list[str], section: Section, width: int, paint: Paint | None) -> str:
-    from tabulate import tabulate
-
     columns = _columns(columns, section)
     cells = {
         column: [section.cells.get((row, column), (NOTHING, NOTHING))[1] for row in section.rows] for column in columns
@@ -149,9 +187,7 @@ def _draw(columns: list[str], section: Section, width: int, paint: Paint | None)
             verdict, text = section.cells.get((row, column), (NOTHING, NOTHING))
             line.append(paint(in_line(text), verdict) if paint else in_line(text))
         body.append(line)
-    # disable_numparse: a case named 1e5 is not a number, and "2.6" is not to be aligned at its dot.
-    headers = ["case", *map(in_line, columns)]
-    return tabulate(body, headers=headers, tablefmt="simple", disable_numparse=True)
+    return draw_table(body, ["case", *map(in_line, columns)])
 
 
 def wrap_id(text: str, width: int) -> list[str]:

@@ -30,14 +30,11 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.report.compared import compared_lines
-from runner.report.estimate import Estimate
 from runner.report.failure import headline, render_failure, span
-from runner.report.flake_rates import rate_lines
-from runner.report.groups import Group, groups_of, render_groups
-from runner.report.next_steps import next_lines
-from runner.report.status import Progress, Status
-from runner.report.table import NOT_RUN, render_table, several_environments
+from runner.report.groups import Group, groups_of, next_lines, render_groups
+from runner.report.past_verdicts import rate_lines
+from runner.report.status import Estimate, Progress, Status
+from runner.report.table import NOT_RUN, compared_lines, render_table, several_environments
 from runner.text import duration, in_line, indent, one_line, plural, seconds
 
 WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not run"}
@@ -136,36 +133,39 @@ class Reporter:
         """Print the line of this event, if it has one. Never raises because of the stream."""
         if self._estimate is not None:
             self._estimate.take(event)
-        if isinstance(event, RunStarted):
-            self._started = event
-            self._events.append(event)
-            self._several = several_environments(self._events)
-            if not self._quiet:
-                self._line(self._paint(in_line(self._banner(event)), "dim"))
-        elif isinstance(event, RunResumed):
-            self._line(self._paint(in_line(f"run {event.run} goes on: {event.finished} verdicts stand already"), "dim"))
-        elif isinstance(event, VariantPlanned):
-            self._planned += 1
-            self._events.append(event)
-        elif isinstance(event, VariantFinished):
-            if not self._finished:
-                self._several = several_environments([*self._events, event])
-            self._finished.append(event)
-            self._red += event.verdict in RED
-            self._events.append(event)
-            if event.verdict in RED or not self._quiet:
-                self._line(self._result(event))
-            for line in indent(compared_lines(event), 17) if self._verbose else ():
-                self._line(self._paint(line, "dim"))
-            if len(self._finished) >= self._planned:
-                self.clear()  # nothing runs any more, and the end may take a moment
-        elif isinstance(event, Notice) and not (self._quiet and event.severity == "info"):
-            self._warnings += event.severity != "info"
-            colour = "red" if event.severity == "error" else "yellow"
-            self._line(f"{self._paint(in_line(event.severity) + ':', colour)} {one_line(event.message, 2000)}")
-        elif isinstance(event, RunFinished):
-            self.clear()
-            self._end(event)
+        match event:
+            case RunStarted():
+                self._started = event
+                self._events.append(event)
+                self._several = several_environments(self._events)
+                if not self._quiet:
+                    self._line(self._paint(in_line(self._banner(event)), "dim"))
+            case RunResumed():
+                self._line(
+                    self._paint(in_line(f"run {event.run} goes on: {event.finished} verdicts stand already"), "dim")
+                )
+            case VariantPlanned():
+                self._planned += 1
+                self._events.append(event)
+            case VariantFinished():
+                if not self._finished:
+                    self._several = several_environments([*self._events, event])
+                self._finished.append(event)
+                self._red += event.verdict in RED
+                self._events.append(event)
+                if event.verdict in RED or not self._quiet:
+                    self._line(self._result(event))
+                for line in indent(compared_lines(event), 17) if self._verbose else ():
+                    self._line(self._paint(line, "dim"))
+                if len(self._finished) >= self._planned:
+                    self.clear()  # nothing runs any more, and the end may take a moment
+            case Notice() if not (self._quiet and event.severity == "info"):
+                self._warnings += event.severity != "info"
+                colour = "red" if event.severity == "error" else "yellow"
+                self._line(f"{self._paint(in_line(event.severity) + ':', colour)} {one_line(event.message, 2000)}")
+            case RunFinished():
+                self.clear()
+                self._end(event)
 
     def replay(self, event: Event) -> None:
         """Take in an event of an earlier part of the run, which was printed at that time."""

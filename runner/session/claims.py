@@ -17,7 +17,7 @@ from runner.verdict.operators import written_input
 
 
 def unclaimed_need(variant: Variant) -> str:
-    """Return the first thing that a variant needs and its backend does not claim, such as ``gradients``; empty if there is none."""
+    """Return the first thing that a variant needs and its backend does not claim, such as ``gradients``; empty without one."""
     unclaimed, case = variant.backend.unclaimed, variant.case
     dynamic = variant.backend.dynamic if variant.dynamic is None else variant.dynamic
     if unclaimed.gradients and variant.grad.mode == "backward":

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 
 from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
-from runner.cases.expand import expand
+from runner.cases.expand import expand, parse_selection, values_of
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
-from runner.cases.select import parse_selection, values_of
 from runner.cases.suites import PathError, Reader
 from runner.cases.yaml.scalars import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line

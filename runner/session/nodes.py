@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.cases.backends import file_refusal, own_names
-from runner.cases.expand import expand
+from runner.cases.expand import Predicate, expand
 from runner.cases.limits import Limits
 from runner.cases.model import Backend, Case, Suite, Variant
-from runner.cases.select import Predicate
 from runner.cases.suites import SUITE, PathError, Reader, discover
 from runner.diagnostics import Diagnostic, InputError, nearest, shown_path
 from runner.exit_codes import UsageError

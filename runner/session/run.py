@@ -305,7 +305,7 @@ def _code(settings: RunSettings, planned: Plan, session: Session, past: Sequence
     if session.late:
         return INTERRUPTED
     if not planned.planned:
-        return OK if settings.shard else NOTHING  # an empty shard is a shard all the same
+        return OK if settings.shard else NOTHING  # an empty shard is a shard too
     if session.code == OK and any(event.verdict in session.bad_verdicts for event in finished_of(past).values()):
         return FAILED
     return session.code

@@ -202,7 +202,7 @@ class RunSettings:
             if value is None:
                 continue
             if option.kind == "choice" and value not in option.choices:
-                raise UsageError(f"{name}: {value!r} is none of {', '.join(option.choices)}")
+                raise UsageError(f"{name}: {value!r} is not one of {', '.join(option.choices)}")
             if option.kind == "number" and not (type(value) is int and option.least <= value <= option.most):
                 raise UsageError(f"{name}: {value!r} is no whole number from {option.least} to {option.most}")
             if option.kind == "seconds" and not 0 < value <= YEAR:

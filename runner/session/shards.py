@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.cases.chain_nodes import Literal
-from runner.cases.model import Case, PythonModule
+from runner.cases.model import Case, Kernel, PythonModule
 from runner.diagnostics import Span
 from runner.files import read_text
 from runner.session.plan import Planned
 
+_PYTHON = (PythonModule, Kernel)
+"""What names a Python file: its text counts, and not where it lies."""
 _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis)})
 
 
@@ -132,7 +134,7 @@ def _plain(value: Any) -> Any:
         item = getattr(value, name)
         if item != default:  # most are not set, and this is run for each case
             parts += (name, _plain(item))
-    if isinstance(value, PythonModule):
+    if isinstance(value, _PYTHON):
         parts.append(_text(value.file))
     return tuple(parts)
 
@@ -143,8 +145,7 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
     return [
         (field.name, field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default)
         for field in dataclasses.fields(kind)
-        if not (field.name == "file" and kind in (Case, PythonModule))
-        and not (field.name == "span" and kind is Literal)
+        if not (field.name == "file" and kind in (Case, *_PYTHON)) and not (field.name == "span" and kind is Literal)
     ]
 
 

@@ -9,6 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from runner.text import number, one_line, visible
+
+
+def render_template(name: str, **values: Any) -> str:
+    """Return the page or picture of a template: what its values hold is text, never markup."""
+    return visible(template(name).render(values))  # names that nothing has cleaned before may hold half a character
+
 
 def template(name: str, **filters: Callable[..., Any]) -> Template:
     """The template of that name in this folder, with these filters. Pages and pictures escape.
@@ -24,7 +31,7 @@ def template(name: str, **filters: Callable[..., Any]) -> Template:
 def _environment(name: str) -> Environment:
     """One a template, because each has filters of its own; it keeps the template compiled."""
     page, python = name.endswith((".html.j2", ".svg.j2")), name.endswith(".py.j2")
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=page,
         undefined=StrictUndefined,
@@ -32,6 +39,8 @@ def _environment(name: str) -> Environment:
         lstrip_blocks=not python,
         keep_trailing_newline=not page,
     )
+    environment.filters |= {"number": number, "line": one_line, "px": lambda value: f"{value:.1f}"}
+    return environment
 
 
 def read_file(name: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runner.record.events import to_json
-from tests.bench_modules import bench_module
 from tests.report.events_sample import finished, started
+from tests.script_modules import script_module
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tests.report.events_sample import finished, started
 )
 def test_a_row_agrees_by_the_kind_of_its_failure(oracles: tuple[str, ...], said: str, word: str) -> None:
     event = dataclasses.replace(finished("FAIL" if oracles else "PASS", "a"), oracles=oracles)
-    assert bench_module("as_user").word_of(event, said) == word
+    assert script_module("as_user").word_of(event, said) == word
 
 
 @pytest.mark.parametrize(("said", "code", "line"), [("value", 0, "1 agree"), ("ok", 1, "1 disagree")])
@@ -41,5 +41,5 @@ def test_the_rows_of_a_log_are_counted(
     plain = finished("PASS", "b")
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(to_json(each)) + "\n" for each in (started(), event, plain)))
-    assert bench_module("as_user").main([str(log)]) == code
+    assert script_module("as_user").main([str(log)]) == code
     assert line in capsys.readouterr().out

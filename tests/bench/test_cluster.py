@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.script_modules import script_module
+
 BENCH = Path(__file__).parents[2] / "bench" / "cluster.py"
 
 
 @pytest.fixture(scope="module")
-def cluster(bench_module: Callable[[str], ModuleType]) -> ModuleType:
-    return bench_module("cluster")
+def cluster() -> ModuleType:
+    return script_module("cluster")
 
 
 def test_beside_jobs_is_what_no_job_slept_until_the_last_began(cluster: ModuleType) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.script_modules import script_module
+
 
 @pytest.fixture(scope="module")
-def gpu(bench_module: Callable[[str], ModuleType]) -> ModuleType:
-    return bench_module("gpu")
+def gpu() -> ModuleType:
+    return script_module("gpu")
 
 
 def test_cases_that_assert_stand_among_the_others(gpu: ModuleType, tmp_path: Path) -> None:

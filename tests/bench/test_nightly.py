@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.script_modules import script_module
 
-def test_a_ratio_that_grew_is_worse_and_a_new_one_is_not(bench_module: Callable[[str], ModuleType]) -> None:
-    nightly = bench_module("nightly")
+
+def test_a_ratio_that_grew_is_worse_and_a_new_one_is_not() -> None:
+    nightly = script_module("nightly")
     last = {"grew": 1.0, "shrank": 2.0, "noise": 1.0, "gone": 1.0}
     table, worse = nightly.compare(last, {"grew": 1.6, "shrank": 1.0, "noise": 1.4, "new": 9.0})
     assert worse == ["grew"] and table.count("WORSE") == 1 and "gone" not in table
@@ -20,13 +20,12 @@ def test_a_ratio_that_grew_is_worse_and_a_new_one_is_not(bench_module: Callable[
 
 @pytest.mark.parametrize(("ratio", "code"), [(1.0, 0), (1.6, 1)])
 def test_the_new_ratios_take_the_place_of_the_old_ones(
-    bench_module: Callable[[str], ModuleType],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     ratio: float,
     code: int,
 ) -> None:
-    nightly = bench_module("nightly")
+    nightly = script_module("nightly")
     for part in ("commands", "verdicts", "throughput"):
         monkeypatch.setattr(nightly, f"measure_{part}", lambda part=part: {part: ratio})
     file = tmp_path / "ratios.json"
@@ -36,8 +35,8 @@ def test_the_new_ratios_take_the_place_of_the_old_ones(
     assert json.loads(file.read_text()) == dict.fromkeys(("commands", "verdicts", "throughput"), ratio)
 
 
-def test_the_start_is_what_a_script_does_not_need(bench_module: Callable[[str], ModuleType]) -> None:
-    verdicts = bench_module("verdicts")
+def test_the_start_is_what_a_script_does_not_need() -> None:
+    verdicts = script_module("verdicts")
     seconds = {
         "import torch": 2.0,
         "script, aot_eager": 5.0,

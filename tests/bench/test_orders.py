@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from runner.session.plan import plan
-from tests.bench_modules import bench_module
 from tests.handmade import environment, variants
+from tests.script_modules import script_module
 
-orders = bench_module("orders")
+orders = script_module("orders")
 
 
 def test_each_order_has_all_variants(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -11,11 +10,12 @@ import pytest
 
 from runner.contract.finding import Finding
 from runner.record.events import VariantFinished
+from tests.script_modules import script_module
 
 
 @pytest.fixture(scope="module")
-def scripts(bench_module: Callable[[str], ModuleType]) -> ModuleType:
-    return bench_module("scripts")
+def scripts() -> ModuleType:
+    return script_module("scripts")
 
 
 def finished(verdict: str, *findings: Finding) -> VariantFinished:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,13 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests.script_modules import script_module
+
 NAMES = ("throughput", "throughput_cases", "throughput_ways")
 
 
 @pytest.fixture(scope="module")
-def bench(bench_module: Callable[[str], ModuleType]) -> SimpleNamespace:
+def bench() -> SimpleNamespace:
     """The bench's modules as ``main``, ``cases`` and ``ways``."""
-    main, cases, ways = (bench_module(name) for name in NAMES)
+    main, cases, ways = (script_module(name) for name in NAMES)
     return SimpleNamespace(main=main, cases=cases, ways=ways)
 
 

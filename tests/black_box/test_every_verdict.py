@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 from .driver import REPOSITORY, Result, run_in, write
 
@@ -24,7 +24,7 @@ CHILD = {
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("every")
-    parsers = bench_module("junit_parsers")
+    parsers = script_module("junit_parsers")
     write(folder, parsers.FILES)
     result = run_in(folder, "run", "verdicts.spec.yaml", "--backend", "verdicts:backend", "--allow-python", "-j", 2)
     assert result.code == 1 and {*result.verdicts.values()} == parsers.VERDICTS, result.text

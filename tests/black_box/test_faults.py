@@ -307,7 +307,7 @@ def test_output_that_nobody_takes(stand_in_here: None, tmp_path: Path) -> None:
 
 
 def test_five_thousand_variants_in_one_file(stand_in_here: None, tmp_path: Path) -> None:
-    """Most need a torch that nobody has, so that no process runs for them; control carries all the same."""
+    """Most need a torch that nobody has, so that no process runs for them; control still carries them."""
     many = "name: many\ninputs: {x: [4]}\nparams: {n: NUMBERS}\nchain: [{torch.add: [$x, $n]}]\nrequires: {torch: '<2'}"
     write(tmp_path, {"a.spec.yaml": cases(10, many.replace("NUMBERS", str([*range(4990)])))})
     done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "--no-confirm")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 from .driver import run_in, write
 
-mistakes_page = bench_module("mistakes_page")
+mistakes_page = script_module("mistakes_page")
 PAGE = mistakes_page.PAGE.read_text(encoding="utf-8")
 ALL = [*mistakes_page.TEN, *mistakes_page.MORE]
 
@@ -20,7 +20,7 @@ ALL = [*mistakes_page.TEN, *mistakes_page.MORE]
 def test_the_answer_is_on_the_page(mistake: mistakes_page.Mistake, tmp_path: Path) -> None:
     (tmp_path / mistakes_page.FILE).write_text(mistake.text)
     done = run_in(tmp_path, *mistake.words, limit=60)
-    assert mistakes_page.row(mistake, done.err) in PAGE, f"run: python bench/mistakes_page.py\n{done.text}"
+    assert mistakes_page.row(mistake, done.err) in PAGE, f"run: python tools/mistakes_page.py\n{done.text}"
     assert done.code in (4, 5) or ": warning: " in done.err
 
 

@@ -35,7 +35,7 @@ LEFT = {
     "sub": "torch.Tensor.__sub__ = lambda a, b: torch.zeros_like(a)",
     "item": "torch.Tensor.item = lambda self: 0",
     "clone": "torch.Tensor.clone = lambda self, **_: self * 0",
-    "judge": "import runner.worker.job as j; j.judge_defined = lambda evidence, *_: (evidence, [])",
+    "judge": "import runner.worker.run.job as j; j.judge_defined = lambda evidence, *_: (evidence, [])",
     "report": "dumps = json.dumps; json.dumps = lambda m, **k: dumps({**m, **({'outcome': {**m['outcome'], 'findings': []}} if 'outcome' in m else {})}, **k)",
     "builtins": "builtins.abs = lambda x: x * 0",
     "clock": "time.monotonic = time.perf_counter = time.time = lambda: 0.0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,3 +141,45 @@ def test_an_interrupted_reduction_leaves_a_case(folder: Path) -> None:
     assert "interrupted, this is the best so far" in out, out + err
     assert run_in(folder, "validate", "cut/case.spec.yaml").code == 0
     assert (folder / "cut" / "repro.py").is_file()
+
+
+def test_a_folder_with_files_of_others_is_left_alone(folder: Path) -> None:
+    write(folder, {"used/case.spec.yaml": CASES, "used/repro.py": "mine", "used/reduce.txt": "mine"})
+    done = reduce(folder, "-o", "used")
+    assert done.code == 4 and "there is something in it" in done.err
+    assert (folder / "used" / "repro.py").read_text() == "mine"
+
+
+def test_the_case_that_is_reduced_is_not_replaced(short: str, folder: Path) -> None:
+    write(folder, {"again/case.spec.yaml": short, "again/reduce.json": "{}"})
+    done = run_in(folder, "reduce", "again/case.spec.yaml::chained", "--backend", BACKEND, "-o", "again")
+    assert done.code == 4 and "it holds the case that is reduced" in done.err
+    assert (folder / "again" / "case.spec.yaml").read_text() == short
+
+
+@pytest.mark.parametrize("name", ["candidate.spec.yaml", "steps.jsonl", "tried.jsonl"])
+def test_nothing_is_written_through_a_link_of_the_folder(folder: Path, tmp_path: Path, name: str) -> None:
+    (folder / name / "out").mkdir(parents=True)
+    (tmp_path / "precious").write_text("precious")
+    (folder / name / "out" / "reduce.json").write_text("{}")
+    (folder / name / "out" / name).symlink_to(tmp_path / "precious")
+    done = reduce(folder, "-o", f"{name}/out")
+    assert done.code == 4 and "is a link to" in done.err
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '"x"', "\udcff", "[" * 100_000], ids=["list", "cut", "text", "bytes", "deep"]
+)
+def test_a_damaged_folder_is_no_traceback(folder: Path, text: str) -> None:
+    (folder / "damaged").mkdir(exist_ok=True)
+    (folder / "damaged" / "reduce.json").write_bytes(text.encode(errors="surrogateescape"))
+    done = reduce(folder, "-o", "damaged", "--resume")
+    assert done.code == 4 and "--resume: " in done.err
+
+
+def test_a_reduction_of_what_the_case_was_is_not_taken_for_its_own(reduced: Result, folder: Path) -> None:
+    write(folder, {"other/all.spec.yaml": CASES.replace("torch.sin\n", "torch.cos\n")})
+    shutil.copytree(folder / "out", folder / "other" / "out")
+    again = reduce(folder / "other", "-o", "out", "--resume", "--budget", "1s")
+    assert "has changed since; beginning anew" in again.err and "nothing is left to try" not in again.out

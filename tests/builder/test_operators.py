@@ -1,4 +1,4 @@
-"""``runner.builder.operators``: what is an operator, and above all what is none."""
+"""``runner.builder.operators``: what is an operator, and above all what is not."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -25,6 +25,7 @@ ATTRIBUTES = "it reaches attributes by name"
 NUMPY = "it is outside numpy's array functions"
 TRUSTS = "it trusts the indices or sizes that it is given"
 ADDRESS = "it takes what a tensor holds for the address of an object"
+OLD_CONSTRUCTOR = "it takes an integer for the address of an object, and trusts its indices"
 UNCHECKED = "nothing is known to check its arguments"
 CONSTRUCTOR = "it trusts its indices; the public constructors of sparse tensors are written with their check"
 DUNDER = "dunder names reach past the operators"
@@ -49,6 +50,12 @@ REFUSED: dict[str, list[str]] = {
         "torch.fused_moving_avg_obs_fake_quant", "aten._sparse_mm_reduce_impl_backward", "aten.native_batch_norm_backward", "prims._unsafe_index_put_",
         "torch.sparse.SparseSemiStructuredTensor", "aten.native_batch_norm", "aten.native_batch_norm.out", "torch.native_batch_norm",
         "torch.batch_norm_update_stats", "aten.batch_norm_update_stats", "torch.nn.utils.rnn.PackedSequence",
+        "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask",
+    ],
+    OLD_CONSTRUCTOR: [
+        "torch.FloatTensor", "torch.LongTensor", "torch.DoubleTensor", "Tensor.new", "F.Tensor", "torch.special.Tensor", "torch.sparse.FloatTensor",
+        "torch.sparse.BFloat16Tensor", "torch.sparse.Tensor", "torch.nested.Tensor", "torch.nn.utils.rnn.Tensor",
+        "torch.nn.attention.flex_attention.Tensor",
     ],
     ADDRESS: ["torch.quantized_lstm_cell", "aten.quantized_gru_cell.default", "torch.fbgemm_linear_quantize_weight"],
     UNCHECKED: [
@@ -327,6 +334,14 @@ def test_torch_ops_takes_no_number_for_a_dtype(built: Built, step: str, is_refus
     """torch.ops reads a table at the number without a check."""
     found = built.problems("inputs: {x: [2]}\nchain:\n- " + step)
     assert any("takes no number" in text for text in found) == is_refused, found
+
+
+@pytest.mark.parametrize("name", ["cdata", "storage", "dtype"])
+def test_the_old_constructor_takes_no_names(built: Built, name: str) -> None:
+    """One of its hidden signatures takes an integer for the address of an object."""
+    chain = "inputs: {x: [2]}\nchain:\n- torch.Tensor: "
+    assert "for the address of an object" in built.problems(chain + f'{{"*": [["$x[0]"]], {name}: 65536}}')[0]
+    assert "torch.Tensor([x[0]])" in built.source(chain + '[["$x[0]"]]')
 
 
 SPARSE = "inputs: {i: {shape: [1, 2], dtype: int64, init: zeros}, v: [2]}\nchain:\n- torch.sparse_coo_tensor: "

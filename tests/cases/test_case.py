@@ -114,7 +114,7 @@ def test_a_known_entry_without_issue_or_reason(files: Files) -> None:
             '{reason: x, error: "a{1001}"}',
             "4:28: error: not a regular expression: invalid repetition size: {1001} | RE2 repeats at most 1000 times",
         ),
-        ("{reason: x, review: soon}", "4:29: warning: review: is a date, 'soon' is none | write review: 2027-01-01"),
+        ("{reason: x, review: soon}", "4:29: warning: review: is a date, and 'soon' is not | write review: 2027-01-01"),
         ("{reason: x, review: 2020-01-31}", "4:29: warning: this entry was to be looked at again by 2020-01-31"),
     ],
 )

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from spec_files import Files
 
-from bench import flags as bench
-from bench.flags import misfits
 from runner.cases.flags import BY_HAND, MODULES, SWITCHES, Flag, refusal, table
+from tools import flags as drafts
+from tools.flags import misfits
 
 FILES = "it writes files, or says where they are"
 PROGRAMS = "it starts programs or processes"
@@ -214,7 +214,7 @@ def test_no_allowed_flag_speaks_of_files_programs_or_servers() -> None:
 
 @pytest.mark.slow
 def test_the_tables_fit_the_installed_torch() -> None:
-    assert bench.MODULES == MODULES
+    assert drafts.MODULES == MODULES
     assert misfits() == []
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.cases.kernel_signature import top_names
 from runner.cases.limits import Limits
 from runner.cases.model import Kernel, Suite
+from runner.cases.python_files import top_names
 from runner.cases.suites import Reader
 from runner.session.collect import load
 

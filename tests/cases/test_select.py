@@ -1,4 +1,4 @@
-"""``runner.cases.select``."""
+"""``runner.cases.expand``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from runner.cases.expand import SelectError, parse_selection, values_of
 from runner.cases.model import Backend, Case, Grad, Variant
-from runner.cases.select import SelectError, parse_selection, values_of
 from runner.diagnostics import Span
 
 SPAN = Span("specs/silent.spec.yaml", 1, 1)

@@ -121,9 +121,9 @@ def test_what_is_no_id(name: str) -> None:
         ("- [torch.add]", "1:3: a step is an operator, or a mapping of one operator to its arguments"),
         ("torch.add", "1:1: a chain is a list of steps | such as chain: [F.relu, {torch.add: [$_, 1]}]"),
         ("- {torch.add: [$_, 1], call: [$x]}", "1:24: call: belongs to nn modules; torch.add takes its arguments directly"),
-        ("- {torch.add: [$_, 1], id: a}", "1:24: id: names a submodule; torch.add is none"),
-        ("- {torch.add: [$_, 1], train: true}", "1:24: train: sets the mode of nn modules; torch.add is none"),
-        ("- {F.relu: $_, state: {weight: {init: ones}}}", "1:16: state: fills parameters and buffers of nn modules; F.relu is none"),
+        ("- {torch.add: [$_, 1], id: a}", "1:24: id: names a submodule; torch.add is not one"),
+        ("- {torch.add: [$_, 1], train: true}", "1:24: train: sets the mode of nn modules; torch.add is not one"),
+        ("- {F.relu: $_, state: {weight: {init: ones}}}", "1:16: state: fills parameters and buffers of nn modules; F.relu is not one"),
         ("- {nn.Linear: [2, 2], state: ones}", "1:30: state: is a mapping of parameters and buffers | such as state: {weight: {init: ones}}"),
         ("- {nn.Linear: [2, 2], state: {__class__: {init: ones}}}", "1:31: '__class__' is no parameter or buffer | such as weight or self_attn.in_proj_weight"),
         ("- {nn.Linear: [2, 2], state: {weight: [2, 2]}}", "1:39: 'weight' is filled by init: or by values:, and has the module's own shape and dtype | such as state: {weight: {init: ones}}"),
@@ -213,7 +213,7 @@ def test_places_in_a_case(files: Files) -> None:
             id: a
     """) == [
         "5:9: two operators in one step: torch.add and torch.mul | begin the second with a dash of its own",
-        "8:9: id: names a submodule; torch.abs is none",
+        "8:9: id: names a submodule; torch.abs is not one",
     ]
 
 

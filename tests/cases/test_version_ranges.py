@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from runner.cases.version_ranges import narrow_range, smallest_range
-from runner.cases.versions import matches
+from runner.cases.versions import matches, narrow_range, smallest_range
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from runner.cli import generate
 from runner.cli.main import main
+from runner.generate.files import Parents
 from runner.generate.generator import GeneratedCase, Request
-from runner.generate.parents import Parents
 from runner.session.plan import Environment
 
 Batches = list[list[GeneratedCase] | type[BaseException]]

@@ -16,7 +16,7 @@ from runner.diagnose.rules import Check
 
 def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     code = issue._refuse(
-        [Check("short", True, "3 lines"), Check("alone", False, "exit status 0", "run it")], Progress()
+        [Check(True, "3 lines", rule="short"), Check(False, "exit status 0", "run it", "alone")], Progress()
     )
     said = capsys.readouterr()
     assert code == 1 and said.out == ""

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from runner.cli import run as running
-from runner.cli.foreign import HARMLESS, taken_words
 from runner.cli.main import build_parser, main
-from runner.cli.past_run import run_parser
+from runner.cli.past_run import HARMLESS, run_parser, taken_words
 from runner.cli.run import Past
 from runner.record import lock
 from runner.record.events import RunStarted
@@ -293,11 +292,11 @@ def test_two_do_not_take_up_one_run(runs: Runs, capsys: pytest.CaptureFixture[st
     assert main(["resume", run]) == 0
 
 
-def test_an_exit_code_of_a_log_is_not_taken_for_what_it_says(runs: Runs) -> None:
+def test_a_complete_run_ends_with_its_code_again_where_that_is_one_of_a_run(runs: Runs) -> None:
     run = runs.log("a.spec.yaml")
     log = Path(run, "events.jsonl")
     text = log.read_text()
-    for code, expected in ((0, 0), (2, 0), (3, 0), (4, 4), (5, 5), (77, 0)):
+    for code, expected in ((0, 0), (1, 1), (2, 0), (3, 3), (4, 4), (5, 5), (77, 0)):
         log.write_text(text.replace('"exit_code": 0', f'"exit_code": {code}'))
         assert main(["resume", run]) == expected
     assert not runs.calls

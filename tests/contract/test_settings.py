@@ -13,10 +13,17 @@ from runner.contract.settings import CACHE_FOLDER, NVML_CHECK, SETTINGS, TRITON_
 ROOT = Path(__file__).parents[2]
 ROWS = {row.name: row for row in SETTINGS}
 
-CODE = ("job.py", "case", "server", "judge")
+CODE = ("server", "run", "judge", "rerun", "comparison", "rounding", "operators", "program", "tensors")
 """The part of ``runner/worker/`` in which settings of a judged run are changed; tasks of their own and kernels are apart."""
 
-RESTORED = {"set_rng_state", "set_default_device", "set_default_dtype", "set_state", "set_wakeup_fd"}
+RESTORED = {
+    "set_printoptions",
+    "set_rng_state",
+    "set_default_device",
+    "set_default_dtype",
+    "set_state",
+    "set_wakeup_fd",
+}
 """Put back after a warm-up, another job, a float64 reference or a coin tossed twice, or nothing of torch's."""
 
 
@@ -45,11 +52,7 @@ def test_variables_and_flags_have_their_rows() -> None:
 
 def test_what_the_worker_calls_to_set_something_has_a_row() -> None:
     worker = ROOT / "runner" / "worker"
-    files = [
-        path
-        for part in CODE
-        for path in ([worker / part] if part.endswith(".py") else sorted((worker / part).rglob("*.py")))
-    ]
+    files = [path for part in CODE for path in sorted((worker / part).rglob("*.py"))]
     called = {
         node.func.attr
         for path in files

@@ -18,7 +18,7 @@ FINDING = Finding("value", "it differs", "output", {"n": 1}, {"type": "E", "mess
 ALIAS = Finding("alias", "shares memory", severity="metadata")
 RECORD = Record(
     (FINDING, ALIAS), labels=("slow",), notes=("a note",), comparisons=2, compared={"outputs": 2}, graphs=1, kernels=3,
-    break_reasons=("print",), reached=("lowering aten.relu",), seconds={"eager": 0.5}, model_runs=3,
+    break_reasons=("print",), reached=("lowering aten.relu",), seconds={"eager": 0.5}, model_runs=3, code=("/a/b.py",),
 )  # fmt: skip
 
 

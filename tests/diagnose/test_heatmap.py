@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from runner.contract.job import Job
-from runner.diagnose.harness import VariantEngine
-from runner.diagnose.heatmap import run_heat_map
+from runner.diagnose.harness import VariantEngine, run_heat_map
 from runner.engine.messages import Outcome
 from tests.handmade import environment, variants
 

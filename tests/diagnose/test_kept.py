@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Backend
-from runner.diagnose import kept
+from runner.diagnose import diagnosis
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.engine.fingerprint import Fingerprint
@@ -42,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, fingerprint: Fingerprint) -> None:
-    monkeypatch.setattr(kept, "take_fingerprints", lambda pythons: dict.fromkeys(pythons, fingerprint))
+    monkeypatch.setattr(diagnosis, "take_fingerprints", lambda pythons: dict.fromkeys(pythons, fingerprint))
 
 
 def engine(tmp_path: Path, **changes: object) -> VariantEngine:
@@ -54,17 +53,17 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:
-    kept.keep(kept.path_of(engine(tmp_path)), FOUND)
-    again = kept.find(engine(tmp_path))
+    diagnosis.keep(diagnosis.path_of(engine(tmp_path)), FOUND)
+    again = diagnosis.find_kept(engine(tmp_path))
     assert again is not None and again.diagnosis == FOUND and len(again.when) == len("2026-01-02 03:04")
     bare = replace(FOUND, culprit=None, ablations=(), bisect_note="why")
-    kept.keep(kept.path_of(engine(tmp_path)), bare)
-    again = kept.find(engine(tmp_path))
+    diagnosis.keep(diagnosis.path_of(engine(tmp_path)), bare)
+    again = diagnosis.find_kept(engine(tmp_path))
     assert again is not None and again.diagnosis == bare and len(files(tmp_path)) == 1
 
 
 def test_without_a_failure_nothing_is_kept(tmp_path: Path) -> None:
-    kept.keep(kept.path_of(engine(tmp_path)), replace(FOUND, signature=None))
+    diagnosis.keep(diagnosis.path_of(engine(tmp_path)), replace(FOUND, signature=None))
     assert files(tmp_path) == []
 
 
@@ -92,41 +91,43 @@ def other_seed(tmp_path: Path) -> VariantEngine:
 
 @pytest.mark.parametrize("other", [other_comment, other_case, other_backend, other_torch, other_seed])
 def test_of_anything_else_it_is_not_found(other: Callable[[Path], VariantEngine], tmp_path: Path) -> None:
-    kept.keep(kept.path_of(engine(tmp_path)), FOUND)
-    assert kept.find(other(tmp_path)) is None
+    diagnosis.keep(diagnosis.path_of(engine(tmp_path)), FOUND)
+    assert diagnosis.find_kept(other(tmp_path)) is None
 
 
 def test_under_other_files_of_torch_or_other_code_of_ours_it_is_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.keep(kept.path_of(engine(tmp_path)), FOUND)
+    diagnosis.keep(diagnosis.path_of(engine(tmp_path)), FOUND)
     with monkeypatch.context() as patch:
         answer_with(patch, Fingerprint("another torch"))
-        assert kept.find(engine(tmp_path)) is None
+        assert diagnosis.find_kept(engine(tmp_path)) is None
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "code_digest", lambda folder: "other code")
-        assert kept.find(engine(tmp_path)) is None
-    assert kept.find(engine(tmp_path)) is not None
+        patch.setattr(diagnosis, "code_digest", lambda folder: "other code")
+        assert diagnosis.find_kept(engine(tmp_path)) is None
+    assert diagnosis.find_kept(engine(tmp_path)) is not None
 
 
-@pytest.mark.parametrize("why", ["dirty", "import"])
+@pytest.mark.parametrize("why", ["dirty", "import", "backend"])
 def test_where_code_without_a_name_decides_nothing_is_kept(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "dirty":
         answer_with(monkeypatch, Fingerprint("one", dirty="TORCH_LOGS set"))
-    one = engine(tmp_path, imports=("mine",) if why == "import" else ())
-    kept.keep(kept.path_of(one), FOUND)
-    assert files(tmp_path) == [] and kept.find(one) is None
+    variant = variants(tmp_path, "")[0]
+    variant = replace(variant, backend=Backend("mine", "mine")) if why == "backend" else variant
+    one = VariantEngine(variant, environment(), imports=("mine",) if why == "import" else ())
+    diagnosis.keep(diagnosis.path_of(one), FOUND)
+    assert files(tmp_path) == [] and diagnosis.find_kept(one) is None
 
 
 def test_what_somebody_else_wrote_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept.keep(kept.path_of(engine(tmp_path)), FOUND)
+    diagnosis.keep(diagnosis.path_of(engine(tmp_path)), FOUND)
     (file,) = files(tmp_path)
-    entry = json.loads(file.read_text())
-    file.write_text(json.dumps({**entry, "outcome": entry["outcome"].replace("it differs", "it is fine")}))
-    assert kept.find(engine(tmp_path)) is None
-    file.write_text(json.dumps(entry))
-    assert kept.find(engine(tmp_path)) is not None
+    text = file.read_text()
+    file.write_text(text.replace("it differs", "it is fine"))
+    assert diagnosis.find_kept(engine(tmp_path)) is None
+    file.write_text(text)
+    assert diagnosis.find_kept(engine(tmp_path)) is not None
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
-    assert kept.find(engine(tmp_path)) is None
+    assert diagnosis.find_kept(engine(tmp_path)) is None

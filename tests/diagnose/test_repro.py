@@ -43,8 +43,8 @@ import torch._inductor.config
 from torch._dynamo.utils import counters
 
 from runner.builder.source import build
-from runner.worker.job import run_job
 from runner.worker.planted import after, instead
+from runner.worker.tasks.registry import run_job
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLEAN = "runner.worker.planted:clean"

@@ -65,7 +65,7 @@ def unmet(report: ReportInput) -> list[Check]:
 def only(report: ReportInput, rule: Callable[[ReportInput], Check]) -> Check:
     """The one rule that refuses."""
     refusals = unmet(report)
-    assert [result.rule for result in refusals] == [rule(report).rule], refusals
+    assert [RULES[result.rule] for result in refusals] == [rule], refusals
     assert refusals[0].advice
     return refusals[0]
 

@@ -100,10 +100,14 @@ def test_a_list_of_bugs(tmp_path: Path) -> None:
     assert links(mine, str(path)) == ["https://x.org/9"]
 
 
-@pytest.mark.parametrize("text", ["{", "3"])
-def test_a_broken_list_is_an_error(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [b"{", b"3", b"[" * 100_000, b'{"ops": 5}', b'{"a": "\xff\xfe"}'],
+    ids=["cut", "number", "deep", "ops", "bytes"],
+)
+def test_a_broken_list_is_an_error(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bugs.jsonl"
-    path.write_text(text)
+    path.write_bytes(text)
     with pytest.raises(UsageError, match=r"bugs\.jsonl:1"):
         [*entries([str(path)])]
 

@@ -19,10 +19,12 @@ import pytest
 from engine_jobs import Make, finish, one, take_fingerprint
 
 from runner.contract.job import Job
-from runner.engine import cached, fingerprint
+from runner.engine import cached, fingerprint, places
 from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
+from runner.engine.places import Places
+from runner.record.signing import sign
 from tests.handmade import Dig
 
 FACTS = Fingerprint("digest")
@@ -205,6 +207,30 @@ def test_other_facts_are_a_miss(tmp_path: Path) -> None:
     assert later(tmp_path, facts=Fingerprint("another")).ended == "asked"
 
 
+def test_a_result_counts_only_while_what_its_process_had_loaded_is_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_TICK", -(10**10))
+    module = tmp_path / "inner.py"
+    module.write_text("one")
+    record = {**PASSED, "code": [str(module)]}
+
+    def now() -> Fingerprint:
+        return Fingerprint("digest", places=Places())
+
+    ask(engine(tmp_path / "cache", result(record), now()))
+    assert later(tmp_path / "cache", facts=now()).cached == "r1"
+    module.write_text("two")
+    assert later(tmp_path / "cache", facts=now()).ended == "asked"
+    module.write_text("one")
+    assert later(tmp_path / "cache", facts=now()).result == record
+
+
+def test_a_result_whose_code_is_gone_is_not_kept(tmp_path: Path) -> None:
+    first = engine(tmp_path, result({**PASSED, "code": [str(tmp_path / "gone.py")]}))
+    assert ask(first).ended == "result" and first.stored == 0 and entries(tmp_path) == []
+
+
 def test_the_order_of_options_and_the_checkout_s_folder_change_nothing(tmp_path: Path) -> None:
     ask(engine(tmp_path))
     moved = replace(JOB, source=SOURCE.replace("a/b.yaml:3", "/home/x/checkout/a/b.yaml:7"))
@@ -360,13 +386,19 @@ def spoil_half(path: Path) -> None:
 
 def spoil_bit(path: Path) -> None:
     data = path.read_bytes()
-    at = data.index(b"comparisons") + len(b'comparisons\\": ')
+    at = data.index(b"comparisons") + len(b'comparisons": ')
     path.write_bytes(data[:at] + b"9" + data[at + 1 :])
-    json.loads(path.read_bytes())  # still a whole file
+    json.loads(path.read_bytes().partition(b"\n")[2])  # still a whole file
 
 
 def spoil_version(path: Path) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": cached.VERSION + 1}))
+    text = path.read_text().partition("\n")[2]
+    path.write_text(f"{sign('result', cached.VERSION + 1, path.name, text)}\n{text}")
+
+
+def spoil_length(path: Path) -> None:
+    text = path.read_text().partition("\n")[2].ljust(cached.LONGEST)
+    path.write_text(f"{sign('result', cached.VERSION, path.name, text)}\n{text}")
 
 
 def spoil_folder(path: Path) -> None:
@@ -382,7 +414,7 @@ def spoil_mode(path: Path) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        spoil_half, spoil_bit, spoil_version, spoil_folder, spoil_mode,
+        spoil_half, spoil_bit, spoil_version, spoil_length, spoil_folder, spoil_mode,
         *(lambda path, text=text: path.write_bytes(text) for text in (b"", b"\xff", b"null", b"[]", b"{}", b"[" * 100_000)),
     ],
 )  # fmt: skip
@@ -405,23 +437,22 @@ def later_than(folder: Path, run: str) -> Outcome:
 def test_an_answer_that_somebody_else_wrote_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(engine(tmp_path))
     (path,) = entries(tmp_path)
-    data = json.loads(path.read_bytes())
-    body = json.dumps({"seconds": 1, "phase": "judge", "result": {"findings": "x", "labels": 3}, "output": ""})
-    digest = hashlib.sha256(f"{data['run']}\n{body}".encode()).hexdigest()
+    content = path.read_text()
+    signature, _, text = content.partition("\n")
+    run, outcome = json.loads(text)
     for forged in (
-        {**data, "outcome": body},
-        {**data, "outcome": body, "signature": digest},
-        {**data, "run": "r9"},
-        {**data, "signature": 3},
-        {**data, "signature": "é"},
-        {key: value for key, value in data.items() if key != "signature"},
+        f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}",
+        f"{signature}\n{json.dumps(['r9', outcome], sort_keys=True)}",
+        f"{signature}\n{json.dumps([run, {**outcome, 'output': 'x'}], sort_keys=True)}",
+        f"é\n{text}",
+        text,
     ):
-        path.write_text(json.dumps(forged))
+        path.write_text(forged)
         assert read(path) is None
-    path.write_text(json.dumps(data))
+    path.write_text(content)
     assert read(path) is not None
     other = path.with_name("0" * 64 + ".json")  # of another question
-    other.write_text(json.dumps(data))
+    other.write_text(content)
     assert read(other) is None
     other.unlink()
     os.mkfifo(other)
@@ -440,19 +471,20 @@ def test_without_a_key_nothing_is_kept_and_that_is_said(tmp_path: Path, monkeypa
     assert "results cannot be kept" in notice and "state/runner/key cannot be used" in notice
 
 
-def test_a_file_lies_where_its_name_says_and_is_plain_json(tmp_path: Path) -> None:
+def test_a_file_lies_where_its_name_says_and_is_a_signature_and_json(tmp_path: Path) -> None:
     ask(engine(tmp_path))
     (path,) = entries(tmp_path)
     assert path.parent.name == path.name[:2] and path.suffix == ".json" and len(path.stem) == 64
-    entry = json.loads(path.read_text())
-    assert (entry["version"], entry["run"]) == (cached.VERSION, "r1")
+    signature, _, text = path.read_text().partition("\n")
+    assert len(signature) == 64 and json.loads(text)[0] == "r1"
 
 
-def test_room_is_made_below_a_deep_folder(tmp_path: Path, dig: Dig) -> None:
-    (tmp_path / "old").write_bytes(b"x" * 100)
-    dig(tmp_path)
-    evict(tmp_path, 10)
-    assert not (tmp_path / "old").exists()
+def test_nothing_is_parsed_before_its_signature_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(engine(tmp_path))
+    (path,) = entries(tmp_path)
+    path.write_text(path.read_text()[1:])
+    monkeypatch.setattr(json, "loads", lambda text: pytest.fail(f"{text[:20]} was parsed"))
+    assert read(path) is None
 
 
 def test_nothing_is_kept_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,20 +546,46 @@ def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
     assert [path.name for path in entries(tmp_path)] == ["entry.json"] * 3  # and nothing else
 
 
+def stored_name(number: int) -> str:
+    return f"{number:02x}/{number:02x}{'0' * 62}.json"
+
+
 def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
     for number in range(10):
-        path = tmp_path / f"{number:02d}" / "x.json"
+        path = tmp_path / stored_name(number)
         path.parent.mkdir()
         path.write_bytes(b"x" * 100)
         os.utime(path, (1000 + number, 1000 + number))
-    (tmp_path / "00" / "left.tmp").write_bytes(b"x" * 100)  # a killed writer's
-    os.utime(tmp_path / "00" / "left.tmp", (5, 5))
+    (tmp_path / "00" / "tmpab_c1234.tmp").write_bytes(b"x" * 100)  # a killed writer's
+    os.utime(tmp_path / "00" / "tmpab_c1234.tmp", (5, 5))
     evict(tmp_path, 1100)
     assert len(entries(tmp_path)) == 11
     evict(tmp_path, 1000)
     assert [path.parent.name for path in entries(tmp_path)] == [f"{number:02d}" for number in range(1, 10)]
     evict(tmp_path, 150)
     assert [path.parent.name for path in entries(tmp_path)] == ["09"]
+
+
+def test_room_is_made_below_a_deep_folder(tmp_path: Path, dig: Dig) -> None:
+    old = tmp_path / stored_name(1)
+    old.parent.mkdir()
+    old.write_bytes(b"x" * 100)
+    dig(tmp_path)
+    evict(tmp_path, 10)
+    assert not old.exists()
+
+
+def test_only_files_of_the_cache_go(tmp_path: Path) -> None:
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "notes.md").write_bytes(b"x" * 100)
+    for name in ("ab.json", f"cd{'0' * 62}.json", f"ab{'0' * 62}.json.old", "left.tmp"):
+        (tmp_path / "ab" / name).write_bytes(b"x" * 100)
+    (tmp_path / "ab" / f"ab{'1' * 62}.json").symlink_to("left.tmp")
+    (tmp_path / "ab" / f"ab{'2' * 62}.json").mkdir()
+    (tmp_path / "ab" / f"ab{'3' * 62}.json").write_bytes(b"x" * 100)
+    before = {*tmp_path.rglob("*")}
+    evict(tmp_path, 10)
+    assert before - {*tmp_path.rglob("*")} == {tmp_path / "ab" / f"ab{'3' * 62}.json"}
 
 
 def test_what_is_used_is_not_old(tmp_path: Path) -> None:
@@ -562,8 +620,9 @@ def test_before_the_local_engine(make: Make, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["results", "."])
 def test_nothing_behind_a_link_is_removed(link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "victim" / "results").mkdir(parents=True)
-    (tmp_path / "victim" / "results" / "precious").write_bytes(b"x" * 100)
+    precious = tmp_path / "victim" / "results" / stored_name(0)
+    precious.parent.mkdir(parents=True)
+    precious.write_bytes(b"x" * 100)
     monkeypatch.chdir(tmp_path)
     if link == ".":
         Path(".runner").symlink_to("victim")
@@ -571,6 +630,6 @@ def test_nothing_behind_a_link_is_removed(link: str, tmp_path: Path, monkeypatch
         Path(".runner").mkdir()
         Path(".runner/results").symlink_to("../victim/results")
     evict(Path(".runner/results"), 10)
-    assert (tmp_path / "victim" / "results" / "precious").exists()
+    assert precious.exists()
     evict(tmp_path / "victim" / "results", 10)
-    assert not (tmp_path / "victim" / "results" / "precious").exists()
+    assert not precious.exists()

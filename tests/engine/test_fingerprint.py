@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -15,7 +17,12 @@ from engine_jobs import take_fingerprint
 
 from runner.engine import contents, fingerprint
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
+from runner.engine.places import Places
 from runner.record.signing import key_path
+
+POINTS = (
+    "[console_scripts]\nx = other:main\n\n[torch_dynamo_backends]\nmine = mine.code:compile\nplug=plug:compile [x]\n"
+)
 
 
 @dataclass
@@ -50,11 +57,15 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (site / "torch-9.9.9.dist-info").mkdir()
     (site / "other-1.0.dist-info").mkdir()
     (site / "plugin-1.0.dist-info").mkdir()
-    points = "[console_scripts]\nx = other:main\n\n[torch_dynamo_backends]\nmine = mine.code:compile\nplug=plug:compile [x]\n"
-    (site / "plugin-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (site / "plugin-1.0.dist-info" / "entry_points.txt").write_text(POINTS)
     (site / "mine").mkdir()
     (site / "mine" / "__init__.py").write_text("raise SystemExit('a backend was imported')\n")
     (site / "plug.py").write_text("raise SystemExit('a backend was imported')\n")
+    (site / "other").mkdir()
+    (site / "sitecustomize.py").write_text("import early\n")
+    (site / "early.py").write_text("pass\n")
+    (site / "needed_one.py").write_text("raise SystemExit('what torch requires was imported')\n")
+    (site / "torch-9.9.9.dist-info" / "METADATA").write_text("Requires-Dist: Needed-One (>=1)\n")
     (worker / "__main__.py").write_text("one\n")
     (worker / "judge.py").write_text("two\n")
     monkeypatch.setattr(fingerprint, "WORKER", worker / "__main__.py")
@@ -149,6 +160,10 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "a module without source": put("torch/x.pyc"),
     "a backend": edited("mine/__init__.py"),
     "a backend of one file": edited("plug.py"),
+    "a backend's entry": put("plugin-1.0.dist-info/entry_points.txt", POINTS.replace("code:compile", "code:other")),
+    "what is imported at the start": edited("early.py"),
+    "what torch requires": edited("needed_one.py"),
+    "a module in front of an installed one": put("sympy.py"),
     "a new file": put("torch/new.py"),
     "a new file, deep": put("torch/_inductor/kernel.jinja"),
     "a file gone": removed,
@@ -161,6 +176,7 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "the worker's lines": worker_line_moved,
     "the C++ compiler's version": program("g++", "g++ 13.1.0"),
     "the C compiler's version": program("gcc", "gcc 13.1.0"),
+    "the C++ compiler's file": lambda world: world.program("g++", "true\necho g++ 12.2.0"),
     "another compiler": another_compiler,
     "the compiler elsewhere": moved_compiler,
     "the processor": another_processor,
@@ -169,6 +185,8 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "MKL's threads": variable("MKL_NUM_THREADS", "1"),
     "the seed of hashes": variable("PYTHONHASHSEED", "1"),
     "libraries": variable("LD_LIBRARY_PATH", "/no/such"),
+    "a variable of a pass of torch": variable("TENSORIFY_PYTHON_SCALARS", "1"),
+    "a variable of a backend": variable("MINE_OPTIMIZE", "3"),
     "visible cards": variable("CUDA_VISIBLE_DEVICES", "1"),
     "a user's pool of compilers": variable("TORCHINDUCTOR_COMPILE_THREADS", "8"),
     "a user's cache of graphs": variable("TORCHINDUCTOR_FX_GRAPH_CACHE", "0"),
@@ -215,9 +233,22 @@ def test_a_file_is_read_once_where_there_is_a_key(world: World, tmp_path: Path) 
         key_path().chmod(0o600)
 
 
+def test_an_archive_on_the_path_is_noticed(world: World) -> None:
+    archive, digests = world.site.with_name("more.zip"), []
+    for text in ("one", "two"):
+        archive.write_text(text)
+        digests.append(take_fingerprint(sys.executable, {"PYTHONPATH": f"{archive}:{world.site}"}).digest)
+    assert digests[0] != digests[1]
+
+
+def test_python_s_own_library_is_read(world: World) -> None:
+    library = fingerprint.ask(sys.executable, os.environ, Places())["places"]["library"]
+    assert len(library) == len({*library}) > 100
+
+
 def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
     def files(site: Path) -> object:
-        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)})["places"]
+        return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)}, Places())["places"]
 
     before = files(world.site)
     world.site.rename(world.site.with_name("moved"))
@@ -227,7 +258,7 @@ def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
 def test_a_path_from_here_is_followed_from_here(world: World) -> None:
     world.patch.chdir(world.site)
     for path, is_here in (("../site", True), (".", True), (os.pathsep + "/no/such", False)):
-        answer = fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path})
+        answer = fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": path}, Places())
         assert (answer["torch"] == str(world.site / "torch")) is is_here, path
 
 
@@ -247,6 +278,30 @@ def test_variables_that_change_torch_are_named(world: World, name: str) -> None:
     assert world.facts().dirty == f"{name} set"
     world.patch.setenv(name, "")
     assert world.facts().dirty == ""
+
+
+_READS = (
+    r"environ(?:\.get|\.pop|\.setdefault)?\s*[\(\[]\s*[\"'](\w+)",
+    r"getenv\(\s*[\"'](\w+)",
+    r"env_name_\w+\s*=\s*[\"'](\w+)",
+    r"[\"'](\w+)[\"']\s+(?:not\s+)?in\s+os\.environ",
+    r"\benv_(?:bool|int|str|opt_str|opt_bool|class|nvidia_tool)\(\s*\"(\w+)",
+)
+
+
+def test_nothing_that_torch_or_triton_reads_counts_as_a_session_s() -> None:
+    """What is read in a session is where things lie, and what their tests and their reports are given."""
+    names = set()
+    for package in ("torch", "triton"):
+        spec = importlib.util.find_spec(package)
+        for folder in spec.submodule_search_locations or () if spec else ():
+            texts = [path.read_text(errors="replace") for path in Path(folder).rglob("*.py")]
+            names |= {name for text in texts for pattern in _READS for name in re.findall(pattern, text)}
+    assert {"TENSORIFY_PYTHON_SCALARS", "TORCHINDUCTOR_MAX_AUTOTUNE", "TRITON_INTERPRET"} <= names
+    covered = {*fingerprint.keyed_variables(dict.fromkeys(names, "1")), *fingerprint.HARMLESS}
+    places = {"HOME", "PATH", "USER", "USERNAME", "VIRTUAL_ENV", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME"}
+    reports = {"NO_COLOR", "PYTEST_CURRENT_TEST", "XDG_DATA_DIRS", "XDG_DATA_HOME", "XDG_STATE_HOME", "TEMP"}
+    assert names - covered <= places | reports
 
 
 def test_a_preloaded_library_is_named(world: World) -> None:
@@ -339,13 +394,6 @@ def test_a_processor_is_its_model_and_its_abilities(tmp_path: Path) -> None:
     file.write_text(text)
     assert fingerprint.processor(str(file)) == {"model name": "EPYC", "flags": "fpu avx2"}
     assert list(fingerprint.processor("/no/such")) == ["model name"]
-
-
-def test_a_compiler_may_have_arguments_and_may_be_missing(world: World) -> None:
-    world.program("ccache", 'echo "$@"')
-    assert fingerprint.compiler("ccache g++")[1] == "g++ --version\n"
-    assert fingerprint.compiler("no-such-compiler") == ["", ""] == fingerprint.compiler("")
-    assert fingerprint.compiler("g++ 'unclosed") == ["", ""]
 
 
 def test_this_project_s_own_worker_is_what_is_hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

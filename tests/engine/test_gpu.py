@@ -1,4 +1,4 @@
-"""Isolation on real GPUs: leases, memory shares, poisoned processes. Skipped where there is none."""
+"""Isolation on real GPUs: leases, memory shares, poisoned processes. Skipped without a GPU."""
 
 from __future__ import annotations
 

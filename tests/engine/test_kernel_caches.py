@@ -11,6 +11,7 @@ from engine_jobs import finish, job
 
 from runner.engine import interpreters
 from runner.engine.cache_folders import cache_folder
+from runner.engine.compilers import compilers_digest
 from runner.engine.home import Home
 from runner.engine.kernel_caches import KernelCaches
 from runner.engine.local import LocalEngine
@@ -30,6 +31,11 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def own_folder() -> Path:
+    folder = cache_folder(sys.executable)
+    return folder.with_name(f"{folder.name}-{compilers_digest(os.environ)[:16]}")
+
+
 def ask(tmp_path: Path) -> tuple[list[Path], list[str], list[str]]:
     """Return what workers are given, the notices and the remarks of a run whose private folder is ``private``."""
     caches = KernelCaches(tmp_path / "private")
@@ -39,17 +45,30 @@ def ask(tmp_path: Path) -> tuple[list[Path], list[str], list[str]]:
 
 
 def test_usually_one_folder_holds_all(folders: Path) -> None:
-    own = cache_folder(sys.executable)
+    own = own_folder()
     assert ask(folders) == ([own, own / "triton"], [], []) == ask(folders)
     assert own.parent.parent == folders / "XDG_CACHE_HOME" and own.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_one_compiler_made_is_not_given_to_another_behind_the_same_name(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = folders / "g++"
+    monkeypatch.setenv("CXX", str(compiler))
+    paths = []
+    for comment in ("one", "two", "one"):
+        compiler.write_text(f"#!/bin/sh\n# {comment}\necho g++ 12\n")
+        compiler.chmod(0o755)
+        paths.append(ask(folders)[0][0])
+    assert paths[0] == paths[2] != paths[1]
 
 
 def test_how_many_files_went_is_a_remark(folders: Path) -> None:
     ask(folders)
     for name in ("a.so", "b.so"):
-        (cache_folder(sys.executable) / name).write_text("strange")
+        (own_folder() / name).write_text("strange")
     paths, notices, (remark,) = ask(folders)
-    assert paths[0] == cache_folder(sys.executable) and not notices
+    assert paths[0] == own_folder() and not notices
     assert remark.startswith("2 files of compiled code went, for this user has not signed them")
 
 
@@ -59,14 +78,14 @@ def test_a_folder_that_others_may_write_to_is_not_used(
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     ask(folders)
-    path = cache_folder(sys.executable) if part == "digest" else folders / part
+    path = own_folder() if part == "digest" else folders / part
     path.chmod(0o777)
     paths, notices, remarks = ask(folders)
-    digest = cache_folder(sys.executable).name
+    digest = own_folder().name
     assert paths[0] == folders / "private" / digest and paths[1] == paths[0] / "triton" and not remarks
     assert notices == [f"others may write to {path} (mode 0777): chmod go-w {path}; this run uses a new folder"]
     path.chmod(0o700)
-    assert ask(folders)[0][0] == cache_folder(sys.executable)
+    assert ask(folders)[0][0] == own_folder()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,7 +133,7 @@ def test_a_locked_folder_and_one_that_cannot_be_cleaned_are_left_alone(
     folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(folders)
-    (cache_folder(sys.executable) / "new").write_text("")
+    (own_folder() / "new").write_text("")
 
     def fail(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
@@ -142,9 +161,7 @@ def test_workers_get_the_folders_and_the_last_engine_signs_what_they_write(fake:
             with LocalEngine({"here": sys.executable}, warm={"here": "none"}, home=home) as engine:
                 result = finish(engine, job(write))["k"].result
                 assert engine.notices() == engine.remarks() == []
-        assert (
-            result["folder"] == str(cache_folder(sys.executable)) and result["triton"] == result["folder"] + "/triton"
-        )
+        assert result["folder"] == str(own_folder()) and result["triton"] == result["folder"] + "/triton"
         found.append(result["found"])
     assert found == [False, True]
     Path(result["folder"], "planted.so").write_text("")

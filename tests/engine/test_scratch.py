@@ -128,7 +128,7 @@ def test_what_a_killed_job_wrote_goes_with_the_engine(make: Make, base: Path) ->
     engine = make()
     source = """
         import os, signal
-        from runner.worker.case import folders
+        from runner.worker.program import folders
         with folders.folder() as folder:
             print(folder, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -91,7 +91,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "events are not held against the schema": (None, "report", "traceback", Changed(
         "runner.record.events:from_json", "event_checks()[kind](data)", "pass")),
     "a stranger's command line is obeyed": (None, "rerun --yes", "act", Changed(
-        "runner.cli.foreign:taken_words", "harmless = option in HARMLESS", "harmless = True or option in HARMLESS")),
+        "runner.cli.past_run:taken_words", "harmless = option in HARMLESS", "harmless = True or option in HARMLESS")),
     "a refused log has an exit code of its own": (None, "report", "exit-code", Changed(
         "runner.cli.main:_end_of", "return error.code", "return 2")),
     "a diagnostic has no column": ((files.rename,), "validate", "place", Changed(

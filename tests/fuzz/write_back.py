@@ -13,7 +13,7 @@ _VARIANTS = 3
 def write_back(file: str) -> int:
     """Write variants of a file, read them again, and print a line for each whose source is another."""
     from runner.builder.source import build
-    from runner.cases.select import SelectError
+    from runner.cases.expand import SelectError
     from runner.cases.serialize import case_text
     from runner.cases.suites import PathError
     from runner.diagnostics import InputError

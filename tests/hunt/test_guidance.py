@@ -6,11 +6,10 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.files import replace_text
-from runner.generate.files import text_of
+from runner.generate.files import Parents, text_of
 from runner.generate.mutations import Case
-from runner.generate.parents import Parents
 from runner.hunt import guidance
-from runner.hunt.files import spec_of
+from runner.hunt.groups import spec_of
 from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
 from runner.hunt.state import Round
 

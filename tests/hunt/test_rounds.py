@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from runner.contract.lines import Lines
+from runner.generate.files import Parents
 from runner.generate.generator import GeneratedCase
-from runner.generate.parents import Parents
 from runner.hunt import rounds
-from runner.hunt.files import CASE, SCRIPT, folder_of, spec_of
+from runner.hunt.groups import CASE, SCRIPT, folder_of, spec_of
 from runner.hunt.guidance import Guidance
 from runner.hunt.known import Ledger
 from runner.hunt.rounds import Rounds, _limited

@@ -128,9 +128,15 @@ def test_edits_that_contradict_are_named(events: list[Event]) -> None:
         assert all(line.endswith("this log was edited, or written by another program") for line in lines)
 
 
+def test_a_skip_explains_the_exit_code_of_a_run_that_may_not_skip(events: list[Event]) -> None:
+    skipped = edited(events, verdict="SKIP", findings=(), oracles=(), stage=None)
+    assert not any("exit code" in line for line in problems_of(skipped)[1])
+
+
 def test_a_start_that_is_not_the_first_or_not_the_only_one(events: list[Event]) -> None:
     clean, lines, weight = problems_of([*events[1:4], events[0], *events[4:]])
     assert weight == Weight.REFUSED and lines[0].startswith("3 events before run-started")
+    assert clean == events
     clean, lines, weight = problems_of([*events, *events])
     assert sum(isinstance(event, RunStarted) for event in clean) == 1 and len(results(clean)) == 3
     assert weight == Weight.REFUSED and "run-started stands there 2 times" in lines[0]

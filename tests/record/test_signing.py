@@ -102,3 +102,11 @@ def test_without_a_usable_key_every_log_is_foreign_and_the_reason_is_said(state:
     (state / "runner").rmdir()
     (state / "runner").write_text("somebody's own file")
     assert signature_of(START) == "" and "cannot be used" in why_foreign(start)
+
+
+def test_a_pipe_in_the_place_of_the_key_does_not_hold_up_the_command(state: Path) -> None:
+    user_key()
+    key_path().unlink()
+    os.mkfifo(key_path(), 0o600)
+    with pytest.raises(NoKey, match="no regular file"):
+        user_key()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.record.events import Event, RunFinished
-from runner.report.end_file import EndFile
+from runner.report.handlers import EndFile
 from tests.report.events_sample import failure, started
 
 

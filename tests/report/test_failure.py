@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from runner.contract.finding import Finding
-from runner.report.failure import headline, ladder, layout, number, render_failure, span
+from runner.report.failure import headline, ladder, layout, render_failure, span
+from runner.text import number
 from tests.report.events_sample import FILE, NASTY, failure, finished, value_finding
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from runner.report.flake_rates import rate_lines
+from runner.report.past_verdicts import rate_lines
 from tests.report.events_sample import FILE, NASTY, finished
 
 

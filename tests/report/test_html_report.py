@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from runner.cli.foreign import taken_words
 from runner.cli.main import main
+from runner.cli.past_run import taken_words
 from runner.exit_codes import UsageError
 from runner.record.events import Event, Notice, RunFinished, VariantFinished, to_json
 from runner.report.site import folder as site
@@ -155,6 +155,7 @@ def test_a_diagnosis_of_the_run_is_on_the_page(tmp_path: Path) -> None:
     data = {**json.loads(json.dumps(told.to_dict(), default=str)), "heat_map": {"picture": PICTURE, "reason": ""}}
     (tmp_path / "diagnosis-1.json").write_text(json.dumps(data))
     (tmp_path / "diagnosis-2.json").write_text('{"id": 3, "findings": [7]}')
+    (tmp_path / "diagnosis-3.json").write_text("[" * 100_000)
     words = text_of(next((site_of(tmp_path, run(event), run_folder=tmp_path) / "failures").glob("*.html")))
     assert "lowerings" in words and "without vectorization" in words and "elements lie beyond the tolerance" in words
 

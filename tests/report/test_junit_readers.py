@@ -1,7 +1,7 @@
 """What readers of JUnit ask of a file, each rule from the code of one that would get it wrong.
 
 GitLab: ``lib/gitlab/ci/parsers/test/junit.rb``. Jenkins: ``SuiteResult`` and ``CaseResult`` of its junit plugin. The others
-are read by ``bench/junit_parsers.py``, with their own programs.
+are read by ``tools/junit_parsers.py``, with their own programs.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_the_file_is_valid_after_every_event(tmp_path: Path) -> None:
         clock.now += 1
         report.handle(event)
         plan_done = plan_done or type(event).__name__ in ("VariantStarted", "VariantFinished")
-        assert path.exists() == plan_done  # before the plan is whole there is none, lest half a plan pass for a report
+        assert path.exists() == plan_done  # no file before the plan is whole: half a plan would pass for a report
         if plan_done:
             SCHEMA.validate(path.read_text(encoding="utf-8"))
             assert len(list(ElementTree.parse(path).iter("testcase"))) == cases

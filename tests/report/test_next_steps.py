@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from runner.record.events import VariantFinished
-from runner.report import next_steps
-from runner.report.groups import groups_of
+from runner.report import groups
 
 from .events_sample import failure, finished, value_finding
 
 
 def next_lines(results: list[VariantFinished], width: int) -> list[str]:
-    return next_steps.next_lines(groups_of(results), width)
+    return groups.next_lines(groups.groups_of(results), width)
 
 
 def failed(name: str, oracle: str = "value", words: str = "", **changes: object) -> VariantFinished:

@@ -44,7 +44,7 @@ def scored(*backends: str, torches: tuple[str, ...] = ("2.13.0",), runs: int = 1
 
 
 def cells(text: str, row: str) -> list[list[str]]:
-    """The cells of each row of that name; a heading and a line of prose are none."""
+    """The cells of each row of that name; without headings and lines of prose."""
     rows = [line.split() for line in text.split("\n")]
     return [line[1:] for line in rows if line[:1] == [row] and any(any(map(str.isdigit, cell)) for cell in line[1:])]
 

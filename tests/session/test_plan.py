@@ -12,7 +12,7 @@ from runner.builder.source import Source, build
 from runner.cases.flags import PRECISION
 from runner.session.collect import load
 from runner.session.plan import INTERPRET, Environment, Planned, job, skip_reason, warmth
-from runner.worker.case.load import configured
+from runner.worker.program.load import configured
 from tests.handmade import loaded, written
 
 SHIPPED = Path(__file__).resolve().parents[2] / "specs" / "kernels"

@@ -214,22 +214,41 @@ def test_everything_planned_is_in_the_hash(tmp_path: Path) -> None:
     assert plan_hash(plan(found, moved)) == whole
 
 
-def test_the_text_of_a_python_module_is_in_the_hash(tmp_path: Path) -> None:
-    text = """
+MODULE = """
     cases:
       - name: a
-        module: {file: model.py, name: Model}
+        module: {file: python.py, name: Model}
         inputs: {x: [2]}
     """
-    (tmp_path / "model.py").write_text(
-        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x): return x + 1\n"
-    )
-    before = hashed(tmp_path, text, allow_python=True)
-    assert hashed(tmp_path, text, allow_python=True) == before
-    (tmp_path / "model.py").write_text(
-        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x): return x + 2\n"
-    )
-    assert hashed(tmp_path, text, allow_python=True) != before
+MODEL = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x): return x + 1\n"
+KERNEL = """
+    kernels:
+      add:
+        file: python.py
+        function: add
+        arguments: [$x, $y]
+        outputs: {y: {like: x}}
+        grid: [1]
+        reference: [{torch.add: [$_, 1]}]
+    cases:
+      - name: a
+        inputs: {x: [2]}
+        chain: [triton.add]
+    """
+FUNCTION = "import triton\n@triton.jit\ndef add(pointer, target): pass  # + 1\n"
+
+
+@pytest.mark.parametrize(("text", "python"), [(MODULE, MODEL), (KERNEL, FUNCTION)], ids=["module", "kernel"])
+def test_the_text_of_a_python_file_is_in_the_hash_and_its_place_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, python: str
+) -> None:
+    hashes = []
+    for name, content in (("one", python), ("two", python), ("three", python.replace("+ 1", "+ 2"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "python.py").write_text(content)
+        monkeypatch.chdir(tmp_path / name)
+        hashes.append(hashed(tmp_path / name, text, allow_python=True))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def differing(value: Any) -> Any:

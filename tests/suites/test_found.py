@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Case
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-findings = bench_module("findings_page")
+findings = script_module("findings_page")
 CASES: list[Case] = findings.cases()
 FIRST = [*{findings.severity(case): case for case in reversed(CASES)}.values()]
 """One case of each severity."""

@@ -13,7 +13,7 @@ import pytest
 from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.session.collect import Loaded, load
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "specs" / "operators"
@@ -32,7 +32,7 @@ def folder() -> Loaded:
 @cache
 def supported() -> Mapping[str, set[str]]:
     """The names of torch's database, each with the dtypes that it takes on the CPU."""
-    database = bench_module("draft_operators").database()
+    database = script_module("draft_operators").database()
     return {
         name: {str(kind).removeprefix("torch.") for entry in entries for kind in entry.supported_dtypes("cpu")}
         for name, entries in database.items()
@@ -41,8 +41,8 @@ def supported() -> Mapping[str, set[str]]:
 
 def reached(variants: list[Variant]) -> Mapping[str, bool]:
     """Whether the variants reach each name of the database."""
-    operators = bench_module("draft_operators").operators_of(variants)
-    answer: Mapping[str, bool] = bench_module("operator_families").reached(supported(), operators)
+    operators = script_module("draft_operators").operators_of(variants)
+    answer: Mapping[str, bool] = script_module("operator_families").reached(supported(), operators)
     return answer
 
 
@@ -81,7 +81,7 @@ def test_nearly_every_dtype_of_a_name_is_reached() -> None:
 
 
 def test_a_name_is_reached_by_its_own_operator_alone() -> None:
-    of = bench_module("operator_families").reached
+    of = script_module("operator_families").reached
     assert of(["sin", "cos"], [("torch.sin", False)]) == {"sin": True, "cos": False}
     assert of(["__radd__", "add"], [("operator.add", False)]) == {"__radd__": False, "add": False}
     assert of(["__radd__"], [("operator.add", True)]) == {"__radd__": True}

@@ -15,7 +15,7 @@ from runner.builder.source import build
 from runner.cases.chain_nodes import Node, Step
 from runner.cases.model import Case, Variant
 from runner.session.collect import Loaded, load
-from tests.bench_modules import bench_module
+from tests.script_modules import script_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = ("models", "chains", "negative")
@@ -104,7 +104,7 @@ def test_every_negative_says_what_eager_raises() -> None:
 
 
 def test_the_negatives_reach_the_operators_of_torchs_database() -> None:
-    draft = bench_module("draft_negatives")
+    draft = script_module("draft_negatives")
     operators = {step.operator for case in cases("negative") for step in steps(case.chain)}
     names = {draft.name_of(entry) for entry in draft.entries()}
     rejected = {name for name in names if draft.spelling(name) in operators}

@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.judge.choices import Draw
-from runner.worker.judge.legal_runs import LegalChoices
-from runner.worker.judge.shadow import Shadow
+from runner.worker.operators.choices import Draw
 from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``planted:...``
     Function,
     Graph,
@@ -26,6 +24,8 @@ from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``pl
     unsigned_zero,
     wrong_element,
 )
+from runner.worker.rerun.legal_runs import LegalChoices
+from runner.worker.rounding.shadow import Shadow
 
 off_by_one = after(lambda out: out + 1)
 column_major = after(lambda out: out.t().contiguous().t())

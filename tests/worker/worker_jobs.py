@@ -13,10 +13,10 @@ import torch
 
 from runner.contract.job import Job
 from runner.engine.wire import check_record
-from runner.worker.job import run_job  # after the environment
+from runner.worker.tasks.registry import run_job  # after the environment
 
 # torch counts devices at a process's first backward, and if it finds any, forked copies of the process may run none. Built
-# for CUDA it finds one, GPU or not, once Inductor has compiled something: so be it before that.
+# for CUDA it finds one, GPU or not, once Inductor has compiled something. So this comes before.
 torch.ones(1, requires_grad=True).sum().backward()
 
 HERE = str(Path(__file__).parent)

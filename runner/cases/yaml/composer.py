@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "null": (type(None),),
 }
-# Line breaks of YAML 1.1 that are none in 1.2 nor in an editor: they would shift every later line number.
+# Line breaks of YAML 1.1 that YAML 1.2 and editors do not have: they would shift every later line number.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PROPERTIES = re.compile(r"(?:[&!]\S*[ \t]*)*")
@@ -72,7 +72,7 @@ class Builder:
         self.documents = 0
 
     def build(self) -> YamlNode | None:
-        """Return the tree, or None where there is none; ``diagnostics`` says why."""
+        """Return the tree, or None without one; ``diagnostics`` says why."""
         if self._check_characters():
             return None
         try:
@@ -196,7 +196,7 @@ class Builder:
             return text
         value = self._resolved(text, span)
         if not isinstance(value, _KINDS[name]) or (isinstance(value, bool) and name != "bool"):
-            self._report(span, f"{text[:60]!r} is tagged !!{name} and is none")
+            self._report(span, f"{text[:60]!r} is tagged !!{name} and is not one")
             return value
         return float(value) if name == "float" and value is not None and not isinstance(value, str) else value
 

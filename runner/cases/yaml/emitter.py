@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from runner.cases.yaml.scalars import resolve
-from runner.cases.yaml.wording import flow
+from runner.cases.yaml.scalars import flow, resolve
 from runner.quote import QuoteError
 from runner.text import visible
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from runner.cases.inventory import with_namespace
 from runner.cases.limits import Limits
 from runner.cases.python_calls import yaml_call
+from runner.cases.yaml.scalars import count, describe_value, expected, flow, show_value, such_as
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
-from runner.cases.yaml.wording import count, describe_value, expected, flow, show_value, such_as
 from runner.diagnostics import Diagnostic, Span, nearest, source_line
 
 if TYPE_CHECKING:
@@ -164,14 +164,15 @@ def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any])
     for key, value in schema.items():
         if key in ("definitions", "defaultSnippets"):
             continue
-        if key == "examples":
-            result[key] = value
-        elif key == "pattern":
-            result[key] = _python_pattern(value)
-        elif key in ("properties", "patternProperties"):
-            result[key] = {_python_pattern(name): _resolved(v, definitions, targets) for name, v in value.items()}
-        else:
-            result[key] = _resolved(value, definitions, targets)
+        match key:
+            case "examples":
+                result[key] = value
+            case "pattern":
+                result[key] = _python_pattern(value)
+            case "properties" | "patternProperties":
+                result[key] = {_python_pattern(name): _resolved(v, definitions, targets) for name, v in value.items()}
+            case _:
+                result[key] = _resolved(value, definitions, targets)
     return result
 
 
@@ -194,28 +195,35 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
     if "propertyNames" in steps[-2:] and isinstance(node, YamlMapping):
         key = node.key(str(instance))
         yield (key or node).span, "key", f"the key {show_value(instance)} does not fit: expected {expected(schema)}", ""
-    elif rule == "additionalProperties" and isinstance(node, YamlMapping):
-        yield from _unknown_keys(node, schema)
-    elif rule == "required":
-        yield from _missing(node, schema, rule_value)
-    elif rule == "dependencies" and isinstance(node, YamlMapping):
-        for name, needed in rule_value.items():
-            for partner in needed:
-                if name in instance and partner not in instance:
-                    yield node.key(name).span, "key", f"{name}: needs {partner}: beside it", ""  # type: ignore[union-attr]
-    elif rule in ("anyOf", "oneOf"):
-        yield from _alternatives(error, node, root)
-    elif rule == "uniqueItems" and isinstance(node, YamlSequence):
-        repeat = _repeated(node)
-        yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
-    elif rule == "maxProperties" and isinstance(node, YamlMapping):
-        message = f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}"
-        yield node.entries[rule_value][0].span, "key", message, such_as(schema)
-    elif rule == "pattern" and "x-namespaces" in schema:
-        yield node.span, "value", f"{show_value(instance)} is no operator", _operator_hint(str(instance), schema)
     else:
-        message, hint = _about_value(rule, rule_value, instance, schema)
-        yield node.span, "value", message, hint
+        match rule:
+            case "additionalProperties" if isinstance(node, YamlMapping):
+                yield from _unknown_keys(node, schema)
+            case "required":
+                yield from _missing(node, schema, rule_value)
+            case "dependencies" if isinstance(node, YamlMapping):
+                for name, needed in rule_value.items():
+                    for partner in needed:
+                        if name in instance and partner not in instance:
+                            yield node.key(name).span, "key", f"{name}: needs {partner}: beside it", ""  # type: ignore[union-attr]
+            case "anyOf" | "oneOf":
+                yield from _alternatives(error, node, root)
+            case "uniqueItems" if isinstance(node, YamlSequence):
+                repeat = _repeated(node)
+                yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
+            case "maxProperties" if isinstance(node, YamlMapping):
+                message = f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}"
+                yield node.entries[rule_value][0].span, "key", message, such_as(schema)
+            case "pattern" if "x-namespaces" in schema:
+                yield (
+                    node.span,
+                    "value",
+                    f"{show_value(instance)} is no operator",
+                    _operator_hint(str(instance), schema),
+                )
+            case _:
+                message, hint = _about_value(rule, rule_value, instance, schema)
+                yield node.span, "value", message, hint
 
 
 def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any]) -> tuple[str, str]:

@@ -115,7 +115,7 @@ def interpreter(python: str, build: str | None) -> tuple[str, str]:
         build: the build that torch must have. None: any, but only at the same path.
 
     Returns:
-        The path and an empty text; or an empty path and the reason why there is none.
+        The path and an empty text; or an empty path and the reason.
     """
     reasons = []
     for candidate in dict.fromkeys((python, sys.executable) if build else (python,)):

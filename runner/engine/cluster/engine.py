@@ -237,7 +237,7 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
         self._end()
 
     def _take_nodes(self, rows: Sequence[tuple[str, str, int, int]]) -> None:
-        """Add new nodes, lose those that have left, and start actors where there are none."""
+        """Add new nodes, lose those that have left, and start actors on nodes without one."""
         nodes, now = self._scheduler.nodes, time.monotonic()
         self._joined, self._last_usable = True, min(now, self._last_usable)
         for key, name, cpus, gpus in rows:

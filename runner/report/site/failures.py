@@ -12,11 +12,12 @@ from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnostics import shown_file
 from runner.quote import command_words
 from runner.record.events import VariantFinished
+from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps, picture_parts
 from runner.report.failure import headline, properties_of, span
-from runner.report.html import cause_parts, finding_parts, ladder_steps, picture_parts, render
-from runner.report.next_steps import COMMANDS, target_words
+from runner.report.groups import COMMANDS, target_words
 from runner.report.site.declared import Declared
 from runner.report.site.results import Results
+from runner.templates import render_template
 from runner.text import cap, clean, duration, in_line, one_line
 from runner.verdict.stages import in_order
 
@@ -58,7 +59,7 @@ def render_page(
     place = span(event)
     error = event.findings[0].error if event.findings else None
     line = (error or {}).get("line")
-    return render(
+    return render_template(
         "failure.html.j2",
         title=one_line(event.id, 1000),
         verdict=in_line(event.verdict),
@@ -90,7 +91,7 @@ def _cause(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> Markup:
     """What the run's folder says of the cause. A file there may hold anything: one that makes no sense is left out."""
     for record in (picture, None):
         try:
-            text = render("cause.html.j2", **cause_parts(diagnosis), **picture_parts(record))
+            text = render_template("cause.html.j2", **cause_parts(diagnosis), **picture_parts(record))
         except (ArithmeticError, AttributeError, LookupError, TypeError, UndefinedError, ValueError):
             continue
         if len(text) <= _CAUSE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,12 @@ from pathlib import Path
 from runner.exit_codes import UsageError
 from runner.files import open_regular, replace_file
 from runner.record.events import Event, Key, VariantFinished
-from runner.report.end_file import EndFile
-from runner.report.handlers import Options
+from runner.record.journal import parse_line
+from runner.report.handlers import EndFile, Options
 from runner.report.site.declared import Declared, declared_of
 from runner.report.site.failures import Cause, render_page
-from runner.report.site.overview import render_overview
+from runner.report.site.overview import render_overview, render_times
 from runner.report.site.results import Results, results_of
-from runner.report.site.times import render_times
 from runner.templates import read_file
 from runner.text import cap, clean
 
@@ -129,7 +127,7 @@ def _log(event: VariantFinished) -> bytes:
 
 def read_causes(run_folder: Path) -> dict[Key, Cause]:
     """Return the diagnoses that ``runner run --diagnose`` left in a run's folder; what cannot be read is left out."""
-    from runner.diagnose.kept import diagnosis_of
+    from runner.diagnose.diagnosis import diagnosis_of
 
     causes: dict[Key, Cause] = {}
     for path in sorted(run_folder.glob("diagnosis-*.json"))[:100]:
@@ -137,7 +135,7 @@ def read_causes(run_folder: Path) -> dict[Key, Cause]:
             with open_regular(path) as file:
                 if os.fstat(file.fileno()).st_size > _JSON:
                     continue
-                data = json.loads(file.read())
+                data = parse_line(file.read())
             picture = data.pop("heat_map", None)
             diagnosis = diagnosis_of(data)
             causes[str(diagnosis.id), str(diagnosis.torch)] = (diagnosis, picture)

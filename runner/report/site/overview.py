@@ -1,15 +1,21 @@
-"""The first page of a run: its groups of failures, its table of cases, its ledger. At most ``SIZE`` bytes."""
+"""The first page of a run: its groups of failures, its table of cases, its ledger. At most ``SIZE`` bytes.
+
+The page of times is here too: which variants were slow, and on what each backend spent its time.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from runner.contract.oracles import rank_of
+from runner.diagnostics import Span, shown_file
+from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
 from runner.quote import command_words, shell_words
 from runner.record.events import (
     GREEN,
@@ -23,16 +29,13 @@ from runner.record.events import (
     end_of,
     start_of,
 )
-from runner.report.compared import star_line
 from runner.report.failure import headline
 from runner.report.groups import Group
-from runner.report.html import render
 from runner.report.site.declared import Declared
-from runner.report.site.ledger import ledger_parts, review_ledger
 from runner.report.site.results import GROUPS, Results
-from runner.report.table import cell_text, several_environments
-from runner.templates import template
-from runner.text import duration, in_line, one_line, visible
+from runner.report.table import cell_text, several_environments, star_line
+from runner.templates import render_template, template
+from runner.text import duration, in_line, one_line, plural, seconds, visible
 
 SIZE = 4_500_000
 """Bytes of the page. Rows without a failure are left out first."""
@@ -110,11 +113,11 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
             "more_groups": max(0, len(results.groups) - most),
             "ledger": ledger_parts(results, entries, declared, most),
         }
-        bare = len(render("run.html.j2", **values).encode("utf-8", "backslashreplace"))
+        bare = len(render_template("run.html.j2", **values).encode("utf-8", "backslashreplace"))
         if bare < SIZE // 2:
             break
     values["sections"], values["left_out"] = _bounded(rows, len(shown_columns), SIZE - bare)
-    return render("run.html.j2", **values)
+    return render_template("run.html.j2", **values)
 
 
 def _title(results: Results) -> str:
@@ -241,3 +244,127 @@ def _group(group: Group, results: Results) -> dict[str, Any]:
 
 def _member(event: VariantFinished, results: Results) -> dict[str, str]:
     return {"id": one_line(event.id, _LONG), "torch": in_line(event.torch), "verdict": _word(event.verdict), "page": results.pages.get(event.key, "")}  # fmt: skip
+
+
+_NAMED = 5
+_ADDRESS = re.compile(r"https://[\w./?=%~:#&+-]+", re.ASCII)
+
+
+def review_ledger(events: Sequence[Event], declared: Declared) -> list[Entry]:
+    """Return every entry of the run's cases as their files hold it now, with what became of it in the run.
+
+    The log may come from another folder, so its files are looked for here. Without files there is no entry.
+    """
+    if not any(variant.case.known for variant in declared.every):
+        return []
+    files: dict[tuple[str, str], str] = {}  # many variants are of few files
+    here: list[Event] = []
+    for event in events:
+        if isinstance(event, VariantPlanned | VariantFinished):
+            key = event.file, event.case.partition("::")[0]
+            files[key] = files[key] if key in files else declared.local(event.file, event)
+            event = replace(event, file=files[key])
+        here.append(event)
+    return review(declared.every, read_run(declared.every, here))
+
+
+def ledger_parts(results: Results, entries: Sequence[Entry], declared: Declared, most: int) -> dict[str, Any]:
+    """Return what the page shows: a row for each entry that the run met or that calls for action, and how many others there are.
+
+    Args:
+        results: of the run.
+        entries: of ``review_ledger``.
+        declared: what the files of the cases say.
+        most: rows.
+    """
+    met: dict[tuple[str, str], list[VariantFinished]] = {}
+    for event in results.finished:
+        if event.known or event.entry:
+            met.setdefault((_local(event, declared), event.known or ""), []).append(event)
+    states = {_place(entry): entry for entry in entries}
+    rows = [_row(place, known, events, states.get(place), results) for (place, known), events in met.items()]
+    places = {place for place, _ in met}
+    others = [entry for entry in entries if _place(entry) not in places]
+    rows += [_row(_place(entry), entry.known.issue or entry.known.reason or "", [], entry, results) for entry in others if entry.state in RED_STATES]  # fmt: skip
+    rows.sort(key=lambda row: (not row["red"], STATES.index(row["state"]) if row["state"] in STATES else len(STATES)))
+    quiet = Counter(entry.state for entry in others if entry.state not in RED_STATES)
+    return {
+        "rows": rows[:most],
+        "more": max(0, len(rows) - most),
+        "total": plural(len(rows), "entry", "entries"),
+        "quiet": ", ".join(f"{count} {state}" for state, count in sorted(quiet.items())),
+    }
+
+
+def _row(
+    place: str, known: str, met: Sequence[VariantFinished], entry: Entry | None, results: Results
+) -> dict[str, Any]:
+    counts = Counter(event.verdict for event in met)
+    cases = [case.name for case in entry.cases[:_NAMED]] if entry and not met else []
+    return {
+        "entry": one_line(_shown(place), 300),
+        "known": one_line(known, 300),
+        "address": known if _ADDRESS.fullmatch(known) and len(known) <= 300 else "",
+        "state": entry.state if entry else "",
+        "detail": one_line(entry.detail, 300) if entry else "",
+        "verdicts": ", ".join(f"{count} {in_line(verdict)}" for verdict, count in counts.items()),
+        "red": any(event.verdict in RED for event in met) or (entry is not None and entry.state in RED_STATES),
+        "members": [{"id": one_line(name, 300), "page": ""} for name in cases] or [_member(event, results) for event in met[:_NAMED]],
+        "more": max(0, (len(met) or len(entry.cases if entry else ())) - _NAMED),
+    }  # fmt: skip
+
+
+def _place(entry: Entry) -> str:
+    span = entry.known.span
+    return f"{span.file}:{span.line}:{span.column}"
+
+
+def _local(event: VariantFinished, declared: Declared) -> str:
+    """The place of a result's entry, its file as it lies on this machine; as the log names it where it does not."""
+    span, _ = Span.of(event.entry or "") or (None, "")
+    return f"{declared.local(span.file, event) or span.file}:{span.line}:{span.column}" if span else event.entry or ""
+
+
+def _shown(place: str) -> str:
+    span, _ = Span.of(place) or (None, "")
+    return f"{shown_file(span.file)}:{span.line}:{span.column}" if span else place
+
+
+_SLOWEST = 100
+_BACKENDS = 200
+_PARTS = (("busy", "busy"), ("torch", "in torch"), ("load", "loading"), ("judge", "comparing"))
+
+
+def render_times(results: Results) -> str:
+    """Return the page."""
+    finished = [event for event in results.finished if not event.cached]
+    slowest = sorted(finished, key=lambda event: -seconds(event.seconds))[:_SLOWEST]
+    longest = max((seconds(event.seconds) for event in slowest), default=0.0) or 1.0
+    totals: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for event in finished:
+        total = totals[event.backend, event.torch]
+        total["results"] += 1
+        total["seconds"] += seconds(event.seconds)
+        for name, _ in _PARTS:
+            value = event.spent.get(name, 0.0)
+            total[name] += seconds(value) if isinstance(value, int | float) else 0.0
+    return render_template(
+        "times.html.j2",
+        measured=plural(len(finished), "result"),
+        cached=len(results.finished) - len(finished),
+        parts=[meaning for _, meaning in _PARTS],
+        totals=[
+            (
+                one_line(backend, 100), in_line(torch), int(total["results"]), duration(total["seconds"]),
+                duration(total["seconds"] / total["results"]), [duration(total[name]) for name, _ in _PARTS],
+            )
+            for (backend, torch), total in [*totals.items()][:_BACKENDS]
+        ],
+        slowest=[
+            (
+                duration(event.seconds), f"{100 * seconds(event.seconds) / longest:.2f}", one_line(event.id, 400),
+                in_line(event.torch), in_line(event.verdict), results.pages.get(event.key, ""),
+            )
+            for event in slowest
+        ],
+    )  # fmt: skip

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from runner.contract.profiles import PROFILES, Profile
-from runner.worker.case.load import seed_all
 from runner.worker.generate import contexts, indexing, layers, points, views  # noqa: F401  each registers its families
 from runner.worker.generate.chain import FAMILIES, Chain
 from runner.worker.generate.database import add_step
+from runner.worker.program.load import seed_all
 
 VERSION = 14
 """Of the generator. A case is the same for the same version, wish, seed and number, on the same torch."""

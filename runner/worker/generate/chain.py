@@ -67,7 +67,7 @@ class Chain(Inputs):
         """Add a step that makes ``out`` values, and run it. Gives the value, or a tuple of several.
 
         Raises:
-            RefusedStepError: it raised, or its result is none that is wanted.
+            RefusedStepError: it raised, or its result is not wanted.
         """
         if operator_name in CREATIONS:
             kwargs["device"] = torch.device("cpu")
@@ -78,7 +78,7 @@ class Chain(Inputs):
             raise RefusedStepError(f"{operator_name} gave {len(parts)} values")
         values = [Value(f"v{self._next()}", part) for part in parts]
         for value in values:
-            if "empty" not in operator_name:  # what it holds is nothing yet
+            if "empty" not in operator_name:  # it holds no numbers yet
                 self._check(value.data)
         step["out"] = values[0].name if out == 1 else [value.name for value in values]
         self._into.append(step)

@@ -12,16 +12,17 @@ from dataclasses import replace
 import torch
 
 from runner.contract.job import Job
-from runner.worker.case import backends
-from runner.worker.case.errors import InvalidCase, refutation
-from runner.worker.case.load import Source, open_source
-from runner.worker.case.observe import Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf, elements, flatten
-from runner.worker.job import observe_backend
-from runner.worker.judge.freedoms import OVERLAP
-from runner.worker.judge.legal_runs import find_undefined
-from runner.worker.judge.reference import Reference, call_leaves
-from runner.worker.judge.validity import find_disagreement, is_saturated
+from runner.worker.operators.freedoms import OVERLAP
+from runner.worker.program import backends
+from runner.worker.program.errors import InvalidCase, refutation
+from runner.worker.program.load import Source, open_source
+from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.program.snapshot import Leaf, elements, flatten
+from runner.worker.rerun.agreement import find_disagreement
+from runner.worker.rerun.legal_runs import find_undefined
+from runner.worker.rerun.probes import is_saturated
+from runner.worker.rerun.reference import Reference, call_leaves
+from runner.worker.run.job import observe_backend
 
 SEEDS = (0, 1)
 

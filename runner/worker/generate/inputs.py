@@ -180,7 +180,7 @@ class Inputs:
         return data
 
     def pick(self, fits: Callable[[torch.Tensor], bool], fresh: float = 0.12) -> Value | None:
-        """A value that fits, a late one rather than an early one; None where there is none, or by chance."""
+        """A value that fits, a late one rather than an early one; None without one, or by chance."""
         if self.chance(fresh):
             return None
         choices = [v for v in self.values if isinstance(v.data, torch.Tensor) and fits(v.data)]

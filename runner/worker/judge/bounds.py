@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import torch
 
-from runner.worker.case.observe import CallRecord
-from runner.worker.case.snapshot import Leaf, elements
-from runner.worker.judge.elements import largest, norm, pieces, planes
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.tolerance import Tolerance, tolerance_for
+from runner.worker.program.observe import CallRecord
+from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.tensors.elements import largest, norm, pieces, planes
+from runner.worker.tensors.tolerance import Tolerance, tolerance_for
 
 _NOISE = 0.5
 """Part of the largest element that eager's error against float64 has at least where the numbers are nothing but rounding."""

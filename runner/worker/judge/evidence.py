@@ -10,10 +10,10 @@ import torch
 
 from runner.contract.job import Job
 from runner.contract.oracles import UNSPECIFIED
-from runner.worker.case.observe import CallRecord, Observation
-from runner.worker.case.snapshot import Leaf
-from runner.worker.judge.reference import Reference
-from runner.worker.judge.undefined import Undefined
+from runner.worker.program.observe import CallRecord, Observation
+from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.undefined import Undefined
+from runner.worker.rerun.wide_values import WideValues
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Evidence:
     job: Job
     eager: Observation
     compiled: Observation
-    reference: Reference
+    reference: WideValues
     labels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     comparisons: int = 0

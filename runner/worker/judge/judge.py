@@ -13,9 +13,6 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import BUDGETS, METADATA, ROWS, is_plugin
-from runner.worker.case.aliases import memory_of
-from runner.worker.case.errors import ErrorRecord, counts_as
-from runner.worker.case.snapshot import Leaf
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import (
     fixed_strides,
@@ -24,6 +21,9 @@ from runner.worker.judge.leaves import (
     needless_writes,
     value_findings,
 )
+from runner.worker.program.aliases import memory_of
+from runner.worker.program.errors import ErrorRecord, counts_as
+from runner.worker.program.snapshot import Leaf
 
 Look = Callable[[Evidence], Iterable[Finding]]
 

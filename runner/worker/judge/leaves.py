@@ -11,13 +11,14 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
-from runner.worker.case.snapshot import Leaf, elements
-from runner.worker.judge import sensitivity
-from runner.worker.judge.compare import Comparison, Movement, compare_values, equal_bits, lies_within
-from runner.worker.judge.elements import number
+from runner.worker.comparison.compare import Comparison, Movement, compare_values, equal_bits, lies_within, same_python
+from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.small_tensors import compare_small_tensors
-from runner.worker.judge.tolerance import Tolerance, own_bounds, tolerance_for
+from runner.worker.program.observe import Observation
+from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.rounding import sensitivity
+from runner.worker.tensors.elements import number
+from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
 
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
@@ -74,21 +75,22 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
         return
     if eager.path in evidence.eager.calls[call].written:
         return
-    original = _before(evidence, call, eager.path)
-    if original is None or original.value is None or not equal_bits(original.value, eager.value):
+    runs = ((evidence.eager, eager), (evidence.compiled, compiled))
+    # What an earlier call computed was compared after that call.
+    kept = [_is_as_before(evidence, run, call, leaf) for run, leaf in runs]
+    if kept != [True, False]:
         return
     for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
         message = f"{difference.oracle}: eager does not write to it; {difference.message}"
         yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
 
 
-def _before(evidence: Evidence, call: int, path: str) -> Leaf | None:
-    """Return a leaf as it was before a call: as it was made, or as the call before left it."""
-    original = evidence.reference.original(call, path)
+def _is_as_before(evidence: Evidence, run: Observation, call: int, leaf: Leaf) -> bool | None:
+    """Return whether a leaf of a run is as it was made, or as the call before left it; None where it was not there."""
+    original = evidence.reference.original(call, leaf.path)
     if original is None and call:
-        state = evidence.eager.calls[call - 1].state.leaves
-        original = next((leaf for leaf in state if leaf.path == path), None)
-    return original
+        original = next((earlier for earlier in run.calls[call - 1].state.leaves if earlier.path == leaf.path), None)
+    return None if original is None or original.value is None else equal_bits(original.value, leaf.value)
 
 
 def value_findings(
@@ -234,16 +236,6 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
         return
     dtype = getattr(torch, evidence.job.dtype.removeprefix("torch."))
     yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
-
-
-def same_python(first: Any, second: Any) -> bool:
-    """Return whether two Python values are equal; NaN equals NaN."""
-    if first is second:
-        return True
-    try:
-        return bool(first == second) or bool(first != first and second != second)
-    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
-        return False
 
 
 def _plain(value: Any) -> str:

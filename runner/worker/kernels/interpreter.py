@@ -158,7 +158,7 @@ class _AccessChecker:
         """Compare and swap atomically. Outside of all arguments it cannot be left out.
 
         Raises:
-            IndexError: the address is none of an argument.
+            IndexError: the address lies in no argument.
         """
         everywhere = self._np.ones_like(ptrs.data, dtype=bool)
         inside, _ = self._check("atomic operation", ptrs, everywhere)

@@ -138,7 +138,9 @@ class _Storage:
         where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
         where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))
         first = int(places[0])
-        message = f"{len(elements)} elements were written that are none of {name}: bytes {', '.join(where)}, the first at byte {first}"
+        message = (
+            f"{len(elements)} elements were written outside {name}: bytes {', '.join(where)}, the first at byte {first}"
+        )
         return Trespass("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
 
     def put_back(self) -> None:

@@ -19,7 +19,6 @@ import faulthandler
 import importlib
 import io
 import json
-import math
 import os
 import resource
 import signal
@@ -31,22 +30,19 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from runner.contract.job import Job
+from runner.worker.processes import adopt_orphans, die_with_parent, encode
 from runner.worker.server.entry import load_entry
 from runner.worker.server.persistent import Base, has_children, resident
 
 EXIT_BROKEN = 70
 """Exit status of a child whose harness failed (EX_SOFTWARE)."""
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _THREAD_STACKS = 256 << 20
 """Bytes of private writable memory that a few threads' stacks may add: they count as data though never touched."""
 _COMPILER = 2 << 30
 """Bytes that control always allows compilers (``COMPILERS`` in ``runner/engine/memory.py``)."""
 _PATIENCE = 1.0
 """Seconds that a job's process waits until control has ended what is left of it."""
-_LONGEST_NUMBER = 4096
-"""Bits of an integer in a message. Python writes down, and reads, at most 4300 digits."""
 _DATA = resource.getrlimit(resource.RLIMIT_DATA)
 
 
@@ -267,44 +263,3 @@ def _limit(memory: int | None) -> None:
     limit = max(used + memory + memory // 4, _COMPILER) + _THREAD_STACKS
     if soft == resource.RLIM_INFINITY or limit < soft:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-
-
-def encode(message: Mapping[str, Any]) -> bytes:
-    """Return one message as a line of JSON. What JSON lacks (NaN, infinity, sets, tensors) goes as its repr.
-
-    Raises:
-        ValueError, RecursionError: the message contains itself.
-    """
-    try:
-        text = json.dumps(message, allow_nan=False, default=repr)
-    except (ValueError, TypeError):
-        text = json.dumps(_plain(message), allow_nan=False)
-    return text.encode() + b"\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
-        return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
-    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
-
-
-def prctl(option: int, value: int) -> None:
-    """Call Linux's prctl. A refusal by the kernel is no error: the caller asks for a second line of defence."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-
-
-def die_with_parent(number: int) -> None:
-    """Ask the kernel for signal ``number`` when the parent dies, even by SIGKILL. The caller re-checks its parent."""
-    prctl(_PR_SET_PDEATHSIG, number)
-
-
-def adopt_orphans() -> None:
-    """Ask the kernel to make every descendant whose parent dies our child, so that we can end it."""
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)

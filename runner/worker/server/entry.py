@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-ENTRY = "runner.worker.job:run_job"
+ENTRY = "runner.worker.tasks.registry:run_job"
 """``module:function`` that runs a job; RUNNER_WORKER_ENTRY names another (for tests: control passes on no other)."""
 
 

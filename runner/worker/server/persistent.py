@@ -18,8 +18,8 @@ import warnings
 from typing import Any
 
 from runner.contract.job import Job
-from runner.worker import global_state
-from runner.worker.definitions import Definitions
+from runner.worker.program import global_state
+from runner.worker.program.definitions import Definitions
 from runner.worker.server.warm_up import forget
 
 _NO_PACKAGE = ("threading", "runner", "")
@@ -195,7 +195,7 @@ class _Torch:
 
 def _settle(torch: Any, job: Job) -> None:
     """Import what ``job`` imports, and compile once: torch's first compilation replaces functions of its own."""
-    from runner.worker.case.load import environment
+    from runner.worker.program.load import environment
 
     with contextlib.suppress(Exception), environment(job):  # the job will meet an error itself, and report it
         torch.compile(torch.neg, backend="eager")(torch.ones(1))

@@ -34,7 +34,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runner.contract.settings import DEFAULT_THREADS, NVML_CHECK
-from runner.worker.server.child import EXIT_BROKEN, adopt_orphans, die_with_parent, encode, redirect, run_child
+from runner.worker.processes import adopt_orphans, die_with_parent, encode
+from runner.worker.server.child import EXIT_BROKEN, redirect, run_child
 from runner.worker.server.toolchain import missing_vectors
 from runner.worker.server.warm_up import ThreadsLeft, warm_up
 
@@ -279,7 +280,7 @@ class Forks:
             time.sleep(0.01)
 
     def end_children(self) -> None:
-        """Kill the jobs, their groups, and every process of theirs that has become our child. Takes up to 2 s."""
+        """Kill the jobs, their groups, and every process of the groups that has become our child. Takes up to 2 s."""
         _end_children(self._children)
 
 

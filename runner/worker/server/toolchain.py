@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
-from runner.worker.case.vectors import candidates, forget_answers
+from runner.worker.torch_private.vectors import candidates, forget_answers
 
 _KERNEL = 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }\n'
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from runner.contract.job import Job
-from runner.worker.case.vectors import probe
 from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
+from runner.worker.torch_private.vectors import probe
 
 LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
 """How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed; Dynamo
@@ -180,7 +180,7 @@ def hash_triton() -> None:
 
 def forget(torch: Any) -> None:
     """Forget what this process has compiled and counted, as far as torch can."""
-    from runner.worker.case.observe import start_counting
+    from runner.worker.program.observe import start_counting
 
     start_counting()
     torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.fx import traceback
 
-from runner.worker.case.load import MODULE
+from runner.worker.program.load import MODULE
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 

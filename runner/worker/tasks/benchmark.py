@@ -18,13 +18,14 @@ import torch
 from torch._dynamo.utils import counters
 
 from runner.contract.job import Job
-from runner.worker.case import backends
-from runner.worker.case.errors import ErrorRecord, describe
-from runner.worker.case.load import Source
-from runner.worker.case.observe import Observation, Settings, read_counts, start_counting
-from runner.worker.case.prepare import variable, with_source
-from runner.worker.case.repeated import RepeatedCall
-from runner.worker.job import Send, validate_distributions
+from runner.worker.program import backends
+from runner.worker.program.errors import ErrorRecord, describe
+from runner.worker.program.load import Source
+from runner.worker.program.observe import Observation, Settings, read_counts, start_counting
+from runner.worker.program.own_compilation import own_compilations
+from runner.worker.program.repeated import RepeatedCall
+from runner.worker.run.job import Send, validate_distributions
+from runner.worker.run.prepare import variable, with_source
 from runner.worker.tasks import stopwatch
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -114,11 +115,14 @@ class _Bench:
 
     def _eager(self) -> RepeatedCall:
         """Return the model after one run, so that no first-use loading of torch counts as the compiler's time."""
+        start_counting()
         loaded = self._source.load(self._settings.seed)
         eager = RepeatedCall(loaded, loaded.model, self._settings)
         with self._failing_as("eager", eager):
             eager.first()
             stopwatch.synchronize(self._device)
+        if names := ", ".join(own_compilations()):
+            eager.notes.append(f"the model compiles a part of itself ({names}): the times of eager hold compiled code")
         return eager
 
     def _compiled(self, cold: bool) -> tuple[RepeatedCall, dict[str, Any]]:

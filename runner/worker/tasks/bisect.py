@@ -25,9 +25,9 @@ import torch
 from runner.contract.job import Job
 from runner.contract.pattern import mark_of
 from runner.contract.settings import FALLBACK_RANDOM
-from runner.worker.case.prepare import own_cache
-from runner.worker.job import Send, run_job
-from runner.worker.server.child import die_with_parent, encode
+from runner.worker.processes import die_with_parent, encode
+from runner.worker.run.job import Send, judge_job
+from runner.worker.run.prepare import own_cache
 from runner.worker.tasks.applications import key_of, record_applications
 
 SECONDS = 60.0
@@ -246,7 +246,7 @@ def ask(job: Job, seconds: float) -> Answer:
     Where CUDA is up in this process a copy could not use it, and the job is judged right here.
     """
     if torch.cuda.is_initialized():
-        return Answer(run_job(job.to_json(), lambda message: None), "judge", 0)
+        return Answer(judge_job(job, lambda message: None).to_json(), "judge", 0)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -332,7 +332,7 @@ def _answer(job: Job, writing: int) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         seen = record_applications()
-        record = run_job(job.to_json(), say)
+        record = judge_job(job, say).to_json()
         applied = getattr(compiler_bisector, "call_counter_debug_info", {})  # torch 2.6 keeps this in the process
         say({"outcome": record, "operators": seen.operators, "lines": seen.lines, "applied": applied})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.case.errors import InvalidCase, describe
-from runner.worker.case.load import Source, open_source
-from runner.worker.case.observe import Settings, observe
-from runner.worker.job import Send
+from runner.worker.program.errors import InvalidCase, describe
+from runner.worker.program.load import Source, open_source
+from runner.worker.program.observe import Settings, observe
+from runner.worker.run.job import Send
 
 
 def run_build(job: Job, send: Send) -> dict[str, Any]:

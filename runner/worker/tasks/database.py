@@ -9,9 +9,9 @@ import torch
 
 from runner.contract.job import Job
 from runner.contract.lines import KIND
-from runner.worker.case.reach import line_table, tables
 from runner.worker.generate.database import entries
-from runner.worker.job import Send
+from runner.worker.program.reach import line_table, tables
+from runner.worker.run.job import Send
 
 _SPACES = {"": "torch", "nn.functional": "F"}
 _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
@@ -19,7 +19,7 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 
 
 def run_database(job: Job, send: Send) -> dict[str, Any]:
-    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why there is none, or nothing.
+    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why it is missing, or nothing.
 
     ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
     """

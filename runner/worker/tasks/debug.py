@@ -16,14 +16,14 @@ import torch
 from torch._dynamo.utils import compile_times, counters
 
 from runner.contract.job import Job
-from runner.worker.case import backends
-from runner.worker.case.load import Source, configured
-from runner.worker.case.observe import Settings, observe, read_counts, start_counting
-from runner.worker.case.prepare import own_cache, variable, with_source
-from runner.worker.case.random_numbers import settings_of_judged_run
-from runner.worker.case.structured_trace import Event, Trace, tracing
-from runner.worker.job import Send
-from runner.worker.tasks.logs import log_files
+from runner.worker.program import backends
+from runner.worker.program.load import Source, configured
+from runner.worker.program.observe import Settings, observe, read_counts, start_counting
+from runner.worker.program.random_numbers import settings_of_judged_run
+from runner.worker.run.job import Send
+from runner.worker.run.prepare import own_cache, variable, with_source
+from runner.worker.torch_private.logs import log_files
+from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
 FILTER = "TORCHDYNAMO_DEBUG_FUNCTION"
 _GRAPH = re.compile(r"graph|output_code")

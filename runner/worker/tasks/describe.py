@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.job import Send
+from runner.worker.run.job import Send
 
 
 def run_environment(job: Job, send: Send) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from unittest import mock
 from torch._dynamo.output_graph import OutputGraph
 from torch.fx import GraphModule, Node
 
-from runner.worker.case.structured_trace import Event, Trace, tracing
+from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
 CAPTURED = frozenset({"dynamo_graph_break_reason", "dynamo_cpp_guards_str", "recompile_reasons", "compilation_metrics"})
 REASON_LENGTH = 2000  # characters

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.case import backends, folders
-from runner.worker.case.errors import InvalidCase, describe
-from runner.worker.case.load import LoadedCase, Source, configured, environment
-from runner.worker.case.observe import Settings, observe, start_counting
-from runner.worker.case.random_numbers import settings_of_judged_run
-from runner.worker.job import Send
+from runner.worker.program import backends, folders
+from runner.worker.program.errors import InvalidCase, describe
+from runner.worker.program.load import LoadedCase, Source, configured, environment
+from runner.worker.program.observe import Settings, observe, start_counting
+from runner.worker.program.random_numbers import settings_of_judged_run
+from runner.worker.run.job import Send
 
 LIMIT = 100_000
 """Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""

@@ -12,13 +12,13 @@ import torch
 from torch._dynamo.utils import counters
 
 from runner.contract.job import Job
-from runner.worker.case import backends
-from runner.worker.case.errors import describe
-from runner.worker.case.load import Source, seed_all
-from runner.worker.case.observe import Settings, modes, observe, start_counting
-from runner.worker.case.prepare import with_source
-from runner.worker.case.random_numbers import settings_of_judged_run
-from runner.worker.job import Send
+from runner.worker.program import backends
+from runner.worker.program.errors import describe
+from runner.worker.program.load import Source, seed_all
+from runner.worker.program.observe import Settings, modes, observe, start_counting
+from runner.worker.program.random_numbers import settings_of_judged_run
+from runner.worker.run.job import Send
+from runner.worker.run.prepare import with_source
 from runner.worker.tasks.dynamo_capture import Capture, Graph
 
 

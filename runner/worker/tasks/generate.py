@@ -12,11 +12,11 @@ from runner.contract.job import Job
 from runner.worker.generate.cases import VERSION, Wish, draw_case
 from runner.worker.generate.check import fault_of
 from runner.worker.generate.database import operators
-from runner.worker.job import Send
+from runner.worker.run.job import Send
 
 
 def run_operators(job: Job, send: Send) -> dict[str, Any]:
-    """Return ``operators``, the names of torch's operator database, and ``missing``: why there are none, or nothing."""
+    """Return ``operators``, the names of torch's operator database, and ``missing``: why it is missing, or nothing."""
     send({"phase": "load"})
     try:
         return {"operators": [*operators()], "missing": "", "error": None}

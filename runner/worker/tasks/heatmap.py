@@ -11,13 +11,17 @@ import torch
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import ORACLES
-from runner.worker.case import backends
-from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import Source, open_source
-from runner.worker.case.observe import CallRecord, Observation, Settings, observe
-from runner.worker.case.snapshot import Leaf
-from runner.worker.job import Send, Unavailable, observe_backend, require, validate_distributions
-from runner.worker.judge.elements import (
+from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.procedure import judge_defined
+from runner.worker.program import backends
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import Source, open_source
+from runner.worker.program.observe import CallRecord, Observation, Settings, start_counting
+from runner.worker.program.own_compilation import observe_eager
+from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.reference import Reference, call_leaves
+from runner.worker.run.job import Send, Unavailable, observe_backend, require, validate_distributions
+from runner.worker.tensors.elements import (
     classes,
     different_bits,
     error_of,
@@ -29,10 +33,7 @@ from runner.worker.judge.elements import (
     pieces,
     planes,
 )
-from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.legal_runs import judge_defined
-from runner.worker.judge.reference import Reference, call_leaves
-from runner.worker.judge.tolerance import Tolerance, tolerance_for
+from runner.worker.tensors.tolerance import Tolerance, tolerance_for
 
 CELLS = 64
 """Rows and columns of the grid, at most."""
@@ -82,9 +83,10 @@ def _go(job: Job, source: Source, send: Send, record: dict[str, Any]) -> None:
     compile_module = backends.build(job.backend)
     validate_distributions(True)
     send({"phase": "eager"})
+    start_counting()
     loaded = source.load(settings.seed)
     record["inputs"] = measure(loaded.make_inputs(0, settings.seed))
-    eager = observe(loaded, loaded.model, settings)
+    eager = observe_eager(source, loaded, settings)
     send({"phase": "backend"})
     compiled = observe_backend(job, source, compile_module, eager)
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.case import backends, folders
-from runner.worker.case.errors import InvalidCase, describe
-from runner.worker.case.load import configured, environment, open_source
-from runner.worker.case.observe import Settings, observe, start_counting
-from runner.worker.case.random_numbers import settings_of_judged_run
-from runner.worker.job import Send
+from runner.worker.program import backends, folders
+from runner.worker.program.errors import InvalidCase, describe
+from runner.worker.program.load import configured, environment, open_source
+from runner.worker.program.observe import Settings, observe, start_counting
+from runner.worker.program.random_numbers import settings_of_judged_run
+from runner.worker.run.job import Send
 
 Function = Callable[..., Any]
 

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.case.errors import InvalidCase
-from runner.worker.case.load import LoadedCase, open_source, seed_all
-from runner.worker.case.observe import Settings, modes
-from runner.worker.job import Send
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import LoadedCase, open_source, seed_all
+from runner.worker.program.observe import Settings, modes
+from runner.worker.run.job import Send
 
 _DEEP = 3
 """How deep lists are looked into."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.case.errors import InvalidCase
+from runner.worker.program.errors import InvalidCase
 
 TIMED = ("cpu", "cuda")
 """Devices that there is a clock for."""

@@ -206,7 +206,7 @@ REFUSED = {
     "undeclared tag": ("a: !foo!bar 1\n", "1:4: this tag is not declared: tags construct nothing here"),
     "str tag on a list": ("a: !!str [1]\n", "1:4: the tag !!str"),
     "map tag on text": ("a: !!map x\n", "1:4: the tag !!map"),
-    "wrong int": ("a: !!int x\n", "1:10: 'x' is tagged !!int and is none"),
+    "wrong int": ("a: !!int x\n", "1:10: 'x' is tagged !!int and is not one"),
     "bool as int": ("a: !!int true\n", "1:10: 'true' is tagged !!int"),
     "tab": ("a:\n\tb: 1\n", "2:1: a tab is used for indentation: YAML takes spaces only | replace each tab by spaces"),
     "tab in a later line": ("a:\n  b: 1\n\tc: 2\n", "3:1: a tab is used for indentation"),

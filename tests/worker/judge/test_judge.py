@@ -582,3 +582,14 @@ def test_a_missing_error_is_at_eager_s_line():
     (finding,) = run(text, "planted:swallowed", **RAISES)["findings"]
     assert finding["oracle"] == "missing-error"
     assert text.splitlines()[finding["line"] - 1].strip() == "z = y[i]"
+
+
+FILLED_ONCE = """if not self.kept:
+    self.kept.append(torch.exp(x))
+return x * self.kept[0]"""
+
+
+def test_a_cache_that_later_calls_only_read_keeps_its_rounding():
+    text = source(FILLED_ONCE, init="self.kept = []", more="CALLS = [make_inputs] * 2")
+    assert passes(run(text, "planted:each_rounded"))
+    assert "mutation" in oracles(run(text, "planted:each_wrong"))

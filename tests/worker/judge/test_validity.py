@@ -6,8 +6,9 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker import job
 from runner.worker.judge import validity
+from runner.worker.rerun import agreement
+from runner.worker.run import job
 
 UNSTEADY_INPUTS = source(
     "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os"
@@ -59,7 +60,7 @@ def varying(step, body="return x * off()"):
 @pytest.fixture
 def elsewhere(monkeypatch):
     """Jobs believe that eager ran on a GPU."""
-    monkeypatch.setattr(job, "Agreement", lambda device, wanted: validity.Agreement("cuda", wanted))
+    monkeypatch.setattr(job, "Agreement", lambda device, wanted: agreement.Agreement("cuda", wanted))
 
 
 def test_on_the_cpu_one_bit_is_too_much():
@@ -86,10 +87,10 @@ def test_a_wrong_backend_is_seen_where_eager_varies(elsewhere):
 def test_where_bits_count():
     one, near = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000002])
     for device, agreed in (("cpu", False), ("meta", False), ("cuda", True), ("xpu", True)):
-        agreement = validity.Agreement(device, None)
-        assert agreement(one, one.clone()) and not agreement.varied
-        assert (agreement(one, near), agreement.varied) == (agreed, agreed)
-    assert not validity.Agreement("cuda", None)(one, torch.tensor([1.0, float("nan")]))
+        agreed_on = agreement.Agreement(device, None)
+        assert agreed_on(one, one.clone()) and not agreed_on.varied
+        assert (agreed_on(one, near), agreed_on.varied) == (agreed, agreed)
+    assert not agreement.Agreement("cuda", None)(one, torch.tensor([1.0, float("nan")]))
 
 
 def test_nothing_compiled_is_vacuous():
@@ -286,3 +287,22 @@ def test_an_output_of_which_nothing_can_be_compared_is_vacuous():
     assert record["trust"]["verdict"] == "VACUOUS"
     assert record["trust"]["reason"] == "no output can be compared: a set cannot be compared"
     assert passes(run(source("x.add_(1)\nreturn {x}"), grad={"mode": "off"}))
+
+
+def test_values_on_the_meta_device_are_no_comparison():
+    record = run(source("return (x + 1).to('meta')"), "eager")
+    assert verdict(record) == "VACUOUS" and "meta tensor" in record["trust"]["reason"]
+    assert passes(run(source("return (x + 1).to('meta'), x"), "eager"))
+
+
+def test_inputs_on_the_meta_device_have_metadata_to_compare():
+    text = source("return x + 1", inputs="torch.ones(3, device='meta')")
+    assert passes(run(text, "eager"))
+    assert passes(run(text, "eager", device="meta"))
+
+
+def test_a_default_device_of_meta_is_no_comparison():
+    text = source("return x + 1", init="torch.set_default_device('meta')")
+    record = run(text, "eager", foreign=True)
+    assert verdict(record) == "VACUOUS" and "default device" in record["trust"]["reason"]
+    assert passes(run(text.replace("'meta'", "'cpu'"), "eager", foreign=True))

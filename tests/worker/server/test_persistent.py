@@ -70,6 +70,7 @@ CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         lambda: torch._functorch.config.functionalize_rng_ops,
         lambda: setattr(torch._functorch.config, "functionalize_rng_ops", True),
     ),
+    "stance": (lambda: torch._dynamo.eval_frame._stance, lambda: torch.compiler.set_stance("force_eager")),
     "environment": (lambda: dict(os.environ), lambda: os.environ.update(LEFT_BEHIND="1")),
     "device": (torch.get_default_device, lambda: torch.set_default_device("meta")),
 }

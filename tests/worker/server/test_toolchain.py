@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from runner.worker.case import vectors as vectors_of_case
 from runner.worker.server import toolchain
+from runner.worker.torch_private import vectors as vectors_of_case
 
 
 class Isa:

@@ -29,7 +29,7 @@ for level in sys.argv[1:]:
     warm_up.warm_up(level)
     traces[level] = found = {
         "cold": cold,
-        "loaded": sum(name in sys.modules for name in ("torch._dynamo", "torch._inductor.compile_fx", "runner.worker.job")),
+        "loaded": sum(name in sys.modules for name in ("torch._dynamo", "torch._inductor.compile_fx", "runner.worker.run.job")),
         "threads": len(os.listdir("/proc/self/task")) - threads, "python": threading.active_count(),
         "intra-op": torch.get_num_threads(), "random": bool(torch.equal(numbers, torch.get_rng_state())),
         "cases": [name for name in sys.modules if name.startswith("runner_case")],
@@ -109,7 +109,7 @@ def test_nothing_is_compiled_where_an_accelerator_is_in_sight(level: str, monkey
     did: list[str] = []
     monkeypatch.setattr(warm_up, "_has_accelerator", lambda torch: True)
     monkeypatch.setattr(warm_up, "load_for_devices", lambda: did.append("loaded"))
-    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: did.append("compiled") or {})
+    monkeypatch.setattr("runner.worker.tasks.registry.run_job", lambda job, send: did.append("compiled") or {})
     warm_up.warm_up(level)
     assert did == ["loaded"]
 
@@ -136,7 +136,7 @@ def test_a_server_of_fresh_processes_probes_the_vectors_for_them(monkeypatch: py
 
 def test_a_warm_up_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"findings": [{"oracle": "value"}], "trust": None}
-    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: record)
+    monkeypatch.setattr("runner.worker.tasks.registry.run_job", lambda job, send: record)
     with pytest.raises(RuntimeError, match="warm-up under aot_eager"):
         warm_up.warm_up("aot")
 
@@ -173,7 +173,7 @@ def test_no_backward_before_a_fork_where_autograd_keeps_threads(
 
     ran: list[str] = []
     monkeypatch.setattr(torch.version, "cuda", built)
-    monkeypatch.setattr("runner.worker.job.run_job", lambda job, send: ran.append(job["grad"]["mode"]) or {})
+    monkeypatch.setattr("runner.worker.tasks.registry.run_job", lambda job, send: ran.append(job["grad"]["mode"]) or {})
     warm_up.warm_up("backward")
     assert ran == modes
     ran.clear()
@@ -185,7 +185,7 @@ BACKWARD = """
 import sys
 import torch
 torch.version.cuda = "13.0"
-from runner.worker.job import run_job
+from runner.worker.tasks.registry import run_job
 from runner.worker.server import warm_up
 warm_up.warm_up("backward")
 names = {*sys.modules}
@@ -231,11 +231,11 @@ def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None
     program.write_text(
         "import sys, threading, time\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from runner.worker import job\nfrom runner.worker.server import server\n"
+        "from runner.worker.tasks import registry\nfrom runner.worker.server import server\n"
         "def leave(job, send):\n"
         "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         "    return {}\n"
-        "job.run_job = leave\n"
+        "registry.run_job = leave\n"
         "sys.exit(server.main())\n"
     )
     import socket

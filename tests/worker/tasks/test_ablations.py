@@ -13,7 +13,7 @@ from worker_jobs import passes, run, source
 
 from runner.diagnose.ablate import changes
 from runner.verdict.signature import FailureSignature
-from runner.worker.case.load import configured
+from runner.worker.program.load import configured
 from tests.handmade import variants
 
 # Two kernels that are fused, both vectorized, and an addition that a pattern puts into the product before it.

@@ -40,6 +40,12 @@ def test_the_warm_part_times_both_sides(tmp_path):
     assert record["notes"] == []
 
 
+def test_times_of_eager_that_hold_compiled_code_are_noted(tmp_path):
+    more = "@torch.compile(backend='eager')\ndef relu(x):\n    return torch.relu(x)\n"
+    record = bench(source("return relu(x) + 1", more=more), tmp_path)
+    assert record["notes"] == ["the model compiles a part of itself (relu): the times of eager hold compiled code"]
+
+
 def test_the_cold_part_compiles_and_counts_bytes(tmp_path):
     record = bench(PLAIN, tmp_path, "cold")
     assert record["compile"]["seconds"] > 0 and "eager" not in record

@@ -13,7 +13,7 @@ import pytest
 from worker_jobs import run, source
 
 from runner.worker.tasks.debug import FILTER, is_graph
-from runner.worker.tasks.logs import LogFiles, _names
+from runner.worker.torch_private.logs import LogFiles, _names
 
 ARTIFACTS = ["graph_breaks", "guards", "aot_graphs", "aot_joint_graph", "recompiles", "perf_hints", "no_such_artifact"]
 TRAINED = source('x = torch.relu(x)\nprint("seen")\nreturn x * 2', inputs="torch.randn(4, 5, requires_grad=True)")

@@ -9,8 +9,8 @@ import pytest
 import torch
 from worker_jobs import run, source
 
-from runner.worker.judge.tolerance import tolerance_for
 from runner.worker.tasks.heatmap import ALIKE, MISPLACED, draw
+from runner.worker.tensors.tolerance import tolerance_for
 
 NAN, INF = math.nan, math.inf
 
@@ -39,6 +39,13 @@ def test_one_wrong_element_is_where_the_backend_put_it() -> None:
     assert first["absolute"] == pytest.approx(1e-2, rel=1e-3)
     assert first["float64"] == pytest.approx(first["eager"], rel=1e-6)
     assert record["phases"][:2] == ["eager", "backend"] and "float64" in record["phases"]
+
+
+def test_eager_is_drawn_without_what_the_model_compiles_by_itself() -> None:
+    backend = "relu_accuracy_error_TESTING_ONLY"
+    more = f"@torch.compile(backend='{backend}')\ndef relu(x):\n    return torch.relu(x)\n"
+    record = run(source("return relu(x)", "torch.ones(2, 3)", more=more), backend, task="picture")
+    assert (record["picture"]["oracle"], record["picture"]["wrong"]) == ("value", 6)
 
 
 def test_a_clean_backend_leaves_nothing_to_draw() -> None:
@@ -127,7 +134,7 @@ def test_several_pieces_give_the_same_picture(monkeypatch: pytest.MonkeyPatch) -
     eager = torch.randn(50, 33)
     compiled = eager + torch.randn(50, 33) * 1e-3
     whole = drawn(eager, compiled, eager.double(), cells=16)
-    monkeypatch.setattr("runner.worker.judge.elements.PIECE", 100)
+    monkeypatch.setattr("runner.worker.tensors.elements.PIECE", 100)
     assert drawn(eager, compiled, eager.double(), cells=16) == whole
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from runner.worker.job import run_job
+from runner.worker.tasks.registry import run_job
 from runner.worker.tasks.shapes import describe
 
 SOURCE = """import torch

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runner.worker.case.errors import InvalidCase
+from runner.worker.program.errors import InvalidCase
 from runner.worker.tasks import stopwatch
 
 

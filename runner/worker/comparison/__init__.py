@@ -1,0 +1,1 @@
+"""Tensors against tensors, without knowledge of runs. Entrance: ``compare``."""

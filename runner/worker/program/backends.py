@@ -1,0 +1,129 @@
+"""A backend: a function that compiles a module and gives back something to call."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
+from runner.worker.program.errors import BackendNotFound, InvalidCase
+from runner.worker.program.raisers import packages_of
+
+LAUNCH = "triton"
+"""Not torch.compile's: the model as it is, its kernels launched plainly."""
+COMPILED_LAUNCH = "triton-compiled"
+"""Inductor, fullgraph, the kernels being operators of the graph."""
+
+Compile = Callable[[torch.nn.Module], Callable[..., Any]]
+
+
+def build(backend: Mapping[str, Any]) -> Compile:
+    """Return the function that compiles a module as ``backend`` says.
+
+    Args:
+        backend: ``backend`` (a name that torch knows, or ``package:function``), and optionally ``dynamic``,
+            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. LAUNCH compiles nothing; what it
+            gives back has ``launches``. Under every other backend kernels are operators (``torch.library.triton_op``).
+
+    Raises:
+        BackendNotFound: torch does not know the name, or the package has no such function.
+    """
+    name = str(backend["backend"])
+    if name == LAUNCH:
+        return PlainLaunch
+    target = find("inductor" if name == COMPILED_LAUNCH else name)
+    fullgraph = bool(backend.get("fullgraph")) or name == COMPILED_LAUNCH
+    arguments: dict[str, Any] = {"dynamic": backend.get("dynamic"), "fullgraph": fullgraph}
+    if backend.get("mode"):
+        arguments["mode"] = backend["mode"]
+    if backend.get("options"):
+        arguments["options"] = dict(backend["options"])
+
+    def compile_module(model: torch.nn.Module) -> Callable[..., Any]:
+        make_operators(model)
+        try:
+            compiled: Callable[..., Any] = torch.compile(model, backend=target, **arguments)
+            return compiled
+        except Exception as error:  # it only checks its arguments here; nothing is compiled before the first call
+            given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+            raise InvalidCase(f"torch.compile refuses {given}: {error}") from error
+
+    return compile_module
+
+
+def make_operators(model: torch.nn.Module) -> None:
+    """Make the kernels that a model's source launches operators, which Dynamo can put into a graph."""
+    source = sys.modules[type(model).__module__]
+    if hasattr(source, "KERNELS"):
+        launch_as_operators(source)
+
+
+class PlainLaunch:
+    """A model whose kernels are launched plainly. ``launches`` says what they did."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Put the launch with red zones into the module that holds the model's source.
+
+        Raises:
+            InvalidCase: the case launches no kernel.
+        """
+        source = sys.modules[type(model).__module__]
+        if not hasattr(source, "KERNELS"):
+            raise InvalidCase("this case launches no Triton kernel")
+        self._model = model
+        self.launches: Launches = launch_plainly(source)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the model."""
+        return self._model(*args)
+
+
+def find(name: str) -> str | Callable[..., Any]:
+    """Return the name itself where torch knows it, else the function that ``package:function`` names.
+
+    Raises:
+        BackendNotFound: see ``build``.
+    """
+    if ":" in name:
+        return _imported(name)
+    known = known_backends()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        public = ", ".join(item for item in known if not item.endswith("_TESTING_ONLY"))
+        raise BackendNotFound(f"no backend named {name}; torch {torch.__version__} knows {public}{hint}")
+    return name
+
+
+@cache
+def packages(name: str) -> frozenset[str]:
+    """Return the packages that hold the code of a backend that ``build`` knows; empty for torch's own and for launches."""
+    return frozenset() if name in (LAUNCH, COMPILED_LAUNCH) else packages_of(name, find(name))
+
+
+def known_backends() -> list[str]:
+    """Return all names that torch knows here, the debugging ones too."""
+    from torch._dynamo.backends import registry
+
+    return sorted(registry.list_backends(exclude_tags=()))  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    package, _, function = name.partition(":")
+    try:
+        target: Any = importlib.import_module(package)
+    except Exception as error:  # whatever the package does while it is imported
+        raise BackendNotFound(f"no backend {name}: cannot import {package}: {type(error).__name__}: {error}") from error
+    for part in function.split("."):
+        if not hasattr(target, part):
+            raise BackendNotFound(f"no backend {name}: {package} has no {function}")
+        target = getattr(target, part)
+    if not callable(target):
+        raise BackendNotFound(f"no backend {name}: {function} cannot be called")
+    return target  # type: ignore[no-any-return]

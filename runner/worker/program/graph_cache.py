@@ -1,0 +1,101 @@
+"""Graphs that an earlier run compiled, for jobs that may load them: torch's own graph caches, under a key of ours.
+
+torch's keys hold the graph, its inputs and most settings. ``torch.compiler.config.cache_key_tag`` adds what they lack, such as
+the compiler's version, and the job's own flags. A torch without that tag compiles every graph.
+
+Only a job that passed leaves graphs to later ones. One that compiles its second graph otherwise when it has loaded the first one could
+fail in one run and pass in the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch._dynamo.utils import counters
+
+from runner.contract.job import Job
+from runner.contract.settings import PASSED
+from runner.worker.program.load import configured
+
+TAG = "torch.compiler.config.cache_key_tag"
+CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")
+_KEYS = ("graphs", "threads", "config", "backend")
+FORCED = "env_value_force"
+"""Attribute of a flag's entry in ``torch.utils._config_module``. A worker's environment turns both caches off, and no other
+way to set these flags counts as long as a variable is set."""
+
+
+class GraphStore:
+    """The graphs of a job: those of its last run that passed, or new ones that no other job can load yet."""
+
+    def __init__(self, job: Job) -> None:
+        """Look for graphs of a job with this digest and these settings."""
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+        parts = json.dumps([getattr(job, key) for key in _KEYS], sort_keys=True, default=repr)
+        digest = hashlib.sha256(parts.encode(errors="surrogateescape")).hexdigest()
+        self._path = Path(cache_dir(), PASSED, digest)
+        try:
+            self.tag = self._path.read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            self.tag = f"{digest}-{os.urandom(8).hex()}"
+
+    def keep(self) -> None:
+        """Let later jobs load the graphs: this one passed. Where the folder cannot be written to, they compile theirs."""
+        own = self._path.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            own.write_text(self.tag, encoding="ascii")
+            own.replace(self._path)
+
+
+@contextlib.contextmanager
+def stored_graphs(job: Job) -> Iterator[GraphStore | None]:
+    """Let torch load graphs that were compiled before, and store new ones, while the block lasts, if the job has ``graphs``.
+
+    ``graphs`` is a digest of all that decides what is compiled, beside the job.
+    """
+    entries = _entries() if job.graphs else []
+    if not entries:
+        yield None
+        return
+    store = GraphStore(job)
+    originals = [getattr(entry, FORCED) for entry in entries]
+    with configured([(TAG, store.tag)]):
+        try:
+            for entry in entries:
+                setattr(entry, FORCED, True)
+            yield store
+        finally:
+            for entry, original in zip(entries, originals):  # noqa: B905
+                setattr(entry, FORCED, original)
+
+
+def count_loaded() -> int:
+    """Return how many graphs were loaded and not compiled since torch's counters were cleared.
+
+    A forward and its backward are one graph of AOTAutograd's cache, and two of Inductor's.
+    """
+    return max(int(counters["aot_autograd"]["autograd_cache_hit"]), int(counters["inductor"]["fxgraph_cache_hit"]))
+
+
+def _entries() -> list[Any]:
+    """Return the entries of the flags of both caches; none in a torch that has them, or the tag, in another form."""
+    try:
+        _flag(TAG)
+        entries = [_flag(name) for name in CACHES]
+    except (ImportError, AttributeError, KeyError):
+        return []
+    return entries if all(hasattr(entry, FORCED) for entry in entries) else []
+
+
+def _flag(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return importlib.import_module(module)._config[attribute]

@@ -1,0 +1,278 @@
+"""Source text to module and inputs, fresh for every run; and the settings of a job while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import itertools
+import linecache
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from runner.contract.job import Job
+from runner.contract.settings import DEFAULT_THREADS
+from runner.worker.program import folders
+from runner.worker.program.errors import InvalidCase, describe
+from runner.worker.program.replacements import Replacements
+from runner.worker.program.state import Variable, file_variables, state_leaves
+from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
+
+MAKE_INPUTS = "make_inputs"
+_numbers = itertools.count()
+_NO_CONTEXT = contextlib.nullcontext()
+
+MODULE = "runner_case_"
+"""The beginning of the names of the modules that hold generated sources."""
+
+
+@dataclass(frozen=True)
+class LoadedCase:
+    """One fresh copy of the case: its module in ``sys.modules``, its model, one input maker a call."""
+
+    module: ModuleType
+    path: str
+    model: torch.nn.Module
+    makers: tuple[Callable[[], list[Any]], ...]
+    cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
+    variables: tuple[Variable, ...] = ()  # of its file, as it was loaded
+    python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
+    stance: str = ""  # in which the model is called
+
+    def state_leaves(self) -> tuple[str, list[tuple[str, Any]]]:
+        """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
+        return state_leaves(self.model, self.module.__name__, self.variables)
+
+    def make_inputs(self, call: int, seed: int) -> list[Any]:
+        """Return fresh positional arguments of one call, with the generators seeded before.
+
+        Raises:
+            InvalidCase: the function raised, or gave no list or tuple.
+        """
+        seed_all(seed)
+        return self._made(self.makers, call, "inputs")
+
+    def make_cotangents(self, call: int) -> list[Any]:
+        """Return a cotangent, or None, for each tensor output of one call; nothing where the case gives none.
+
+        They come after the call's inputs, from the same generator.
+
+        Raises:
+            InvalidCase: the function raised, or gave no list or tuple.
+        """
+        return self._made(self.cotangents, call, "cotangents") if self.cotangents else []
+
+    def _made(self, makers: Sequence[Callable[[], list[Any]]], call: int, what: str) -> list[Any]:
+        try:
+            with self.python:
+                tensors = makers[call]()
+        except BaseException as error:
+            raised = describe(error, self.path, self.module.__name__)
+            raise InvalidCase(f"making the {what} of call {call} raised {raised.summary}", raised) from error
+        if not isinstance(tensors, (list, tuple)):
+            raise InvalidCase(f"the {what} of call {call} are a {type(tensors).__name__}, not a list")
+        return list(tensors)
+
+
+class Source:
+    """The generated text as a real file, so that tracebacks, ``inspect`` and Dynamo find it."""
+
+    def __init__(self, text: str, name: str, folder: str, replacements: Replacements | None = None) -> None:
+        """Write ``text`` to ``folder/name.py`` (characters that a module name cannot hold become ``_``).
+
+        ``replacements`` are those of a case whose Python may replace what the judge calls.
+        """
+        self.replacements = replacements
+        self._python = replacements or _NO_CONTEXT
+        self.stem = re.sub(r"\W", "_", name) or "case"
+        self.path = str(Path(folder) / f"{self.stem}.py")
+        Path(self.path).write_text(text, encoding="utf-8")
+        self.models = 0
+        """How many models were made. Each runs once, in eager or compiled."""
+        self.stance = ""
+        """That of torch.compile, in which models are made, and called in eager; empty for the one that there is."""
+        self._modules: list[str] = []
+
+    def load(self, seed: int, launching: bool = False) -> LoadedCase:
+        """Import the file under a new name and make its model.
+
+        The generators are seeded before the import and before ``make_model``, which also puts the model into its mode.
+        ``launching`` asks for the model that is to be compiled, or launches the case's kernels, where there are any.
+
+        Raises:
+            InvalidCase: importing or making raised, or a part is missing.
+        """
+        with in_stance(self.stance):
+            return self._load(seed, launching)
+
+    def _load(self, seed: int, launching: bool) -> LoadedCase:
+        seed_all(seed)
+        module = self._import()
+        make_model = getattr(module, "make_model", None)
+        if launching:
+            make_model = getattr(module, "make_kernel_model", make_model)
+        if not callable(make_model):
+            raise InvalidCase("the source defines no make_model()")
+        makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]
+        if not all(callable(maker) for maker in makers):
+            raise InvalidCase("the source defines no make_inputs(), or CALLS holds something that is no function")
+        variables = file_variables(module)
+        seed_all(seed)
+        self.models += 1
+        try:
+            with self._python:
+                model = make_model()
+        except BaseException as error:
+            raised = describe(error, self.path, module.__name__)
+            raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
+        if not isinstance(model, torch.nn.Module):
+            raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
+        cotangents = tuple(getattr(module, "COTANGENTS", ()))
+        stance = "" if launching else self.stance
+        return LoadedCase(module, self.path, model, tuple(makers), cotangents, variables, self._python, stance)
+
+    def close(self) -> None:
+        """Forget the modules that were loaded."""
+        for name in self._modules:
+            sys.modules.pop(name, None)
+        self._modules.clear()
+        linecache.checkcache(self.path)
+
+    def _import(self) -> ModuleType:
+        name = f"{MODULE}{self.stem}_{next(_numbers)}"
+        spec = importlib.util.spec_from_file_location(name, self.path)
+        if spec is None or spec.loader is None:
+            raise InvalidCase(f"cannot import {self.path}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        self._modules.append(name)
+        try:
+            with self._python:
+                spec.loader.exec_module(module)
+        except BaseException as error:
+            raised = describe(error, self.path, name)
+            raise InvalidCase(f"loading the source raised {raised.summary}", raised) from error
+        return module
+
+
+@contextlib.contextmanager
+def open_source(job: Job, folder: str | None = None) -> Iterator[Source]:
+    """Write a job's source into ``folder``, to stay there, or else into a temporary one, and set the job's ``environment``.
+
+    Raises:
+        InvalidCase: see ``environment``.
+    """
+    with contextlib.ExitStack() as stack:
+        here = folder or stack.enter_context(folders.folder())
+        replacements = Replacements() if job.foreign else None  # before anything is imported
+        stack.enter_context(environment(job))
+        source = Source(job.source, job.name, here, replacements)
+        stack.callback(source.close)
+        yield source
+
+
+def in_stance(stance: str) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which torch.compile has a stance; an empty one leaves it as it is."""
+    return torch.compiler.set_stance(stance) if stance else contextlib.nullcontext()
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch's generators on every device, Python's, and numpy's where numpy is loaded."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+@contextlib.contextmanager
+def environment(job: Job) -> Iterator[None]:
+    """Set the job's paths, imports, threads and flags for as long as the block lasts.
+
+    Raises:
+        InvalidCase: an import fails, or this torch has no such flag.
+    """
+    import torch._dynamo
+    import torch._inductor.config  # so that the flags exist
+
+    added = [path for path in job.paths if path not in sys.path]
+    threads = torch.get_num_threads()
+    sys.path.extend(added)
+    try:
+        for name in job.imports:
+            _import_first(name)
+        torch.set_num_threads(int(job.threads or _default_threads(job) or threads))
+        with configured(job.config.items()):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        for path in added:
+            if path in sys.path:
+                sys.path.remove(path)
+
+
+def _default_threads(job: Job) -> int:
+    """Return how many threads torch takes by itself, for a job that asks for 0; 0 for any other."""
+    return int(os.environ.get(DEFAULT_THREADS, 0)) if job.threads == 0 else 0
+
+
+@contextlib.contextmanager
+def configured(flags: Iterable[tuple[str, Any]]) -> Iterator[None]:
+    """Set flags by full name, such as ``torch._inductor.config.cpp.simdlen``, and put them back afterwards.
+
+    Raises:
+        InvalidCase: no such flag here, or it refuses the value.
+    """
+    with contextlib.ExitStack() as restore:
+        for name, value in flags:
+            holder, attribute = _find_flag(name)
+            original = getattr(holder, attribute)
+            try:
+                setattr(holder, attribute, value)
+            except Exception as error:
+                raise InvalidCase(f"config: {name} refuses {value!r}: {type(error).__name__}: {error}") from error
+            if name == VECTORS_OK:
+                # A process that has compiled would not read it again, neither now nor once it is put back.
+                forget_answers()
+                restore.callback(forget_answers)
+            restore.callback(setattr, holder, attribute, original)
+        yield
+
+
+def _find_flag(name: str) -> tuple[Any, str]:
+    """Return the object that holds a flag, and the flag's name in it.
+
+    Raises:
+        InvalidCase: this torch has no such flag.
+    """
+    parts = name.split(".")
+    if parts[0] != "torch" or len(parts) < 3:
+        raise InvalidCase(f"config: {name} is no full name of a torch flag, such as torch._inductor.config.debug")
+    holder: Any = torch
+    for depth, part in enumerate(parts[1:-1], start=2):
+        if not hasattr(holder, part):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(".".join(parts[:depth]))
+        if not hasattr(holder, part):
+            raise InvalidCase(f"config: torch {torch.__version__} has no {'.'.join(parts[:depth])} (wanted {name})")
+        holder = getattr(holder, part)
+    if not hasattr(holder, parts[-1]):
+        raise InvalidCase(f"config: torch {torch.__version__} has no flag {name}")
+    return holder, parts[-1]
+
+
+def _import_first(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        raised = describe(error)
+        raise InvalidCase(f"importing {name} raised {raised.summary}", raised) from error

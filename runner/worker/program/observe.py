@@ -1,0 +1,395 @@
+"""Run one model over all its calls and record everything that a user can see of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch._dynamo.utils import counters, get_compilation_metrics
+from torch.nn.parameter import is_lazy
+
+from runner.contract.job import Job
+from runner.worker.kernels.launches import Launches
+from runner.worker.program import global_state
+from runner.worker.program.aliases import add_writes, find_relations
+from runner.worker.program.devices import synchronize
+from runner.worker.program.errors import ErrorRecord, describe
+from runner.worker.program.fallbacks import find_fallbacks, forget_compilations
+from runner.worker.program.kept import KeptResults
+from runner.worker.program.load import LoadedCase, in_stance, seed_all
+from runner.worker.program.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
+from runner.worker.program.state import argument_names, unchanged_paths
+from runner.worker.torch_private.uncompiled import why_uncompiled
+
+REASON_LENGTH = 300  # characters of one graph break's reason
+global_state.switches()  # a server looks for them before it forks
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is made; the same for every run of a job."""
+
+    seed: int
+    grad: str  # off, forward or backward
+    cotangent: str  # seeded, ones, sum or given
+    order: int
+    autocast: torch.dtype | None
+    device: str  # its type, such as cpu
+
+    @staticmethod
+    def of(job: Job) -> Settings:
+        """Return the settings that a job asks for."""
+        grad = job.grad
+        name = job.autocast
+        return Settings(
+            seed=job.seed,
+            grad=str(grad.get("mode", "forward")),
+            cotangent=str(grad.get("cotangent", "seeded")),
+            order=int(grad.get("order", 1)),
+            autocast=getattr(torch, name.removeprefix("torch.")) if name else None,
+            device=job.device.partition(":")[0],
+        )
+
+
+@dataclass
+class CallRecord:
+    """One call. After an error only ``error`` counts."""
+
+    error: ErrorRecord | None = None
+    outputs: Tree = field(default_factory=lambda: Tree("", ()))
+    inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
+    state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes and variables after it
+    aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
+    gradients: dict[str, Leaf | None] = field(default_factory=dict)
+    generator: torch.Tensor | None = None  # the CPU generator's state after the call
+    drew_random: bool = False  # from torch's generators, before it returned or raised
+    written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
+    unfit: str = ""  # which given cotangent does not fit its output
+    overwritten: frozenset[str] = frozenset()  # outputs that hold other values after the backward and later calls
+    settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
+
+    @property
+    def mutated(self) -> bool:
+        """Return whether the call wrote to inputs or state."""
+        return bool(self.written)
+
+
+@dataclass
+class Observation:
+    """A run: its calls up to the first error, and what torch's compiler counted meanwhile."""
+
+    calls: list[CallRecord] = field(default_factory=list)
+    graphs: int = 0
+    uncompiled: str = ""  # why there is no graph, where torch says so
+    suppressed: list[str] = field(default_factory=list)  # compile errors that nobody saw, each with its frame
+    graph_breaks: int = 0
+    recompiles: int = 0
+    break_reasons: list[str] = field(default_factory=list)
+    kernels: int = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
+    vectorized: int = 0  # those of them with vector instructions, of C++
+    replays: int = 0  # of CUDA graphs
+    notes: list[str] = field(default_factory=list)
+    launches: Launches | None = None  # where Triton kernels were launched plainly
+    compilations: list[str] = field(default_factory=list)  # of an eager run
+
+    @property
+    def drew_random(self) -> bool:
+        """Return whether torch's generators moved in a call, its backward included."""
+        return any(call.drew_random for call in self.calls)
+
+    @property
+    def error(self) -> ErrorRecord | None:
+        """Return the error that ended the run."""
+        return self.calls[-1].error if self.calls else None
+
+    def without_state(self, names: Collection[str]) -> Observation:
+        """Return the run without parts of the state after each call."""
+        return replace(self, calls=[replace(call, state=call.state.without(names)) for call in self.calls])
+
+
+@global_state.restored()  # else the next run would begin with what this one has set
+def observe(
+    loaded: LoadedCase,
+    target: Callable[..., Any],
+    settings: Settings,
+    change_inputs: Callable[[list[Any]], list[Any]] | None = None,
+    packages: Collection[str] = (),
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> Observation:
+    """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
+
+    Inputs are made anew for each call; state carries on, and so do torch's settings until the run has ended.
+    ``change_inputs`` may replace the inputs (float64, probes).
+    By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a context
+    that ``around_backward`` gives.
+
+    Raises:
+        InvalidCase: making the inputs raised.
+    """
+    observation = Observation()
+    results_of_calls: list[tuple[CallRecord, KeptResults]] = []
+    for call in range(len(loaded.makers)):
+        args = loaded.make_inputs(call, settings.seed + call)
+        cotangents = loaded.make_cotangents(call)
+        if change_inputs is not None:
+            args = change_inputs(args)
+        record = CallRecord()
+        observation.calls.append(record)
+        during = ["forward"]
+        seed_all(settings.seed + call)
+        generators = _generators(settings.device)
+        try:
+            with in_stance(loaded.stance):
+                results = _run_call(
+                    record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
+                )
+            # A CUDA graph may reuse what a call returned.
+            if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
+                results_of_calls.append((record, KeptResults.of(results, record.outputs.leaves)))
+            record.drew_random = _have_moved(generators, settings.device)
+        except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
+            record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
+            with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
+                record.drew_random = _have_moved(generators, settings.device)
+            break
+    for record, results_kept in results_of_calls:
+        record.overwritten = results_kept.overwritten()
+    return observation
+
+
+def start_counting() -> None:
+    """Forget what torch compiled and counted before."""
+    torch._dynamo.reset()
+    counters.clear()
+    forget_compilations()
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:
+        metrics.reset()
+
+
+def read_counts(observation: Observation) -> None:
+    """Write into ``observation`` what torch counted since ``start_counting``.
+
+    A recompile is a compilation of a frame that had been compiled. Its id is ``frame/n`` with n > 0, on 2.6 as on
+    2.13. Of more compilations than ``fallbacks.MOST`` it is a lower bound.
+    """
+    observation.graphs = int(counters["stats"]["unique_graphs"])
+    observation.uncompiled = "" if observation.graphs else why_uncompiled()
+    breaks = counters["graph_break"]
+    observation.graph_breaks = int(sum(breaks.values()))
+    observation.break_reasons = [str(reason).strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks]
+    frames = set()
+    for metrics in get_compilation_metrics():
+        frame, _, attempt = str(metrics.compile_id or "").partition("/")
+        number = attempt.partition("_")[0]
+        if number.isdigit() and int(number) > 0:
+            frames.add((frame, number))
+    observation.recompiles = len(frames)
+    metrics = sys.modules.get("torch._inductor.metrics")
+    if metrics is not None:  # a graph from a cache counts as when it was compiled
+        observation.kernels = int(metrics.generated_kernel_count)
+        observation.vectorized = int(metrics.generated_cpp_vec_kernel_count)
+    fallbacks = find_fallbacks(observation.error is not None)
+    observation.suppressed = fallbacks.errors
+    observation.notes += fallbacks.notes
+
+
+def _run_call(
+    record: CallRecord,
+    loaded: LoadedCase,
+    target: Callable[..., Any],
+    args: list[Any],
+    settings: Settings,
+    seed: int,
+    during: list[str],
+    given: Sequence[torch.Tensor | None],
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
+) -> list[tuple[str, torch.Tensor]]:
+    """Call once, fill ``record``, return the tensors of the result. ``during`` holds the phase for the handler of an error."""
+    module = loaded.module.__name__
+    names = argument_names(loaded.model, len(args))
+    inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
+    tensors = inputs + _tensors(loaded.state_leaves()[1])
+    candidates = tensors if settings.grad == "backward" else []
+    first_names = {
+        id(tensor): (path, tensor) for path, tensor in reversed(candidates)
+    }  # a module may hold a tensor twice
+    sources = [
+        (path, tensor)
+        for path, tensor in reversed(first_names.values())
+        # What attributes and variables hold beside leaves are results of earlier calls.
+        if tensor.requires_grad and (tensor.is_leaf or path.startswith(("input ", "parameter ", "buffer ")))
+    ]
+    for _, tensor in sources:
+        tensor.grad = None
+        if not tensor.is_leaf:
+            tensor.retain_grad()
+    versions = [_version(tensor) for _, tensor in tensors]
+
+    with modes(settings):
+        original = global_state.read(public=True)
+        try:
+            with loaded.python:
+                result = target(*args)
+        finally:
+            record.settings = global_state.changes(original)
+    synchronize(settings.device)
+    record.outputs = snapshot(result, "output", module)
+    outputs = flatten(result, "output", module)[1]
+    record.aliases = find_relations(outputs, tensors)
+    if settings.grad == "backward":
+        during[0] = "backward"
+        record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
+        sources += _late_parameters(loaded, tensors)
+        with around_backward():
+            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
+        synchronize(settings.device)
+    else:
+        record.gradients = _kept_gradients(tensors)
+    record.generator = torch.get_rng_state()
+    record.written = frozenset(
+        path for (path, tensor), version in zip(tensors, versions, strict=True) if _version(tensor) != version
+    )
+    # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
+    copy = len(loaded.makers) > 1
+    record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
+    record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
+    record.state = snapshot_state(loaded, copy)
+    return _tensors(outputs)
+
+
+def snapshot_state(loaded: LoadedCase, copy: bool = True) -> Tree:
+    """Copy what the model and its file hold now; see ``snapshot``."""
+    structure, state = loaded.state_leaves()
+    snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
+    as_loaded = unchanged_paths(loaded.variables, state)
+    return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
+
+
+def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors among leaves, without the parameters of lazy modules that have not run yet."""
+    return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor) and not is_lazy(leaf)]
+
+
+def _late_parameters(loaded: LoadedCase, earlier: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    """Return the parameters that a lazy module has made in its first call."""
+    known = {id(tensor) for _, tensor in earlier}
+    named = _tensors((f"parameter {name}", value) for name, value in loaded.model.named_parameters())
+    return [(path, tensor) for path, tensor in named if tensor.requires_grad and id(tensor) not in known]
+
+
+def _join(parts: Iterable[Tree]) -> Tree:
+    trees = list(parts)
+    return Tree("; ".join(tree.structure for tree in trees), tuple(leaf for tree in trees for leaf in tree.leaves))
+
+
+def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
+    return (tensor._version if not tensor.is_inference() else 0, storage_key(tensor))
+
+
+def _kept_gradients(tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Leaf | None]:
+    """Return the gradients that the model itself computed, and left at inputs and parameters."""
+    gradients = (
+        (f"gradient of {path.removeprefix('input ')}", tensor.grad) for path, tensor in tensors if tensor.is_leaf
+    )
+    return {name: snapshot_leaf(gradient, name) for name, gradient in gradients if gradient is not None}
+
+
+def _backward(
+    outputs: list[tuple[str, torch.Tensor]],
+    sources: list[tuple[str, torch.Tensor]],
+    settings: Settings,
+    seed: int,
+    given: Sequence[torch.Tensor | None],
+    python: contextlib.AbstractContextManager[None],
+) -> dict[str, Leaf | None]:
+    """Differentiate the outputs, ``order`` times, and copy the gradients of inputs and parameters.
+
+    Only floating and complex outputs that require a gradient count. Names of a later round end in ``, order 2``.
+    """
+    gradients: dict[str, Leaf | None] = {}
+    roots = [(index, tensor) for index, (_, tensor) in enumerate(outputs) if tensor.requires_grad]
+    for order in range(1, settings.order + 1):
+        if not roots:
+            break
+        with torch.enable_grad():
+            heads, cotangents = _heads(roots, settings.cotangent, seed, given if order == 1 else ())
+            with python:
+                torch.autograd.backward(heads, cotangents, create_graph=order < settings.order)
+        roots = []
+        for index, (path, tensor) in enumerate(sources):
+            gradient = tensor.grad
+            name = f"gradient of {path.removeprefix('input ')}" + (f", order {order}" if order > 1 else "")
+            gradients[name] = None if gradient is None else snapshot_leaf(gradient, name)
+            if gradient is not None and gradient.requires_grad:
+                roots.append((index, gradient))
+            tensor.grad = None
+    return gradients
+
+
+def _heads(
+    roots: list[tuple[int, torch.Tensor]], cotangent: str, seed: int, given: Sequence[torch.Tensor | None] = ()
+) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+    """Return what to differentiate and with which cotangents: those that are ``given`` by place, where they fit.
+
+    A seeded cotangent holds multiples of 1/128 in (0, 1]. bfloat16 (8 significant bits) and every wider dtype hold those
+    exactly, so that the float64 reference gets the same one.
+    """
+    if cotangent == "sum":
+        sums = [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots]
+        return sums, [None] * len(roots)
+    cotangents: list[torch.Tensor | None] = []
+    for index, root in roots:
+        own = given[index] if index < len(given) else None
+        if own is not None and own.shape == root.shape:
+            cotangents.append(own.to(device=root.device, dtype=root.dtype))
+            continue
+        if cotangent == "ones" or root.layout != torch.strided or root.is_nested:
+            cotangents.append(torch.ones_like(root))
+            continue
+        generator = torch.Generator().manual_seed(seed + index)
+        planes = [torch.randint(1, 129, root.shape, generator=generator) / 128 for _ in range(1 + root.is_complex())]
+        values = torch.complex(*planes) if root.is_complex() else planes[0]
+        cotangents.append(values.to(device=root.device, dtype=root.dtype))
+    return [root for _, root in roots], cotangents
+
+
+def unfit_cotangent(outputs: Sequence[tuple[str, torch.Tensor]], given: Sequence[torch.Tensor | None]) -> str:
+    """Return how the given cotangents do not fit the tensor outputs, each a path and a tensor; empty if they do."""
+    for index, (path, output) in enumerate(outputs):
+        own = given[index] if index < len(given) else None
+        if own is None and output.requires_grad:
+            return f"{path} requires a gradient and has no cotangent"
+        if own is not None and own.shape != output.shape:
+            return f"{path} has the shape {list(output.shape)}, its cotangent {list(own.shape)}"
+        if own is not None and not output.requires_grad:
+            return f"{path} requires no gradient and has a cotangent"
+    return f"{len(given)} cotangents for {len(outputs)} tensor outputs" if len(given) > len(outputs) else ""
+
+
+@contextlib.contextmanager
+def modes(settings: Settings) -> Iterator[None]:
+    """Set a call's modes while the block lasts: whether it records for gradients, and its autocast."""
+    autocast: Any = contextlib.nullcontext()
+    if settings.autocast is not None:
+        autocast = torch.autocast(settings.device, dtype=settings.autocast)
+    with torch.set_grad_enabled(settings.grad != "off"), autocast:
+        yield
+
+
+def _generators(device: str) -> list[torch.Tensor]:
+    """Return the states of the CPU's generator and of those of all devices of a kind: a case may use any of them."""
+    if device in ("cpu", "meta"):
+        return [torch.get_rng_state()]
+    module = getattr(torch, device)
+    states = module.get_rng_state_all() if hasattr(module, "get_rng_state_all") else [module.get_rng_state(device)]
+    return [torch.get_rng_state(), *states]
+
+
+def _have_moved(earlier: Sequence[torch.Tensor], device: str) -> bool:
+    states = zip(earlier, _generators(device))  # noqa: B905  of the same devices
+    return not all(torch.equal(*pair) for pair in states)

@@ -1,0 +1,61 @@
+"""Models that compile parts of themselves: eager runs go without, since compiled code is no reference for compiled code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch._dynamo.utils import counters, get_compilation_metrics
+
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import LoadedCase, Source
+from runner.worker.program.observe import Observation, Settings, observe, start_counting
+
+_TORCH = Path(torch.__file__).parent
+_OPERATORS = tuple(str(_TORCH / folder) for folder in ("_higher_order_ops", "nn/attention"))
+"""Where torch itself has Dynamo trace what it then runs eagerly: ``torch.cond`` and its like, and ``flex_attention``."""
+
+
+def own_compilations() -> list[str]:
+    """Return the functions that were compiled since ``start_counting``, apart from what operators of torch trace by themselves."""
+    frames = [metrics for metrics in get_compilation_metrics() if metrics.co_filename]
+    names = [str(frame.co_name) for frame in frames if not str(frame.co_filename).startswith(_OPERATORS)]
+    return list(dict.fromkeys(names)) or (["a graph"] if counters["aot_autograd"].get("total") else [])
+
+
+def observe_eager(source: Source, loaded: LoadedCase, settings: Settings) -> Observation:
+    """Run the model in eager. If it compiles something, run it again without, and have the source load all others so.
+
+    ``start_counting`` comes before the case is loaded.
+
+    Raises:
+        InvalidCase: the model needs what it compiles.
+    """
+    eager = observe(loaded, loaded.model, settings)
+    eager.compilations = own_compilations()
+    if not eager.compilations:
+        return eager
+    names = ", ".join(eager.compilations)
+    source.stance = "force_eager"
+    start_counting()
+    loaded = source.load(settings.seed)
+    plain = observe(loaded, loaded.model, settings)
+    if plain.error is not None and eager.error is None:
+        raise InvalidCase(
+            f"the model compiles {names} itself, and without that raised {plain.error.summary}", plain.error
+        )
+    plain.compilations = own_compilations()
+    if plain.compilations or _differentiable(plain) != _differentiable(
+        eager
+    ):  # torch.cond needs Dynamo for its closures
+        source.stance = ""
+        return eager
+    plain.notes.append(f"the model compiles a part of itself ({names}); its eager runs do not")
+    return plain
+
+
+def _differentiable(run: Observation) -> list[tuple[str, bool]]:
+    """Return which outputs require a gradient, and which gradients there are."""
+    leaves = [leaf for call in run.calls for leaf in call.outputs.leaves if leaf.metadata is not None]
+    gradients = [(path, leaf is not None) for call in run.calls for path, leaf in call.gradients.items()]
+    return [(leaf.path, leaf.metadata.requires_grad) for leaf in leaves if leaf.metadata is not None] + gradients

@@ -1,0 +1,254 @@
+"""A value as it was at one moment: a tree of leaves, each with its metadata and a copy of its elements."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+PYTHON = (bool, int, float, complex, str, bytes, type(None))
+PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@dataclass(frozen=True)
+class TensorMetadata:
+    """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
+    the layout has none."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    layout: str
+    stride: tuple[int, ...] | None
+    offset: int | None
+    requires_grad: bool
+    is_conj: bool
+    is_neg: bool
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf. ``kind`` is ``tensor``, ``python`` (``value`` is the object) or ``opaque`` (its elements cannot be
+    had, ``problem`` says why). A tensor's ``value`` is a dense copy on the CPU, or None with a ``problem``.
+    ``as_loaded`` says of a Python value in a variable of the case's file that no call has changed it."""
+
+    path: str
+    kind: str
+    type: str
+    value: Any
+    metadata: TensorMetadata | None = None
+    problem: str | None = None
+    as_loaded: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """``structure`` is a text: equal texts mean equal containers, keys and order."""
+
+    structure: str
+    leaves: tuple[Leaf, ...]
+
+    def parts(self) -> dict[str, Tree]:
+        """Return the parts of a tree that was joined from named ones, as state is."""
+        named = [part.partition(": ") for part in self.structure.split("; ")]
+        leaves: dict[str, list[Leaf]] = {name: [] for name, *_ in named}
+        for leaf in self.leaves:
+            leaves.setdefault(owner(leaf.path, leaves), []).append(leaf)
+        return {name: Tree(structure, tuple(leaves[name])) for name, _, structure in named}
+
+    def without(self, names: Collection[str]) -> Tree:
+        """Return the tree without some of its ``parts``."""
+        parts = self.parts()
+        kept = "; ".join(f"{name}: {part.structure}" for name, part in parts.items() if name not in names)
+        dropped = {leaf.path for name in names if name in parts for leaf in parts[name].leaves}
+        return Tree(kept, tuple(leaf for leaf in self.leaves if leaf.path not in dropped))
+
+
+def owner(path: str, names: Iterable[str]) -> str:
+    """Return the name of the part of a tree in which a path lies; empty for none of ``names``."""
+    owners = (name for name in names if path == name or path.startswith((f"{name}[", f"{name}.")))
+    return max(owners, key=len, default="")
+
+
+def elements(leaf: Leaf) -> torch.Tensor | None:
+    """Return a tensor's copy, or a Python float or complex number in float64 or complex128, without dimensions.
+
+    Any other leaf gives None.
+    """
+    if leaf.metadata is not None:
+        return leaf.value
+    if not isinstance(leaf.value, (float, complex)):
+        return None
+    return torch.tensor(leaf.value, dtype=torch.complex128 if isinstance(leaf.value, complex) else torch.float64)
+
+
+def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree:
+    """Copy a nest of containers, tensors and Python values.
+
+    Args:
+        value: what a model returned, took or holds.
+        root: how paths begin, such as ``output``.
+        module: the name that the case's source was loaded under. It differs every run, so class names lose it.
+        copy: False where nothing will write to the tensors any more: then large ones need not be held twice.
+    """
+    structure, leaves = flatten(value, root, module)
+    return Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in leaves))
+
+
+def flatten(value: Any, root: str, module: str = "", above: tuple[Any, ...] = ()) -> tuple[str, list[tuple[str, Any]]]:
+    """Return the structure as a text, and the leaves with their paths, in order.
+
+    Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces, objects of
+    the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside an opaque leaf
+    would not be compared. One of the containers ``above`` stands for itself.
+    """
+    if any(value is container for container in above):
+        return "^", []
+    children = _children(value, module)
+    name = class_name(type(value), module)
+    if children is None:
+        return "*", [(root, value)]
+    leaves: list[tuple[str, Any]] = []
+    parts = []
+    for step, child in children:
+        text, below = flatten(child, root + step, module, (*above, value))
+        parts.append(f"{step}: {text}")
+        leaves += below
+    return f"{name}({', '.join(parts)})", leaves
+
+
+def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> Leaf:
+    """Copy one leaf. A tensor's copy is detached, dense, on the CPU, with lazy conjugation and negation carried out."""
+    kind = class_name(type(leaf), module)
+    if is_lazy(leaf):
+        return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
+    if isinstance(leaf, torch.Tensor):
+        metadata = metadata_of(leaf)
+        if metadata.device.startswith("meta"):
+            return Leaf(path, "tensor", kind, None, metadata, "a meta tensor has no elements")
+        try:
+            return Leaf(path, "tensor", kind, _elements(leaf, copy), metadata)
+        except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it
+            problem = f"its elements cannot be had: {type(error).__name__}: {error}"
+            return Leaf(path, "tensor", kind, None, metadata, problem)
+    if kind == "numpy.ndarray":
+        array = torch.as_tensor(leaf.copy())
+        return Leaf(path, "tensor", kind, array, metadata_of(array))
+    if isinstance(leaf, PLAIN):
+        return Leaf(path, "python", kind, leaf)
+    return Leaf(path, "python", kind, leaf) if _has_equality(leaf) else _opaque(path, kind)
+
+
+def _opaque(path: str, kind: str) -> Leaf:
+    return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
+
+
+def _has_equality(leaf: Any) -> bool:
+    """Return whether an object compares by value, and at least with itself. Tensors in a set compare by identity alone."""
+    if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)}:
+        return False
+    if isinstance(leaf, (set, frozenset)):
+        return not any(isinstance(element, torch.Tensor) for element in leaf)
+    try:
+        return bool(leaf == leaf)
+    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
+        return False
+
+
+def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
+    """Return the metadata of a tensor."""
+    strided = tensor.layout == torch.strided and not tensor.is_nested
+    return TensorMetadata(
+        shape=() if tensor.is_nested else tuple(int(size) for size in tensor.shape),
+        dtype=tensor.dtype,
+        device=str(tensor.device),
+        layout=str(tensor.layout),
+        stride=tuple(int(step) for step in tensor.stride()) if strided else None,
+        offset=int(tensor.storage_offset()) if strided else None,
+        requires_grad=tensor.requires_grad,
+        is_conj=tensor.is_conj(),
+        is_neg=tensor.is_neg(),
+    )
+
+
+def storage_key(tensor: torch.Tensor) -> int | None:
+    """Return a key that is equal for tensors that share a storage; None for an empty tensor or one without a storage.
+
+    ``_cdata`` is the address of the storage object itself, so that two storages never look alike while both live.
+    """
+    try:
+        return int(tensor.untyped_storage()._cdata) if tensor.numel() else None
+    except (RuntimeError, NotImplementedError, AttributeError):
+        return None
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """Return ``value`` with every tensor in it replaced, in the containers that torch's pytree knows."""
+    return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def class_name(cls: type, module: str = "") -> str:
+    """Return a class's name, the same in every run: ``int``, ``torch.Tensor``, ``source.Point``."""
+    where = "source" if module and cls.__module__ == module else cls.__module__
+    return cls.__qualname__ if where == "builtins" else f"{where}.{cls.__qualname__}"
+
+
+def _children(value: Any, module: str) -> list[tuple[str, Any]] | None:
+    """Return what is inside a container, each with its step of the path; None for a leaf."""
+    if isinstance(value, (torch.Tensor, torch.Size, *PLAIN)):
+        return None
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", child) for key, child in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{name}", child) for name, child in zip(value._fields, value)]  # noqa: B905  a namedtuple's own
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, tuple, list)):
+        return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if isinstance(value, torch.nn.Module):
+        return [(f".{name}", child) for name, child in (*value.named_parameters(), *value.named_buffers())]
+    if isinstance(value, torch.optim.Optimizer):
+        return [(".state", value.state_dict()["state"])]
+    if not isinstance(value, (tuple, list)):
+        if type(value) not in pytree.SUPPORTED_NODES:
+            return _attributes(value, module)
+        value = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
+    return [(f"[{index}]", child) for index, child in enumerate(value)]
+
+
+def _attributes(value: Any, module: str) -> list[tuple[str, Any]] | None:
+    """Return the attributes of a namespace, or of an object of the case's own classes; None for any other object."""
+    own = module and type(value).__module__ == module and not isinstance(value, (enum.Enum, BaseException))
+    if not (own or isinstance(value, types.SimpleNamespace)) or not hasattr(value, "__dict__"):
+        return None
+    return [(f".{name}", child) for name, child in vars(value).items()]
+
+
+def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
+    """Return the elements, dense, on the CPU. Of a subclass that computes with parts of its own, those of all parts in one row.
+
+    Raises:
+        TypeError: such a subclass does not name its parts.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        if not tensor.is_nested and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            names = getattr(tensor, "__tensor_flatten__", None)
+            if names is None:
+                raise TypeError("a subclass with __torch_dispatch__ and without __tensor_flatten__")
+            return torch.cat([_elements(getattr(tensor, name), copy=False).reshape(-1) for name in names()[0]])
+        dense = tensor.detach()
+        if dense.is_nested:
+            dense = torch.cat([part.reshape(-1) for part in dense.unbind()])
+        elif dense.is_quantized:
+            dense = dense.dequantize()
+        elif dense.layout != torch.strided:
+            dense = dense.to_dense()
+        dense = dense.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+        if dense.device.type != "cpu":
+            return dense.cpu()
+        return dense.clone() if copy else dense

@@ -1,0 +1,113 @@
+"""What a call can change besides its result: the arguments by name, and the state of a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch._dynamo.eval_frame import OptimizedModule
+
+from runner.worker.program.snapshot import PYTHON, flatten
+
+_INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_call_impl"})
+"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+
+_TABLES = (dict, list, set)
+
+_LONGEST = 1000
+"""Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
+
+
+class Variable(NamedTuple):
+    """A variable of a case's file: of the module, or of a class that it defines."""
+
+    path: str
+    holder: Any
+    name: str
+    loaded: Mapping[str, Any]  # its Python values by their paths
+
+
+def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
+    """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or its name."""
+    loaded = {path: value for variable in variables for path, value in variable.loaded.items()}
+    pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
+    return frozenset(
+        path for path, leaf, first in pairs if leaf is first or (type(leaf) is type(first) and leaf == first)
+    )
+
+
+def file_variables(module: ModuleType) -> tuple[Variable, ...]:
+    """Return the variables that a case's file has once it is loaded. Dynamo adds others, whose names begin with two underscores."""
+    holders: list[tuple[str, Any]] = [("global ", module)]
+    for name, value in vars(module).items():
+        if isinstance(value, type) and value.__module__ == module.__name__ and not issubclass(value, Enum):
+            holders.append((f"global {name}.", value))
+    variables = []
+    for prefix, holder in holders:
+        for name, value in vars(holder).items():
+            if name.startswith("__") or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
+                continue
+            if _is_torchs(value):
+                continue
+            leaves = flatten(value, prefix + name, module.__name__)[1]
+            loaded = {path: leaf for path, leaf in leaves if isinstance(leaf, PYTHON)}
+            variables.append(Variable(prefix + name, holder, name, loaded))
+    return tuple(variables)
+
+
+def _is_torchs(value: Any) -> bool:
+    """Return whether a container is one that torch keeps in a variable of its own, such as its counters."""
+    return isinstance(value, _TABLES) and id(value) in _tables_of_torch(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _tables_of_torch(modules: int) -> Mapping[int, Any]:
+    """Return the containers in variables of torch's modules, by id, while there are so many ``modules``."""
+    named = [(name, vars(module)) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
+    spaces = [space for name, space in named if name == "torch" or name.startswith("torch.")]
+    return {id(value): value for space in spaces for value in list(space.values()) if issubclass(type(value), _TABLES)}
+
+
+def argument_names(model: torch.nn.Module, count: int) -> list[str]:
+    """Return names such as ``input x``: as ``forward`` calls a positional argument, else its number."""
+    code = getattr(type(model).forward, "__code__", None)
+    named = list(code.co_varnames[1 : code.co_argcount]) if code is not None else []
+    return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
+
+
+def state_leaves(
+    model: torch.nn.Module, module: str, variables: Sequence[Variable] = ()
+) -> tuple[str, list[tuple[str, Any]]]:
+    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in ``variables``.
+
+    Attributes and variables count that are such values, or containers of them: also objects of the case's own classes, optimizers,
+    and modules that are not registered. The first part is their structure as a text, with the names of the modules in training mode,
+    the second their leaves with paths.
+    """
+    state: dict[str, Any] = {}
+    state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
+    state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
+    training = []
+    for prefix, part in model.named_modules():
+        if part.training:
+            training.append(prefix or "all")
+        for name, value in vars(part).items() if not isinstance(part, OptimizedModule) else ():
+            if name not in _INSIDES and not _is_torchs(value):
+                state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
+    for path, holder, name, _ in variables:
+        if name in vars(holder):
+            state[path] = vars(holder)[name]
+    parts = [f"modules in training mode: {training}"]
+    leaves = []
+    for name, value in state.items():
+        structure, value_leaves = flatten(value, name, module, (model,))
+        plain = [(path, leaf) for path, leaf in value_leaves if isinstance(leaf, (torch.Tensor, *PYTHON))]
+        if plain or not value_leaves:
+            parts.append(f"{name}: {structure}")
+            leaves += plain
+    return "; ".join(parts), leaves

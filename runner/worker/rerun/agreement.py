@@ -1,0 +1,101 @@
+"""Whether eager agrees with itself: two runs, made alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from runner.worker.comparison.compare import compare_values, equal_bits, same_python
+from runner.worker.program.observe import CallRecord, Observation
+from runner.worker.program.snapshot import Tree
+from runner.worker.tensors.tolerance import tolerance_for
+
+VARIES = "eager-varies"
+
+
+class Agreement:
+    """Whether a tensor of one eager run agrees with the same of another.
+
+    On the CPU they must agree bit for bit. Other devices may add in another order each time
+    (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward do.
+    There the tolerance that the backend is allowed holds, unless it allows nothing.
+    """
+
+    def __init__(self, device: str, tolerance: Mapping[str, Any] | None) -> None:
+        """Keep the job's ``tolerance``, see ``tolerance_for``."""
+        self.varied = False
+        """Whether it was off anywhere by no more than that."""
+        self._strict = device in ("cpu", "meta")
+        self._tolerance = tolerance
+
+    def __call__(self, first: torch.Tensor, second: torch.Tensor, path: str = "") -> bool:
+        """Return whether two dense CPU tensors of one shape and dtype agree. ``path`` says where they stand."""
+        if equal_bits(first, second):
+            return True
+        if self._strict or compare_values(first, second, tolerance_for(first.dtype, self._tolerance, path)).differences:
+            return False
+        self.varied = True
+        return True
+
+
+Agree = Callable[[torch.Tensor, torch.Tensor, str], bool]
+"""Whether two tensors at a path are the same."""
+
+
+def _agree_exactly(first: torch.Tensor, second: torch.Tensor, path: str) -> bool:
+    return equal_bits(first, second)
+
+
+def find_disagreement(
+    first: Observation,
+    second: Observation,
+    compare_elements: bool = True,
+    agree: Agree = _agree_exactly,
+) -> str | None:
+    """Return where two eager runs, made alike, disagree; None if nowhere.
+
+    ``compare_elements`` False leaves out the values of tensors (the case ignores them, being random); ``agree`` says whether
+    two tensors are the same.
+    """
+    if len(first.calls) != len(second.calls):
+        return "the number of calls before the first error"
+    several = len(first.calls) > 1
+    for call, (first_call, second_call) in enumerate(zip(first.calls, second.calls, strict=True)):
+        where = f"call {call}, " if several else ""
+        if (first_call.error is None) != (second_call.error is None):
+            return f"{where}whether it raises"
+        if first_call.error is not None and second_call.error is not None:
+            if first_call.error.bases[0] != second_call.error.bases[0]:
+                return f"{where}what it raises"
+            continue
+        for first_tree, second_tree in zip(_trees(first_call), _trees(second_call), strict=True):
+            place = tree_disagreement(first_tree, second_tree, compare_elements, agree)
+            if place is not None:
+                return where + place
+    return None
+
+
+def _trees(record: CallRecord) -> tuple[Tree, ...]:
+    gradients = {path: leaf for path, leaf in record.gradients.items() if leaf is not None}
+    return record.outputs, record.inputs, record.state, Tree(", ".join(gradients), tuple(gradients.values()))
+
+
+def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: Agree = _agree_exactly) -> str | None:
+    """Return where two trees disagree, as ``find_disagreement`` does; None if nowhere."""
+    if first.structure != second.structure:
+        return "the structure of what it gives"
+    for first_leaf, second_leaf in zip(first.leaves, second.leaves, strict=True):
+        if first_leaf.as_loaded and second_leaf.as_loaded:
+            continue
+        if first_leaf.type != second_leaf.type or first_leaf.metadata != second_leaf.metadata:
+            return f"{first_leaf.path}, type or metadata"
+        if not compare_elements or first_leaf.problem is not None:
+            continue
+        if first_leaf.kind == "tensor":
+            if not agree(first_leaf.value, second_leaf.value, first_leaf.path):
+                return first_leaf.path
+        elif not same_python(first_leaf.value, second_leaf.value):
+            return first_leaf.path
+    return None

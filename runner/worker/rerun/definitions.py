@@ -1,0 +1,232 @@
+"""Definitions of operators whose result torch leaves open: what still holds for every legal result.
+
+Each function is given the operator's call and its own result in eager, both on the CPU, the place of an output among its
+results, and what was compiled there. It returns in which way that breaks the definition; an empty text where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from runner.worker.comparison.compare import compare_values
+from runner.worker.operators.choices import Call, dimension, symmetric_matrix, targets
+from runner.worker.tensors.tolerance import tolerance_for
+
+Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
+
+ROUNDINGS = 100.0
+"""How many units roundoff times the size of a matrix its decomposition may be off: the bound of LAPACK's own tests is 30
+(``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
+
+
+def _differ(expected: torch.Tensor, actual: torch.Tensor, uncertainty: torch.Tensor | None = None) -> bool:
+    """Return whether elements differ beyond the tolerance of their dtype and twice the ``uncertainty`` of both."""
+    if uncertainty is not None and expected.is_floating_point():
+        near = (actual.to(torch.float64) - expected.to(torch.float64)).abs() <= 2 * uncertainty
+        actual = torch.where(near, expected, actual)
+    return bool(compare_values(expected, actual.contiguous(), tolerance_for(expected.dtype)).differences)
+
+
+def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """Indices are in range, none twice in a sort, and the elements that they name are the values."""
+    if not compiled.numel():
+        return ""
+    if call.arguments.get("dim", 0) is None:  # of all elements
+        flat = {**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0}
+        call = replace(
+            call, arguments=flat, uncertainty=None if call.uncertainty is None else call.uncertainty.reshape(-1)
+        )
+        results, compiled = [part.reshape(()) for part in results], compiled.reshape(())
+    x, dim = call.arguments["self"], dimension(call)
+    uncertain = call.uncertainty if x.is_floating_point() else None
+    kind = call.func.overloadpacket.__name__
+    own = results[-1]
+    if len(results) > 1 and place == 0:
+        first, second = results[0], compiled
+        amount = None if uncertain is None else _at(uncertain, x, dim, own)
+        if call.arguments.get("sorted") is False:
+            first, order = first.sort(dim)
+            second, amount = second.sort(dim).values, None if amount is None else amount.gather(dim, order)
+        return "its values are not those of the input in this order" if _differ(first, second, amount) else ""
+    lowest, highest = int(compiled.min()), int(compiled.max())
+    if lowest < 0 or highest >= max(x.size(dim) if x.dim() else 1, 1):
+        return f"index {lowest if lowest < 0 else highest} is outside of 0 to {x.size(dim) - 1}"
+    if x.dim() == 0:
+        return ""
+    own, indices = _along(own, x, dim), _along(compiled, x, dim)
+    expected, actual = x.gather(dim, own), x.gather(dim, indices)
+    if kind in ("sort", "argsort", "topk"):
+        steps = indices.sort(dim).values.diff(dim=dim)
+        if bool((steps == 0).any()):
+            return "one index stands there twice"
+        if call.arguments.get("sorted") is False:
+            expected, actual = expected.sort(dim).values, actual.sort(dim).values
+    if kind in ("cummax", "cummin"):
+        reach = torch.arange(x.size(dim)).view([-1 if n == dim else 1 for n in range(x.dim())])
+        if bool((indices > reach).any()):
+            return "an index lies beyond its own element"
+    amount = None if uncertain is None else torch.maximum(uncertain.gather(dim, own), uncertain.gather(dim, indices))
+    return "the elements that its indices name are not those of the result" if _differ(expected, actual, amount) else ""
+
+
+def _at(amounts: torch.Tensor, x: torch.Tensor, dim: int, indices: torch.Tensor) -> torch.Tensor:
+    """Return the amounts of the elements that indices name, in the shape of the indices."""
+    return amounts.gather(dim, _along(indices, x, dim)).view(indices.shape) if x.dim() else amounts
+
+
+def _along(part: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return a result with the dimension that it has lost."""
+    return part.unsqueeze(dim) if part.dim() < x.dim() else part
+
+
+def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """Each element that is written holds one of the values that were written there."""
+    writes = targets(call)
+    if writes is None:
+        return ""
+    positions, values = writes
+    flat = compiled.reshape(-1)
+    tolerance = tolerance_for(compiled.dtype)
+    wide = (
+        torch.complex128 if compiled.is_complex() else torch.float64 if compiled.is_floating_point() else compiled.dtype
+    )
+    chosen, values = flat[positions].to(wide), values.to(wide)
+    right = chosen == values
+    if compiled.is_floating_point() or compiled.is_complex():
+        right |= (chosen - values).abs() <= tolerance.atol + tolerance.rtol * values.abs()
+        right |= chosen.isnan() & values.isnan()
+    hits = torch.zeros(flat.numel(), dtype=torch.int64).scatter_reduce_(0, positions, right.long(), "amax")
+    wrong = (hits[positions] == 0).nonzero()
+    return f"element {int(positions[wrong[0]])} holds no value that was written there" if len(wrong) else ""
+
+
+def _set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """The same elements in any order; places of them that name each as often, and how often that is. Only of a plain ``unique``."""
+    if "dim" in call.arguments:
+        return ""
+    if place:
+        return _numbers_of_set(call, results, place, compiled) if compiled.numel() else ""
+    return (
+        "its elements are not those of the input" if _differ(results[0].sort().values, compiled.sort().values) else ""
+    )
+
+
+def _numbers_of_set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """Places of elements (the second result) lie in the set. Each element is named as often as in eager, and counted so."""
+    count, least = results[0].numel(), int(place > 1)
+    lowest, highest = int(compiled.min()), int(compiled.max())
+    if lowest < least or (place == 1 and highest >= count):
+        return f"{lowest if lowest < least else highest} is no {'place in the set' if place == 1 else 'count'}"
+    if call.uncertainty is not None:
+        return ""  # which elements are equal is not known
+    own, other = (
+        part.flatten().bincount(minlength=count) if place == 1 else part for part in (results[place], compiled)
+    )
+    return (
+        "" if torch.equal(own.sort().values, other.sort().values) else "its elements are not named as often as in eager"
+    )
+
+
+def _off(actual: torch.Tensor, expected: torch.Tensor | float, scale: torch.Tensor | float, size: int) -> bool:
+    """Return whether two matrices differ by more than the rounding of a decomposition."""
+    difference = (actual - expected).abs()
+    bound = ROUNDINGS * size * torch.finfo(actual.dtype).eps * max(float(scale), 1e-30)
+    return not bool((difference <= bound).all())
+
+
+def _orthonormal(vectors: torch.Tensor) -> bool:
+    """Return whether the columns are."""
+    unit = torch.eye(vectors.size(-1), dtype=vectors.dtype)
+    return not _off(vectors.mH @ vectors, unit, 1.0, max(vectors.shape[-2:]))
+
+
+def _are_others(own: torch.Tensor, compiled: torch.Tensor, matrix: torch.Tensor) -> bool:
+    """Return whether values of a decomposition lie outside the tolerance and further apart than its rounding.
+
+    A matrix that is off by a rounding has values that are off by no more than that (H. Weyl's inequality), also the small ones.
+    """
+    return _differ(own, compiled) and _off(compiled, own, own.abs().max(), max(matrix.shape[-2:]))
+
+
+def _vectors(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """Singular and eigenvectors are orthonormal, and the matrix only stretches them."""
+    matrix = call.arguments["A"]
+    kind = call.func.overloadpacket.__name__
+    if not matrix.numel() or not compiled.numel():
+        return ""
+    if kind == "linalg_qr":
+        return _triangular(matrix, place, compiled)
+    if kind == "_linalg_svd":
+        if place == 1:
+            return "these are not its singular values" if _are_others(results[1], compiled, matrix) else ""
+        vectors, values = (compiled, results[1]) if place == 0 else (compiled.mH, results[1])
+        square = matrix @ matrix.mH if place == 0 else matrix.mH @ matrix
+        stretched = values**2
+    else:
+        if place == 0:
+            return "these are not its eigenvalues" if _are_others(results[0], compiled, matrix) else ""
+        square, vectors, stretched = symmetric_matrix(call), compiled, results[0]
+    if not _orthonormal(vectors):
+        return "its vectors are not orthonormal"
+    count = stretched.size(-1)
+    main = vectors[..., :count]
+    off = _off(square @ main, main * stretched.unsqueeze(-2), stretched.abs().max(), max(matrix.shape[-2:]))
+    return "its vectors do not belong to the matrix" if off else ""
+
+
+def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str:
+    """Q is orthonormal and spans the matrix; R is triangular, and its square is the matrix's."""
+    size = max(matrix.shape[-2:])
+    if place == 0:
+        if not _orthonormal(compiled):
+            return "Q is not orthonormal"
+        off = _off(compiled @ (compiled.mH @ matrix), matrix, matrix.abs().max(), size)
+        return "Q does not span the matrix" if off else ""
+    if bool((compiled.tril(-1) != 0).any()):
+        return "R is not triangular"
+    square = matrix.mH @ matrix
+    return "R does not belong to the matrix" if _off(compiled.mH @ compiled, square, square.abs().max(), size) else ""
+
+
+def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
+    """Eigenvalues are those of the matrix, in any order; eigenvectors have length one and are only stretched."""
+    matrix = call.arguments["self"]
+    values = results[0]
+    size = matrix.size(-1)
+    if not compiled.numel():
+        return ""
+    wide = matrix.to(compiled.dtype)
+    if place == 1:
+        image = wide @ compiled
+        stretch = (compiled.conj() * image).sum(-2, keepdim=True)
+        off = _off(image, compiled * stretch, wide.abs().max(), size) or _off(
+            compiled.abs().square().sum(-2).sqrt(), 1.0, 1.0, size
+        )
+        return "its vectors do not belong to the matrix" if off else ""
+    gaps = (compiled.unsqueeze(-1) - values.unsqueeze(-2)).abs()
+    near = torch.maximum(gaps.amin(-1).max(), gaps.amin(-2).max())
+    return "these are not its eigenvalues" if _off(near, 0.0, values.abs().max(), 10 * size) else ""
+
+
+DEFINITIONS: Mapping[str, Definition] = {
+    "torch.max": _indices,
+    "torch.sort": _indices,
+    "torch.topk": _indices,
+    "torch.kthvalue": _indices,
+    "torch.median": _indices,
+    "torch.mode": _indices,
+    "torch.cummax": _indices,
+    "torch.unique": _set,
+    "Tensor.scatter_": _writes,
+    "Tensor.index_put_": _writes,
+    "Tensor.index_copy_": _writes,
+    "Tensor.put_": _writes,
+    "torch.linalg.svd": _vectors,
+    "torch.linalg.eigh": _vectors,
+    "torch.linalg.qr": _vectors,
+    "torch.linalg.eig": _pairs,
+}
+"""By the name of a ``Freedom``. What is not here may be anything: memory that nobody wrote, a cast that does not fit."""

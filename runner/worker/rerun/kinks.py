@@ -1,0 +1,223 @@
+"""Gradients at a kink: of relu, abs, clamp and their like, where a rounding decides on which side a computed argument lies.
+
+Eager's backward runs again, and each such operator sees its argument moved by a rounding. Elements of gradients that move with it
+are open between the gradients of these runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from runner.worker.operators.choices import Call, Draw, aten
+from runner.worker.operators.freedoms import overload_of
+from runner.worker.program.observe import Observation
+from runner.worker.program.snapshot import elements
+from runner.worker.rounding.uncertainty import Uncertainties, fitting
+from runner.worker.tensors.elements import planes
+
+DRAWS = (3, 4, 5, 6, 7, 8)
+"""Of ``choices.Draw``: all up, all down, onto what they are compared with, and three times at random."""
+
+UNITS = 16.0
+"""How many times what a unit roundoff moves it by an argument is moved. Sums of 10,007 equal numbers were off by one."""
+
+FAR = 4.0
+"""How many times the distance of the gradients of these runs a gradient may lie outside of them: runs are few, and kinks may be many."""
+
+_ARGUMENTS: Mapping[str, str] = {
+    "threshold_backward": "self",
+    "leaky_relu_backward": "self",
+    "hardtanh_backward": "self",
+    "hardshrink_backward": "self",
+    "softshrink_backward": "self",
+    "hardswish_backward": "self",
+    "hardsigmoid_backward": "self",
+    "rrelu_with_noise_backward": "self",
+    "_prelu_kernel_backward": "self",
+    "elu_backward": "self_or_result",
+    "sgn": "self",
+    "sign": "self",
+}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+KINKS: Mapping[Any, str] = {
+    overload: argument
+    for name, argument in [
+        *((f"{name}.default", argument) for name, argument in _ARGUMENTS.items()),
+        *((f"{name}.{kind}", "self") for name in _COMPARISONS for kind in ("Scalar", "Tensor")),
+    ]
+    if (overload := overload_of(name)) is not None
+}
+"""What autograd's formulas ask on which side of a kink an argument lies, and the name of that argument."""
+
+_EQUALITIES = tuple(overload for overload in KINKS if overload.overloadpacket in (aten.eq, aten.ne))
+
+RELUS = (aten.relu.default, aten.relu_.default)
+"""Their backward asks for their result, which is zero on the whole other side: the argument is moved in the forward."""
+_BY_RESULT = frozenset({"celu_", "elu_", "hardtanh_", "leaky_relu_", "relu", "relu_", "selu_", "threshold_"})
+"""Operators whose result their backward asks for. It does not tell where the argument was, so that it is not moved there."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The lowest and the highest of each element of a leaf in several runs, as planes; NaN where eager's is."""
+
+    shape: torch.Size
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def open_elements(self) -> torch.Tensor:
+        """Return which elements were not the same in all runs, in the leaf's shape."""
+        return (self.low != self.high).any(dim=1).view(self.shape)
+
+    def reaches(self, compiled: torch.Tensor) -> torch.Tensor:
+        """Return which elements lie among those of the runs, or not far from them, in the leaf's shape."""
+        if compiled.shape != self.shape:
+            return torch.zeros(self.shape, dtype=torch.bool)
+        reach, flat = FAR * (self.high - self.low), planes(compiled)
+        return ((flat >= self.low - reach) & (flat <= self.high + reach)).all(dim=1).view(self.shape)
+
+
+def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[int, str], Spread]:
+    """Return the spreads of the gradients that are not the same in all runs, by call and path. A call that raised in one has none.
+
+    NaN and infinity of a moved run say nothing: the gradient of a maximum divides by the number of elements that equal it, and none
+    of the moved ones may.
+    """
+    spreads = {}
+    for call, (own, *moved_records) in enumerate(zip(eager.calls, *(run.calls for run in runs), strict=False)):
+        if any(record.error is not None for record in (own, *moved_records)):
+            break
+        for path, leaf in own.gradients.items():
+            first, *moved_elements = (
+                elements(each) if each is not None else None
+                for each in (leaf, *(record.gradients.get(path) for record in moved_records))
+            )
+            if first is None:
+                continue
+            flat = [planes(first)]
+            flat += [planes(moved) for moved in moved_elements if moved is not None and moved.shape == first.shape]
+            runs_of_leaf = torch.stack([torch.where(plane.isfinite(), plane, flat[0]) for plane in flat])
+            spread = Spread(first.shape, runs_of_leaf.amin(0), runs_of_leaf.amax(0))
+            if bool(spread.open_elements().any()):
+                spreads[call, path] = spread
+    return spreads
+
+
+class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Follows in a forward how large the numbers behind each tensor are, and moves arguments of ``KINKS`` in its ``backward``."""
+
+    supports_higher_order_operators = True  # of torch 2.7 and later
+
+    def __init__(self, draw: Draw, amounts: list[torch.Tensor | None] | None = None) -> None:
+        """Keep the draw, which says where arguments are moved to, and the ``amounts`` of an earlier run; None for the first."""
+        super().__init__()
+        self.has_kinks = False
+        """Whether a gradient depends on the side of a kink on which a computed argument lies."""
+        self.kink_names: set[str] = set()
+        """Operators whose result was another one for the moved argument."""
+        self.amounts: list[torch.Tensor | None] = []
+        """What a unit roundoff moves the argument of each kink by, in their order; None where it is exact."""
+        self._draw, self._known = draw, amounts
+        self._in_backward = False
+        self._results: set[int] = set()  # memory of the results of ``_BY_RESULT``
+        self._uncertainties = Uncertainties()
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[None]:
+        """Move arguments of what runs meanwhile."""
+        self._in_backward = True
+        try:
+            with self:
+                yield
+        finally:
+            self._in_backward = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func``, of a moved argument if it asks for the side of a kink."""
+        kwargs = kwargs or {}
+        if self._in_backward and func in KINKS:
+            return self._cross(Call.bind(func, args, kwargs))
+        record = self._uncertainties.follow(func, args, kwargs) if self._known is None else None
+        result = self._relu(func, *args) if func in RELUS and _is_plain(args[0]) else func(*args, **kwargs)
+        if getattr(getattr(func, "overloadpacket", None), "__name__", "") in _BY_RESULT and _is_plain(result):
+            self._results.add(result.untyped_storage()._cdata)
+        if record is not None:
+            record(result)
+        return result
+
+    def _amount(self, x: Any, other: Any = None) -> torch.Tensor | None:
+        """Return what a unit roundoff moves the argument of the next kink by; None where it is exact."""
+        amount = self._uncertainties.of_compared({"self": x, "other": other}) if self._known is None else None
+        if self._known is not None and len(self.amounts) < len(self._known):
+            amount = fitting(self._known[len(self.amounts)], x)
+        self.amounts.append(amount)
+        return amount
+
+    def _cross(self, call: Call) -> Any:
+        own, name = call.run(), KINKS[call.func]
+        x, other = call.arguments[name], call.arguments.get("other", call.arguments.get("threshold", 0))
+        amount = self._amount(x, other)
+        if amount is None or not _is_plain(x) or isinstance(other, complex) or self._is_result(x):
+            return own
+        self.has_kinks = True
+        reach = _reach(x, amount)
+        moved = (
+            self._equal(call, own.shape, reach)
+            if call.func in _EQUALITIES
+            else call.run(**{name: self._draw.move(x, other, reach)})
+        )
+        pairs = list(zip(tree_leaves(own), tree_leaves(moved), strict=True))
+        if any(not torch.equal(first, second) for first, second in pairs):
+            self.kink_names.add(call.func.overloadpacket.__name__)
+        return moved
+
+    def _is_result(self, x: torch.Tensor) -> bool:
+        """Return whether a tensor is a result that its backward asks for."""
+        return x.untyped_storage()._cdata in self._results
+
+    def _relu(self, func: Any, x: torch.Tensor) -> torch.Tensor:
+        """Return the result for the moved argument, where it may lie on either side of zero."""
+        amount = self._amount(x)
+        if amount is None:
+            return func(x)
+        self.has_kinks = True
+        reach = _reach(x, amount)
+        moved, near = self._draw.move(x, 0, reach).clamp_min(0), x.abs() <= reach
+        result: torch.Tensor = func(x)
+        if bool((near & ((moved > 0) != (result > 0))).any()):
+            self.kink_names.add("relu")
+        return result.copy_(torch.where(near, moved, result))
+
+    def _equal(self, call: Call, shape: torch.Size, amount: torch.Tensor) -> torch.Tensor:
+        """Return which elements may equal what they are compared with: all, none, or some at random. No moved one would."""
+        near = (call.arguments["self"] - call.arguments["other"]).abs() <= amount
+        noise = self._draw.move(torch.zeros(shape), 0, torch.ones(shape)).to(near.device)
+        equal = near if self._draw.number == 5 else near & (noise > 0)
+        return equal if call.func.overloadpacket is aten.eq else ~equal
+
+
+def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
+    """Return by how much each element is moved, given what a unit roundoff moves it by."""
+    own = torch.finfo(x.dtype).eps * x.abs()
+    return UNITS * torch.maximum(own, amount.to(x.device, x.dtype))
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Return whether a leaf is a tensor of real floating numbers in memory."""
+    return (
+        isinstance(leaf, torch.Tensor)
+        and leaf.is_floating_point()
+        and leaf.layout == torch.strided
+        and leaf.device.type != "meta"
+        and leaf.untyped_storage().nbytes() > 0
+    )

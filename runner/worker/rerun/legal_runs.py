@@ -1,0 +1,332 @@
+"""Values that torch leaves undefined: eager runs again, and each operator that has a choice makes another one.
+
+What differs between legal eager runs has no defined value. A compiled result that differs from eager only there is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.weak import WeakIdKeyDictionary
+
+from runner.worker.comparison.compare import compare_values, equal_bits
+from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements
+from runner.worker.operators.freedoms import (
+    ANYTHING,
+    FREEDOMS,
+    OVERLAP,
+    ROUNDED,
+    SHARED,
+    Freedom,
+    map_arguments,
+    names_of_written,
+)
+from runner.worker.operators.steps import compare_rounded
+from runner.worker.program.devices import end_if_lost
+from runner.worker.program.load import Source
+from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.program.snapshot import flatten, storage_key
+from runner.worker.rerun import kinks
+from runner.worker.rerun.differences import extend, mark
+from runner.worker.rerun.undefined import Range, Result, Undefined, Use
+from runner.worker.rounding.uncertainty import Uncertainties, fitting
+from runner.worker.tensors.tolerance import tolerance_for
+
+DRAWS = 10
+"""Legal runs. The first of equals, the last of them, and eight at random: an element that stands in the middle of three
+equal ones stays where it is in all of them once in 6,561 times. In eight computed elements are moved: all up, all down, onto what they
+are compared with, and at random."""
+
+
+M = TypeVar("M", "LegalChoices", kinks.Kinks)
+
+
+class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Has each operator that torch leaves a choice make it as ``draw`` says; draw 0 records what torch itself makes."""
+
+    supports_higher_order_operators = True  # of torch 2.7 and later
+
+    def __init__(self, draw: Draw, uses: list[Use]) -> None:
+        """Keep the draw, and the list of ``uses``, which draw 0 fills and every other holds its calls against."""
+        super().__init__()
+        self.free: dict[str, str] = {}
+        """Operators that had a choice, each with the sentence of torch's documentation."""
+        self._draw, self._uses, self._count = draw, uses, 0
+        self._uncertainties = Uncertainties()  # of draw 0; the others take those of its uses
+        self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
+
+    def backward(self) -> contextlib.AbstractContextManager[None]:
+        """Leave the operators of a backward as they are."""
+        return contextlib.nullcontext()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func``, or make its choice."""
+        kwargs = kwargs or {}
+        record = self._uncertainties.follow(func, args, kwargs) if self._draw.number == 0 else None
+        written = _written(func, args, kwargs)
+        apart = _read_first(func, written, args, kwargs) if written else None
+        if apart is not None:
+            self.free[SHARED[0]] = SHARED[1]
+            if self._draw.number % 2:  # every other time all is read before anything is written
+                args, kwargs = apart
+        overlapping = [tensor for tensor in written if self._overlaps(tensor)]
+        memory = [tensor.untyped_storage().clone() for tensor in overlapping]
+        freedom = FREEDOMS.get(func)
+        result = (
+            func(*args, **kwargs)
+            if freedom is None
+            else self._choose(freedom, Call.bind(func, args, kwargs), not overlapping)
+        )
+        if self._draw.number % 2:  # every other time the write is lost
+            for tensor, before in zip(overlapping, memory, strict=True):
+                tensor.untyped_storage().copy_(before)
+        if overlapping:
+            self.free[OVERLAP[0]] = OVERLAP[1]
+        results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+        self._remember_views(results, args)
+        if record is not None:
+            record(result)
+        return result
+
+    def _overlaps(self, tensor: torch.Tensor) -> bool:
+        return tensor in self._parts or overlaps_itself(tensor)
+
+    def _remember_views(self, results: Sequence[torch.Tensor], args: tuple[Any, ...]) -> None:
+        """Remember results that are views of an argument that overlaps itself, or of a part of one."""
+        keys = {storage_key(source) for source in args if isinstance(source, torch.Tensor) and self._overlaps(source)}
+        for view in results if keys else ():
+            if storage_key(view) in keys - {None}:
+                self._parts[view] = True
+
+    def _choose(self, freedom: Freedom, call: Call, certain: bool) -> Any:
+        if self._draw.number == 0:
+            arguments = tree_map(_copy, dict(call.arguments))
+            result = call.run()
+            tensors = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+            self._uses.append(
+                Use(
+                    freedom,
+                    Call(call.func, arguments, _copy(self._uncertainties.of_compared(call.arguments))),
+                    [_copy(tensor) for tensor in tensors],
+                    tensors,
+                    certain,
+                )
+            )
+            return result
+        if self._count < len(self._uses):
+            use = self._uses[self._count]
+            use.certain &= use.call.func == call.func and _agree(
+                use.call.arguments, tree_map(_copy, dict(call.arguments))
+            )
+            call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
+        self._count += 1
+        blurred = freedom.compares and call.uncertainty is not None and self._draw.number > 2
+        result, free = (
+            compare_rounded(freedom.choose, call, self._draw) if blurred else freedom.choose(call, self._draw)
+        )
+        if free:
+            self.free.setdefault(freedom.name, ROUNDED if blurred else freedom.sentence)
+        return result
+
+
+def find_undefined(source: Source, settings: Settings, eager: Observation, gradients: bool = True) -> Undefined | None:
+    """Run eager under other legal choices, and return what they change; None where no operator has a choice.
+
+    With ``gradients``, those at a kink are asked about too.
+
+    Raises:
+        InvalidCase: the case cannot be loaded again.
+    """
+    undefined = _find_choices(source, settings, eager)
+    if not gradients or settings.grad != "backward":
+        return undefined
+    spreads, names = _find_kinks(source, settings, eager)
+    if not spreads:
+        return undefined
+    undefined = undefined or Undefined({}, {}, {})
+    open_already = dict(undefined.masks)
+    return replace(
+        undefined,
+        masks={key: spread.open_elements() for key, spread in spreads.items()} | open_already,
+        operators={**undefined.operators, **dict.fromkeys(names, ROUNDED)},
+        spreads={key: spread for key, spread in spreads.items() if key not in open_already},
+    )
+
+
+def _find_choices(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
+    """Return what other choices of the forward's operators change; None where none has one."""
+    uses: list[Use] = []
+    outputs: list[list[tuple[str, torch.Tensor]]] = []
+    operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
+    masks: dict[tuple[int, str], torch.Tensor | None] = {}
+    ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
+    extend(ranges, eager)
+    for number in range(1, DRAWS + 1):
+        observation, mode = _run(source, settings, LegalChoices(Draw(number), uses), [])
+        operators.update(mode.free)
+        if not uses and not operators:
+            return None  # nobody had a choice
+        mark(masks, eager, observation)
+        extend(ranges, observation)
+    if not operators:
+        return None
+    results = {
+        (call, path): Result(use, place)
+        for call, leaves in enumerate(outputs)
+        for path, tensor in leaves
+        for use in uses
+        for place, given in enumerate(use.given)
+        if given is tensor and equal_bits(use.results[place], _copy(tensor))
+    }
+    if any(name in ANYTHING and sentence != ROUNDED for name, sentence in operators.items()):
+        ranges.clear()
+    return Undefined(masks, results, operators, ranges)
+
+
+def _find_kinks(
+    source: Source, settings: Settings, eager: Observation
+) -> tuple[dict[tuple[int, str], kinks.Spread], list[str]]:
+    """Return between which elements gradients move with the arguments of kinks, and the operators whose gradients these are."""
+    runs: list[Observation] = []
+    names: set[str] = set()
+    amounts: list[torch.Tensor | None] | None = None
+    for number in kinks.DRAWS:
+        observation, mode = _run(source, settings, kinks.Kinks(Draw(number), amounts), [])
+        amounts = mode.amounts if amounts is None else amounts
+        if not mode.has_kinks:
+            return {}, []
+        names.update(mode.kink_names)
+        runs.append(observation)
+    return kinks.spreads_of(eager, runs) if names else {}, sorted(names)
+
+
+def disagreement_of_same_choices(
+    source: Source,
+    settings: Settings,
+    place: str,
+    find: Callable[[Observation, Observation], str | None],
+) -> str | None:
+    """Return where eager disagrees with itself though every operator makes the same choices; None if nowhere.
+
+    Two plain runs disagreed at ``place``, which stays the answer where these choices make eager raise. ``find`` returns the
+    place where two runs disagree.
+    """
+    first, second = (_run(source, settings, LegalChoices(Draw(1), []), [])[0] for _ in range(2))
+    return place if first.error is not None else find(first, second)
+
+
+def _run(
+    source: Source, settings: Settings, mode: M, outputs: list[list[tuple[str, torch.Tensor]]]
+) -> tuple[Observation, M]:
+    """Run eager under a mode. ``outputs`` is given the tensors that each call returned."""
+    loaded = source.load(settings.seed)
+
+    def target(*args: Any) -> Any:
+        with mode:
+            result = loaded.model(*args)
+        leaves = flatten(result, "output", loaded.module.__name__)[1]
+        outputs.append([(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return result
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # eager gave them before
+        observation = observe(loaded, target, settings, around_backward=mode.backward)
+    end_if_lost(settings.device)  # an index that nobody wrote
+    torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
+    return observation, mode
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that an operator writes to."""
+    names = names_of_written(func)
+    if not names:
+        return []
+    given = [
+        (argument.name in names, args[n] if n < len(args) else kwargs.get(argument.name))
+        for n, argument in enumerate(func._schema.arguments)
+    ]
+    return [value for writes, value in given if writes and isinstance(value, torch.Tensor)]
+
+
+def _read_first(
+    func: Any, written: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return arguments with copies of what an operator reads or writes where it writes besides; None where there is no such place.
+
+    Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements that it
+    writes: it reads each before. Of two arguments that it writes to, the second gets a copy.
+    """
+    if func.overloadpacket is torch.ops.aten.set_:
+        return None  # it writes no elements
+    pointwise = torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default
+    copies = 0
+
+    def copy(leaf: Any) -> Any:
+        nonlocal copies
+        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
+            return leaf
+        shared = [target for target in written if storage_key(target) == storage_key(leaf) is not None]
+        if not any(share_elements(target, leaf) and not (pointwise and _is_alike(target, leaf)) for target in shared):
+            return leaf
+        copies += 1
+        return leaf.clone()
+
+    writes = names_of_written(func)
+    earlier: list[torch.Tensor] = []
+
+    def separate(name: str, value: Any) -> Any:
+        nonlocal copies
+        if name not in writes:
+            return tree_map(copy, value)
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+            return value
+        key = storage_key(value)
+        if any(key == storage_key(target) is not None and share_elements(target, value) for target in earlier):
+            copies += 1
+            return value.clone()
+        earlier.append(value)
+        return value
+
+    apart = map_arguments(func, args, kwargs, separate)
+    return apart if copies else None
+
+
+def _is_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage are the same elements in the same order."""
+    return (first.storage_offset(), first.shape, first.stride()) == (
+        second.storage_offset(),
+        second.shape,
+        second.stride(),
+    )
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of a tensor on the CPU, without gradients; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or value.device.type == "meta":
+        return value
+    return value.detach().clone().cpu() if value.layout == torch.strided else value.detach().clone()
+
+
+def _agree(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return whether the tensors among two calls' arguments are the same within the tolerance."""
+    pairs = list(zip(tree_flatten(dict(first))[0], tree_flatten(dict(second))[0], strict=False))
+    for one, other in pairs:
+        if isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor):
+            return False
+        if not isinstance(one, torch.Tensor) or one.layout != torch.strided or one.device.type == "meta":
+            continue
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return False
+        if compare_values(one, other, tolerance_for(one.dtype)).differences:
+            return False
+    return True

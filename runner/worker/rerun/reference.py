@@ -1,0 +1,290 @@
+"""The float64 values of eager's run, and how far roundings move them. They are only computed when a comparison asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from runner.worker.program.devices import end_if_lost
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import Source
+from runner.worker.program.observe import CallRecord, Observation, Settings, observe
+from runner.worker.program.originals import originals
+from runner.worker.program.snapshot import Leaf, elements, flatten
+from runner.worker.rerun.wide_values import WideValues
+from runner.worker.rounding import sensitivity
+from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
+
+
+class NoReference(Exception):
+    """The reference cannot be had; the text says why."""
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Perturbs what enters a run by ``unit`` (see ``sensitivity.perturb``); sign 0 leaves it."""
+
+    draw: int = 0
+    sign: int = 0
+    unit: float = sensitivity.UNIT
+    dtype: torch.dtype | None = None
+    """Of the narrowest tensors that can hold the movement; None for all."""
+
+    def __call__(self, values: Sequence[Any], draw: int, shadow: Shadow | None = None) -> None:
+        """Perturb the tensors among ``values`` in place, or their shadows."""
+        if not self.sign:
+            return
+        tensors = [leaf for _, leaf in flatten(list(values), "")[1] if isinstance(leaf, torch.Tensor)]
+        if self.dtype is not None:
+            tensors = [tensor for tensor in tensors if sensitivity.holds(tensor.dtype, self.dtype)]
+        if shadow is not None:
+            tensors = [shadow.of(tensor) for tensor in tensors]
+        sensitivity.perturb(tensors, self.draw + draw, self.sign, self.unit)
+
+    def blur(self) -> Blur | None:
+        """Return what perturbs the numbers of operators, in another way than state and arguments; None for sign 0."""
+        return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign) if self.sign else None
+
+
+Run = list[dict[str, Leaf]]
+"""Leaves by path, of each call."""
+
+
+class Reference(WideValues):
+    """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
+
+    ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        eager: Observation,
+        enabled: bool,
+        begin: Callable[[str], None],
+    ) -> None:
+        """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
+        super().__init__()
+        self.notes: list[str] = []
+        self._source, self._settings, self._eager = source, settings, eager
+        self._enabled = enabled
+        self._begin = begin
+        self._leaves: Run | None = None if enabled else []
+        self._originals: dict[tuple[int, str], Leaf] | None = None
+        self._rounded: list[dict[str, torch.dtype]] = []
+        self._perturbed: dict[torch.dtype | None, list[list[Run]]] = {}  # pairs of runs; None for those of the shadows
+
+    def leaf(self, call: int, path: str) -> Leaf | None:
+        """Return the reference's leaf of that path (an output, a gradient, an input or state after the call)."""
+        if self._leaves is None:
+            self._leaves = []
+            try:
+                if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
+                    raise NoReference("nothing that is compared is floating")
+                self._leaves = self._run(Perturbation())
+            except NoReference as reason:
+                self.notes.append(f"no float64 reference: {reason}")
+        return _leaf_at(self._leaves, call, path)
+
+    def tensor(self, call: int, path: str) -> torch.Tensor | None:
+        """Return the leaf's elements, float64 or complex128; a Python number's too.
+
+        None means that it is no floating tensor, or that there is no reference.
+        """
+        self.leaf(call, path)
+        tensor = _elements_at(self._leaves or [], call, path)
+        return tensor if tensor is not None and tensor.dtype in (torch.float64, torch.complex128) else None
+
+    def original(self, call: int, path: str) -> Leaf | None:
+        """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any other leaf.
+
+        The case makes them once more, from the same seed: eager's run keeps no copy of what it may have written to.
+        """
+        if self._originals is None:
+            self._originals = {}
+            with contextlib.suppress(InvalidCase):
+                self._originals = originals(self._source.load(self._settings.seed), self._settings)
+        return self._originals.get((call, path))
+
+    def rounded_in(self, call: int, path: str) -> torch.dtype | None:
+        """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was rounded."""
+        self.leaf(call, path)
+        return self._rounded[call].get(path) if call < len(self._rounded) else None
+
+    def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
+        """Return how far roundings move each element: of inputs and parameters, of what operators read, of halves as they are stored.
+
+        None means that there is no reference.
+        """
+        exact = self.tensor(call, path)
+        return None if exact is None else self._response(exact, call, path, None)
+
+    def measure_domain(self, call: int, path: str) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite one.
+
+        Both have the shape of the leaf; the size is float64. None means that there is no reference.
+        """
+        exact = self.tensor(call, path)
+        pairs = self._pairs(exact, call, path, None) if exact is not None else []
+        if exact is None or not pairs:
+            return None
+        return sensitivity.domain(exact, [side for pair in pairs for side in pair])
+
+    def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
+        """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.
+
+        It stands in for a reference. Inputs of a dtype that cannot hold the movement stay. None means that it cannot be had.
+        """
+        result = _elements_at([call_leaves(record) for record in self._eager.calls], call, path)
+        if result is None or not self._enabled or sensitivity.unit(dtype) is None:
+            return None
+        response = self._response(result.to(wide_dtype(result.dtype)), call, path, dtype)
+        return None if response is None else response / sensitivity.steps(dtype)
+
+    def _response(self, exact: torch.Tensor, call: int, path: str, dtype: torch.dtype | None) -> torch.Tensor | None:
+        pairs = self._pairs(exact, call, path, dtype)
+        return sensitivity.element_sensitivity(exact, pairs) if pairs else None
+
+    def _pairs(
+        self, exact: torch.Tensor, call: int, path: str, dtype: torch.dtype | None
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return a leaf of the perturbed runs, up and down; none where one has another shape."""
+        if dtype not in self._perturbed:
+            self._perturbed[dtype] = []
+            unit = sensitivity.UNIT if dtype is None else (sensitivity.unit(dtype) or 0.0) * sensitivity.steps(dtype)
+            try:
+                self._perturbed[dtype] = [
+                    [self._run(Perturbation(draw, sign, unit, dtype)) for sign in (1, -1)]
+                    for draw in range(sensitivity.PAIRS)
+                ]
+            except NoReference as reason:
+                self.notes.append(f"rounding was not measured: {reason}")
+        kind, pairs = (exact.shape, exact.is_complex()), []
+        for runs in self._perturbed[dtype]:
+            up, down = (_elements_at(run, call, path) for run in runs)
+            if up is None or down is None or {(up.shape, up.is_complex()), (down.shape, down.is_complex())} != {kind}:
+                return []
+            pairs.append((up.to(exact.dtype), down.to(exact.dtype)))
+        return pairs
+
+    def _run(self, perturbation: Perturbation) -> Run:
+        """Return the shadows of a run; its own leaves where the perturbation has a dtype.
+
+        Raises:
+            NoReference: there are no shadows.
+        """
+        self._begin("float64")
+        shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None
+        try:
+            loaded = self._source.load(self._settings.seed)
+            makers, cotangents = (tuple(map(_as_eager, part)) for part in (loaded.makers, loaded.cotangents))
+            loaded = replace(loaded, makers=makers, cotangents=cotangents)
+            perturbation(_state(loaded.model), 0, shadow)
+
+            def change(args: list[Any]) -> list[Any]:
+                with _disable_current_modes():
+                    perturbation(args, sensitivity.PAIRS, shadow)
+                return args
+
+            with shadow.running() if shadow is not None else contextlib.nullcontext():
+                observation = observe(loaded, loaded.model, self._settings, change_inputs=change)
+            if shadow is not None and shadow.problem:
+                raise NoReference(shadow.problem)
+            if observation.error is not None and self._eager.error is None:
+                raise NoReference(f"the run raised {observation.error.summary}")
+            if shadow is not None and not perturbation.sign:
+                self.overflow = shadow.overflow
+                self._rounded = [_roundings(record, shadow) for record in observation.calls]
+            pairs = zip(self._eager.calls, observation.calls)  # noqa: B905  either may have raised
+            return [self._matched(eager, wide, shadow) for eager, wide in pairs]
+        except NoReference:
+            raise
+        except InvalidCase as error:
+            raise NoReference(error.reason) from error
+        except Exception as error:  # a dispatch mode meets as many kinds of tensors as there are
+            raise NoReference(f"the run raised {type(error).__name__}: {error}") from error
+        finally:
+            torch._dynamo.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
+            end_if_lost(self._settings.device)  # a probability above one, moved by a rounding
+            self._begin("judge")
+
+    def _matched(self, eager: CallRecord, wide: CallRecord, shadow: Shadow | None) -> dict[str, Leaf]:
+        """Return the shadows of one call's leaves, once it is sure that they correspond to eager's.
+
+        Raises:
+            NoReference: structure or shapes differ.
+        """
+        if eager.error is not None or wide.error is not None:
+            return {}
+        if eager.outputs.structure != wide.outputs.structure:
+            raise NoReference("the run returns another structure")
+        eager_leaves, wide_leaves = call_leaves(eager), call_leaves(wide)
+        for path, leaf in eager_leaves.items():
+            metadata = wide_leaves[path].metadata if path in wide_leaves else None
+            if leaf.metadata is not None and (metadata is None or metadata.shape != leaf.metadata.shape):
+                raise NoReference(f"the run gives {path} another shape")
+        if shadow is None:
+            return wide_leaves
+        shadows = {}
+        for path, leaf in wide_leaves.items():
+            try:
+                own = isinstance(leaf.value, torch.Tensor)
+                shadows[path] = replace(leaf, value=shadow.of(leaf.value)) if own else leaf
+            except NoShadow as reason:
+                self._note(f"no float64 reference for {path}: {reason}")
+        return shadows
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def call_leaves(record: CallRecord) -> dict[str, Leaf]:
+    """Return every leaf of a call by its path; paths of outputs, inputs, state and gradients never collide."""
+    leaves = {leaf.path: leaf for tree in (record.outputs, record.inputs, record.state) for leaf in tree.leaves}
+    leaves.update((path, leaf) for path, leaf in record.gradients.items() if leaf is not None)
+    return leaves
+
+
+def _state(model: torch.nn.Module) -> list[Any]:
+    """Return parameters, buffers and what other attributes hold."""
+    attributes = [value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")]
+    return [*model.parameters(), *model.buffers(), *attributes]
+
+
+def _roundings(record: CallRecord, shadow: Shadow) -> dict[str, torch.dtype]:
+    """Return the dtype of the coarsest rounding behind each leaf of a call that has any."""
+    leaves = ((path, leaf.value) for path, leaf in call_leaves(record).items() if isinstance(leaf.value, torch.Tensor))
+    roundings = ((path, shadow.rounded_in(value)) for path, value in leaves)
+    return {path: dtype for path, dtype in roundings if dtype is not None}
+
+
+def _leaf_at(run: Run, call: int, path: str) -> Leaf | None:
+    return run[call].get(path) if call < len(run) else None
+
+
+def _elements_at(run: Run, call: int, path: str) -> torch.Tensor | None:
+    leaf = _leaf_at(run, call, path)
+    return elements(leaf) if leaf is not None else None
+
+
+def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    """Return a maker that no mode looks into."""
+
+    def make() -> list[Any]:
+        with _disable_current_modes():
+            return maker()
+
+    return make
+
+
+def _is_floating(leaf: Leaf) -> bool:
+    if leaf.metadata is None:
+        return isinstance(leaf.value, (float, complex)) and not isinstance(leaf.value, bool)
+    return bool(leaf.metadata.dtype.is_floating_point or leaf.metadata.dtype.is_complex)

@@ -1,0 +1,129 @@
+"""What is undefined of a case, and which definitions still hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from runner.worker.operators.choices import Call
+from runner.worker.operators.freedoms import Freedom
+from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.definitions import DEFINITIONS, Definition
+from runner.worker.rerun.kinks import Spread
+from runner.worker.tensors.elements import planes
+
+
+@dataclass
+class Use:
+    """One call of an operator with a choice, as torch made it: copies of its arguments and results, on the CPU."""
+
+    freedom: Freedom
+    call: Call
+    results: list[torch.Tensor]
+    given: list[torch.Tensor] = field(repr=False)  # the results themselves
+    certain: bool  # no earlier choice changes its arguments, and it has memory of its own to write to
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output of the model that is the result of a use itself: the use, and the place among its results."""
+
+    use: Use
+    place: int
+
+
+FAR = 4.0
+"""How many times the range of a leaf's legal elements an undefined one may lie outside of it. Legal runs are few, and do not reach every
+legal element."""
+
+
+@dataclass
+class Range:
+    """The elements of a leaf in all legal runs: from the lowest to the highest finite one, and whether all are finite."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    finite: bool = True
+
+    def extend(self, elements: torch.Tensor) -> None:
+        """Add the elements of one more run; of complex ones, both parts."""
+        flat = planes(elements)
+        inside = flat[flat.isfinite()]
+        self.finite &= inside.numel() == flat.numel()
+        if inside.numel():
+            self.low, self.high = min(self.low, float(inside.min())), max(self.high, float(inside.max()))
+
+    def breach(self, elements: torch.Tensor) -> str:
+        """Return how no legal run comes near to some of the elements, or nothing."""
+        flat = planes(elements)
+        if self.finite and not bool(flat.isfinite().all()):
+            return "an element that may hold several values is NaN or infinite, and in no legal run is any"
+        reach = FAR * max(self.high - self.low, abs(self.high), abs(self.low))
+        outside = flat[flat.isfinite() & ((flat < self.low - reach) | (flat > self.high + reach))]
+        if self.low > self.high or not outside.numel():
+            return ""
+        return f"an element that may hold several values is {float(outside[0]):.6g}; legal ones lie from {self.low:.6g} to {self.high:.6g}"
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """What is undefined of a case.
+
+    ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs that
+    are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
+    ``ranges`` say where legal elements lie; it is empty where an operator may give anything.
+    """
+
+    masks: Mapping[tuple[int, str], torch.Tensor | None]
+    results: Mapping[tuple[int, str], Result]
+    operators: Mapping[str, str]
+    ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
+    spreads: Mapping[tuple[int, str], Spread] = field(default_factory=dict)
+    """Of gradients that are undefined at kinks alone: an element is undefined where it is one of these."""
+
+    def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
+        """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""
+        mask = self.masks.get((call, leaf.path), False)
+        if mask is None:
+            return torch.ones(leaf.value.shape if leaf.metadata is not None else (), dtype=torch.bool)
+        return mask if isinstance(mask, torch.Tensor) else None
+
+    def reachable(self, call: int, path: str, mask: torch.Tensor, compiled: torch.Tensor) -> torch.Tensor:
+        """Return which elements of a mask the compiled leaf may hold."""
+        spread = self.spreads.get((call, path))
+        return mask if spread is None else mask & spread.reaches(compiled)
+
+    def has_shape(self, call: int, path: str) -> bool:
+        """Return whether the shape of a leaf is defined."""
+        return self.masks.get((call, path), False) is not None
+
+    def breach(self, call: int, path: str, compiled: torch.Tensor) -> str:
+        """Return how a compiled leaf breaks the definition of the operator that it is the result of, or nothing.
+
+        Where there is no definition, its undefined elements must lie near those of legal runs.
+        """
+        definition = self._definition(call, path)
+        if definition is None:
+            mask, legal = self.masks.get((call, path), False), self.ranges.get((call, path))
+            if mask is False or legal is None or not isinstance(compiled, torch.Tensor) or compiled.dtype == torch.bool:
+                return ""
+            if mask is None:  # not even the shape is defined
+                return legal.breach(compiled)
+            return legal.breach(compiled[mask]) if mask.shape == compiled.shape else ""
+        use, place = self.results[call, path].use, self.results[call, path].place
+        if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
+            return ""
+        reason = definition(use.call, use.results, place, compiled)
+        return f"breaks the definition of {use.freedom.name}: {reason}" if reason else ""
+
+    def is_checked(self, call: int, path: str) -> bool:
+        """Return whether an output is held against a definition."""
+        return self._definition(call, path) is not None
+
+    def _definition(self, call: int, path: str) -> Definition | None:
+        result = self.results.get((call, path))
+        certain = result is not None and result.use.certain
+        return DEFINITIONS.get(result.use.freedom.name) if result is not None and certain else None

@@ -1,0 +1,67 @@
+"""State that cannot be compared: what eager itself leaves differently each time, or what is written while torch traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from runner.contract.finding import Finding
+from runner.worker.program.load import Source, seed_all
+from runner.worker.program.observe import Observation, Settings, modes, snapshot_state
+from runner.worker.program.snapshot import Tree, map_tensors, owner
+
+CALL = re.compile(r"call \d+, ")
+Disagrees = Callable[[Tree, Tree], bool]
+"""Whether two parts of a state disagree."""
+
+
+def varying_state(first: Observation, second: Observation, disagrees: Disagrees) -> frozenset[str]:
+    """Return the parts of the state that two runs leave differently."""
+    pairs = zip(first.calls, second.calls)  # noqa: B905  either may have raised
+    return frozenset(name for one, other in pairs for name in _differing(one.state, other.state, disagrees))
+
+
+def _differing(first: Tree, second: Tree, disagrees: Disagrees) -> Iterable[str]:
+    mine, others = first.parts(), second.parts()
+    return (
+        name
+        for name in {**mine, **others}
+        if name not in mine or name not in others or disagrees(mine[name], others[name])
+    )
+
+
+def traced_state(
+    findings: Iterable[Finding], source: Source, settings: Settings, eager: Observation, disagrees: Disagrees
+) -> frozenset[str]:
+    """Return parts of the state that findings are about and that the model's Python writes only on tensors without elements.
+
+    A compiler calls such code, as a fake kernel, while it traces; eager never does. Parts with tensors do not count.
+
+    Raises:
+        InvalidCase: the case cannot be loaded again.
+    """
+    if not eager.calls or eager.error is not None:
+        return frozenset()
+    state = eager.calls[-1].state
+    plain = [name for name, part in state.parts().items() if all(leaf.metadata is None for leaf in part.leaves)]
+    paths = [CALL.sub("", finding.path or "") for finding in findings if finding.oracle == "mutation"]
+    suspects = {owner(path, plain) for path in paths} - {""}
+    traced = _traced(source, settings) if suspects else None
+    return frozenset() if traced is None else frozenset(suspects.intersection(_differing(state, traced, disagrees)))
+
+
+def _traced(source: Source, settings: Settings) -> Tree | None:
+    """Return the state after the calls on tensors without elements, in eager; None where they raise."""
+    loaded = source.load(settings.seed)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        for call in range(len(loaded.makers)):
+            args = map_tensors(mode.from_tensor, loaded.make_inputs(call, settings.seed + call))
+            seed_all(settings.seed + call)
+            with modes(settings), mode, loaded.python:
+                loaded.model(*args)
+    except Exception:  # noqa: BLE001  a model may need the elements
+        return None
+    return snapshot_state(loaded)

@@ -1,0 +1,192 @@
+"""Bounds on rounding in float32: the response of the float64 run to perturbed inputs.
+
+Another order of addition gives another sum. Inductor adds in another order than eager, whose sums are cascaded. Then
+eager's own error against float64 does not bound the allowed error: it is smaller by the square root of the count.
+The sensitivity does: each input is perturbed by one unit roundoff, up or down at random, and the results are compared.
+So is each number that an operator with arithmetic reads, since its own inputs were rounded: a difference of two such numbers
+that nearly cancel is uncertain, though the program's inputs may not be.
+Results in float16 or bfloat16 are rounded once more where they are stored, and are perturbed there too.
+This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997).
+
+Where there is no float64 run, or no wider one, eager's own run is perturbed instead. It rounds as it goes, so that the
+inputs move by several units (``steps``), and what is measured is divided by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from runner.worker.rounding.shadow import Blur, plain, whole
+
+UNIT = 2.0**-24
+"""Unit roundoff of float32."""
+
+FACTOR = 128.0
+"""How many times the sensitivity counts as rounding: inputs rounded to 17 bits instead of 24. Naive sums of n numbers are off by up to
+about half the square root of n times it (N. J. Higham, "The Accuracy of Floating Point Summation", 1993); measured with
+Inductor on the CPU: 22 for 4,096 numbers, 87 for 40,960, 66 for a million, which are added in several lanes."""
+
+PAIRS = 6
+"""Draws; each is made up and down. The root mean square of six is below a tenth of what it should be once in a million times."""
+
+SMALL = 2.0**-10
+"""Of the largest element of a tensor: what is off by more is no rounding, and not asked about."""
+
+WIDEST = (torch.float64, torch.complex128)
+"""Dtypes that no float64 run is wider than."""
+
+UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+"""Unit roundoff of the dtypes whose roundings are measured."""
+
+FACTOR_NARROW = 4.0
+"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator. The roundings of 16 operators come to
+16 units at most, and to four by their root mean square, which is what the movement is."""
+
+
+def unit(dtype: torch.dtype) -> float | None:
+    """Return the unit roundoff of a dtype, of the parts if it is complex; None where nothing may stand in."""
+    return UNITS.get(dtype.to_real())
+
+
+def is_measured(dtype: torch.dtype) -> bool:
+    """Return whether the roundings of a dtype are known, and a float64 run is wider than it."""
+    return unit(dtype) is not None and dtype not in WIDEST
+
+
+def factor(dtype: torch.dtype) -> float:
+    """Return how many times the movement by a rounding in this dtype counts as rounding."""
+    return FACTOR_NARROW if (unit(dtype) or 0.0) > UNIT else FACTOR
+
+
+def small(dtype: torch.dtype) -> float:
+    """Return the part of a tensor's largest element that roundings in this dtype can reach: four units of a narrow one."""
+    return max(SMALL, FACTOR_NARROW * (unit(dtype) or 0.0))
+
+
+def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
+    """Return whether the roundings of the first dtype are larger than those of the second; False where one is unknown."""
+    own, other = unit(first), unit(second)
+    return own is not None and other is not None and own > other
+
+
+def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
+    """Return whether tensors of the first dtype can be moved by a rounding of the second."""
+    own, movement = unit(narrow), unit(dtype)
+    return own is not None and movement is not None and own <= movement
+
+
+def steps(dtype: torch.dtype) -> int:
+    """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and still small."""
+    return 8 if (unit(dtype) or 0.0) > UNIT else 64
+
+
+def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int, size: float = UNIT) -> None:
+    """Multiply every element of floating or complex tensors by 1 plus or minus ``size``, in place, once in each memory.
+
+    ``draw`` chooses which go up; the other ``sign`` (1 or -1) has those go down. A tensor without strides stays.
+    """
+    generator = torch.Generator().manual_seed(draw)
+    visited: set[int] = set()
+    for tensor in plain(tensors):
+        key = tensor.untyped_storage()._cdata
+        if key in visited or not (tensor.is_floating_point() or tensor.is_complex()):
+            continue
+        visited.add(key)
+        flat = whole(tensor)
+        up = torch.randint(0, 2, flat.shape, generator=generator, dtype=torch.int8).to(torch.float64) * 2 - 1
+        flat.mul_((1 + sign * size * up).to(tensor.device))
+
+
+def blur(draw: int, sign: int) -> Blur:
+    """Return a function that gives a tensor with every element perturbed by a rounding in a dtype.
+
+    Each is perturbed by itself, also those that lie in one place of memory. ``draw`` and ``sign`` are those of ``perturb``:
+    calls in the same order move the same elements, up or down.
+    """
+    generator = torch.Generator().manual_seed(draw)
+
+    def perturbed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        size = unit(dtype) or 0.0
+        up = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.int8).to(torch.float64) * 2 - 1
+        return tensor * (1 + sign * size * up).to(tensor.device)
+
+    return perturbed
+
+
+def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """Return how far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
+
+    An element has crossed a step (a comparison, a floor) if it does not move up as it moves down. One that is not finite
+    has no distance. Both give 0, so that nothing is accepted there. The root mean squares of all pairs tell: in a single pair
+    two perturbations may cancel, and what is left of their product moves the element to the same side.
+    """
+    squares, smooth = torch.zeros(exact.shape, dtype=torch.float64), torch.ones(exact.shape, dtype=torch.bool)
+    uneven = torch.zeros(exact.shape, dtype=torch.float64)
+    for up, down in pairs:
+        odd, even = ((up - down) / 2).abs(), ((up + down) / 2 - exact).abs()
+        smooth &= odd.isfinite()
+        squares += odd.square()
+        uneven += even.square()
+    smooth &= uneven <= squares / 4
+    return torch.where(smooth, (squares / len(pairs)).sqrt(), 0.0)
+
+
+def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which elements a rounding makes finite or not, and the largest absolute value of a finite one, as float64.
+
+    A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN. An element that is finite
+    in no perturbed run is not counted: the perturbation itself has taken it from its domain, as the gradient of a norm that divides by the
+    number of elements that equal it.
+    """
+    finite = torch.stack([run.isfinite() for run in runs])
+    sizes = torch.stack([torch.where(run.isfinite(), run, 0).abs().to(torch.float64) for run in (exact, *runs)])
+    return finite.any(0) & ~(finite.all(0) & exact.isfinite()), sizes.amax(0)
+
+
+def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return whether both results are off by no more than rounding in ``dtype`` could explain anywhere.
+
+    All have one shape; ``exact`` is the float64 result. Where that is zero everywhere nothing says what is large.
+    """
+    finite = exact.isfinite()
+    scale = exact[finite].abs().max() if bool(finite.any()) else torch.tensor(0.0)
+    sides = (side.to(exact.dtype) for side in (eager, compiled))  # float8 dtypes have no arithmetic
+    return not bool(scale) or all(bool(((side - exact)[finite].abs() <= small(dtype) * scale).all()) for side in sides)
+
+
+def explains(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    exact: torch.Tensor,
+    response: torch.Tensor,
+    dtype: torch.dtype,
+    rtol: float,
+    atol: float,
+) -> bool:
+    """Return whether both results lie within the tolerance plus a multiple of the sensitivity, everywhere.
+
+    ``dtype`` is that of the coarsest rounding behind them.
+    """
+    finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
+    allowed = (atol + rtol * exact.abs() + factor(dtype) * response)[finite]
+    return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))
+
+
+def movement_explains(
+    eager: torch.Tensor, compiled: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, rtol: float, atol: float
+) -> bool:
+    """Return whether two results that no wider one judges differ by no more than the movement of eager's explains, everywhere.
+
+    Each finite element lies within the tolerance, or within the tolerance plus a multiple of the movement. Then it also
+    lies within ``small`` of the largest element.
+    """
+    finite = eager.isfinite() & compiled.isfinite()
+    kind = torch.complex128 if eager.is_complex() else torch.float64
+    first, second = eager.to(kind)[finite], compiled.to(kind)[finite]
+    if not first.numel():
+        return True
+    gap, allowed = (first - second).abs(), atol + rtol * first.abs()
+    near = gap <= allowed + factor(dtype) * movement[finite]
+    return bool((gap <= allowed).logical_or(near & (gap <= small(dtype) * first.abs().max())).all())

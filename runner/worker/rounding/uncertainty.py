@@ -1,0 +1,223 @@
+"""How far roundings may have moved each element of a program's tensors, followed through its operators.
+
+A mask of -1e9 that is added to some elements says nothing about the others, so that the amount stands beside each element.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves, tree_map
+
+from runner.worker.operators.freedoms import is_exact, is_view, rounds_nothing
+from runner.worker.rounding.shadow import wide_dtype
+from runner.worker.tensors.elements import largest
+
+STEP = 8.0
+"""How many uncertainties an argument is moved by, to see how far its operator's result moves."""
+
+LINEAR = frozenset({
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "convolution", "cumsum", "dot", "mean", "mm", "mv", "sum",
+})  # fmt: skip
+"""Operators whose result is a sum of products. Roundings of the summands are taken for independent, so that their squares add up:
+the sum of their sizes grows with each layer of a network far beyond what any run shows (N. Higham and T. Mary, A new approach to
+probabilistic rounding error analysis, 2019)."""
+
+_MOST = 1e38
+_SWEEP = 512  # results after which those of tensors that are gone are forgotten
+
+Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+class Uncertainties:
+    """Follows operators, and knows of each computed tensor how far a unit roundoff in each of them moves its elements.
+
+    Exact tensors, such as inputs, are not computed. An amount is float64, absolute, and has the shape of its tensor.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing: all tensors are exact."""
+        self._amounts: dict[Key, tuple[StorageWeakRef, torch.Tensor]] = {}
+        self._storages: dict[int, tuple[StorageWeakRef, float]] = {}  # the largest in each, for other views of it
+        self._count = 0
+
+    def of(self, *tensors: Any) -> torch.Tensor | None:
+        """Return the larger amounts of one or more tensors that are broadcast; None where all are exact."""
+        known = [amount for tensor in tensors if (amount := self._of(tensor)) is not None]
+        return None if not known else known[0] if len(known) == 1 else torch.maximum(known[0], known[1])
+
+    def of_compared(self, arguments: Mapping[str, Any]) -> torch.Tensor | None:
+        """Return the amounts of an operator's first argument and what it compares that with, broadcast; None where both are exact."""
+        x, other = arguments.get("self"), arguments.get("other", arguments.get("threshold"))
+        amount = self.of(x, other)
+        if amount is None:
+            known = any(self._of(leaf) is not None for leaf in tree_leaves(dict(arguments)))
+            return torch.zeros((), dtype=torch.float64) if known else None  # another argument is computed
+        return amount
+
+    def _of(self, tensor: Any) -> torch.Tensor | None:
+        if not _is_plain(tensor):
+            return None
+        entry = self._amounts.get(_key(tensor))
+        if entry is not None:
+            return entry[1]
+        storage = self._storages.get(tensor.untyped_storage()._cdata)
+        return None if storage is None else _full(tensor, storage[1])
+
+    def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Any], None]:
+        """Look at a call before it is made; return what is to be given its result afterwards."""
+        leaves = tree_leaves((args, kwargs))
+        computed = [(leaf, amount) for leaf in leaves if (amount := self._of(leaf)) is not None]
+        exact = is_exact(func, args, kwargs)
+        view = exact and is_view(func)
+        call = _Trial(func, args, kwargs)
+        try:
+            amounts = call.view(computed) if view else call.squares(computed) if call.linear else call.moves(computed)
+        except Exception:  # noqa: BLE001  kernels refuse float64, layouts and shapes in as many ways as there are
+            amounts = []
+        most = max((float(amount.max()) for _, amount in computed), default=0.0)
+
+        def record(result: Any) -> None:
+            if not computed and (exact or rounds_nothing(func, args, kwargs, result)):
+                return
+            results = [leaf for leaf in tree_leaves(result) if _is_plain(leaf)]
+            fits = [amount.shape for amount in amounts] == [tensor.shape for tensor in results]
+            for place, tensor in enumerate(results):
+                amount = amounts[place] if fits else _full(tensor, most)
+                if not exact:
+                    local = call.pointwise or (fits and call.linear)
+                    size = tensor.detach().abs().to(torch.float64) if local else _full(tensor, largest(tensor))
+                    own = size.nan_to_num(nan=0.0, posinf=0.0) * torch.finfo(tensor.dtype).eps
+                    amount = torch.maximum(amount, own)
+                self._store(tensor, amount, view and fits)
+
+        return record
+
+    def _store(self, tensor: torch.Tensor, amount: torch.Tensor, view: bool) -> None:
+        storage, key = tensor.untyped_storage(), _key(tensor)
+        reference = StorageWeakRef(storage)  # keeps another storage from the address
+        if key in self._amounts and self._amounts[key][1] is not amount:
+            self._amounts[key][1].copy_(amount)  # views have their amounts in the same memory
+        else:
+            own = amount if view else torch.empty_like(tensor, dtype=torch.float64, requires_grad=False).copy_(amount)
+            self._amounts[key] = reference, own
+        known = self._storages.get(storage._cdata, (reference, 0.0))
+        self._storages[storage._cdata] = known[0], max(known[1], float(amount.max()))
+        self._count += 1
+        if self._count % _SWEEP == 0:
+            self._amounts = {key: entry for key, entry in self._amounts.items() if not entry[0].expired()}
+            self._storages = {key: place for key, place in self._storages.items() if not place[0].expired()}
+
+
+def fitting(amount: torch.Tensor | None, x: Any) -> torch.Tensor | None:
+    """Return what another run knows of ``x``; a rounding of its largest element where that run had another shape there."""
+    if amount is None or not _is_plain(x) or not amount.dim() or amount.shape[-x.dim() :] == x.shape:
+        return amount
+    with contextlib.suppress(RuntimeError):  # shapes that are broadcast to no common one
+        if torch.broadcast_shapes(amount.shape, x.shape) == amount.shape:
+            return amount
+    return _full(x, torch.finfo(x.dtype).eps * largest(x))
+
+
+Computed = list[tuple[torch.Tensor, torch.Tensor]]
+"""Arguments that are computed, each with its amounts."""
+
+
+class _Trial:
+    """An operator's call, to be tried in float64 with other arguments."""
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Try nothing yet."""
+        self._func, self._args, self._kwargs = func, args, kwargs
+        packet = getattr(func, "overloadpacket", None)
+        self.linear = packet is not None and packet.__name__ in LINEAR
+        self.pointwise = torch.Tag.pointwise in getattr(func, "tags", ())
+
+    def view(self, computed: Computed) -> list[torch.Tensor]:
+        """Return the same view of the amounts, in the same memory."""
+        ((leaf, amount),) = computed
+        return self._run(lambda other: other, leaf, amount)
+
+    def squares(self, computed: Computed) -> list[torch.Tensor]:
+        """Return the roots of the sums of squares of the summands' roundings: their own, and those of each computed factor."""
+        eps = max(torch.finfo(leaf.dtype).eps for leaf in tree_leaves((self._args, self._kwargs)) if _is_plain(leaf))
+        squares = [total * eps**2 for total in self._run(_square)]
+        for leaf, amount in computed:
+            square = amount**2
+            most = square.max().clamp_min(torch.finfo(torch.float64).tiny)
+            whole, rest = self._run(_square, leaf, square / most), self._run(_square, leaf, torch.zeros_like(square))
+            squares = [torch.maximum(old, (a - b) * most) for old, a, b in zip(squares, whole, rest, strict=True)]
+        return [_finite(square.clamp_min(0).sqrt()) for square in squares]
+
+    def moves(self, computed: Computed) -> list[torch.Tensor]:
+        """Return how far results move with each computed argument: up, down, and for operators that mix elements, both."""
+        if not computed or self._func.namespace not in ("aten", "prims"):  # another operator may do more than compute
+            return []
+        if torch.Tag.nondeterministic_seeded in self._func.tags:
+            return []
+        own = self._run(_wide)
+        amounts = [torch.zeros_like(tensor.abs(), dtype=torch.float64) for tensor in own]
+        for leaf, amount in computed:
+            for sign in [1.0, -1.0] if self.pointwise else [1.0, -1.0, _signs(leaf)]:
+                moved = self._run(_wide, leaf, _wide(leaf) + STEP * sign * amount)
+                pairs = zip(amounts, own, moved, strict=True)
+                amounts = [torch.maximum(old, (a - b).abs().nan_to_num(nan=0.0) / STEP) for old, a, b in pairs]
+        return [_finite(amount) for amount in amounts]
+
+    def _run(
+        self, change: Callable[[torch.Tensor], torch.Tensor], leaf: Any = None, instead: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        """Return the results for arguments that are changed; one, ``leaf``, is another tensor ``instead``."""
+
+        def changed(other: Any) -> Any:
+            if not isinstance(other, torch.Tensor):
+                return other
+            return instead if other is leaf else change(other) if _is_number(other) else other.clone()
+
+        result = self._func(*tree_map(changed, self._args), **tree_map(changed, dict(self._kwargs)))
+        return [tensor for tensor in tree_leaves(result) if _is_plain(tensor)]
+
+
+def _wide(leaf: torch.Tensor) -> torch.Tensor:
+    """Return a copy in float64 or complex128."""
+    return leaf.detach().to(wide_dtype(leaf.dtype), copy=True)
+
+
+def _square(leaf: torch.Tensor) -> torch.Tensor:
+    return leaf.detach().abs().to(torch.float64) ** 2
+
+
+def _signs(leaf: torch.Tensor) -> torch.Tensor:
+    return torch.randint(0, 2, leaf.shape, generator=torch.Generator().manual_seed(0)).mul_(2).sub_(1).to(leaf.device)
+
+
+def _finite(amount: torch.Tensor) -> torch.Tensor:
+    return amount.nan_to_num(nan=0.0, posinf=_MOST)
+
+
+def _full(tensor: torch.Tensor, amount: float) -> torch.Tensor:
+    return torch.full((), amount, dtype=torch.float64, device=tensor.device).expand(tensor.shape)
+
+
+def _key(tensor: torch.Tensor) -> Key:
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Return whether a leaf is a tensor of floating or complex numbers in memory."""
+    return (
+        isinstance(leaf, torch.Tensor)
+        and _is_number(leaf)
+        and leaf.layout == torch.strided
+        and leaf.device.type != "meta"
+        and leaf.numel() > 0
+    )
+
+
+def _is_number(leaf: torch.Tensor) -> bool:
+    """Return whether the elements are floating or complex."""
+    return bool(leaf.is_floating_point() or leaf.is_complex())

@@ -1,0 +1,315 @@
+"""One job to its record: reference runs, one backend, the comparison, and whether it can be believed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+
+from runner.contract import loaded_code, settings
+from runner.contract.finding import Finding
+from runner.contract.job import Job
+from runner.contract.loaded_code import find_loaded_code
+from runner.contract.oracles import row_of
+from runner.contract.record import Record, Trust
+from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.procedure import judge_defined
+from runner.worker.judge.validity import note_autocast, vacuity_reason
+from runner.worker.program import backends, replays
+from runner.worker.program.errors import InvalidCase, refutation
+from runner.worker.program.graph_cache import count_loaded, stored_graphs
+from runner.worker.program.load import Source, open_source
+from runner.worker.program.observe import Observation, Settings, observe, read_counts, start_counting
+from runner.worker.program.own_compilation import observe_eager
+from runner.worker.program.random_numbers import eagers_numbers
+from runner.worker.program.reach import Reach
+from runner.worker.program.snapshot import Tree
+from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, tree_disagreement
+from runner.worker.rerun.legal_runs import disagreement_of_same_choices
+from runner.worker.rerun.reference import Reference
+from runner.worker.rerun.unstable_state import traced_state, varying_state
+from runner.worker.tensors.tolerance import missing_place
+from runner.worker.torch_private.compiling import CompileWatch
+
+Send = Callable[[dict[str, Any]], None]
+
+
+_KNOWN = (
+    os.path.dirname(os.path.dirname(loaded_code.__file__)),  # the runner
+    *(os.environ.get(name, "") for name in (settings.CACHE_FOLDER, settings.TRITON_FOLDER, "RUNNER_SCRATCH")),
+)
+"""Folders of code that control knows by itself, and of what is made from such code."""
+
+
+class Phases:
+    """Says which part of the job has begun, and how long each took in all."""
+
+    def __init__(self, send: Send) -> None:
+        """Keep ``send``, which is given ``{"phase": name}`` at each change."""
+        self.seconds: dict[str, float] = {}
+        self.current = ""
+        self.send = send
+        self._since = time.monotonic()
+
+    def begin(self, name: str) -> None:
+        """End the part that runs and begin ``name``, one of the contract's PHASES."""
+        self.end()
+        self.current = name
+        self.send({"phase": name})
+
+    def end(self) -> None:
+        """Book the seconds since the last change."""
+        now = time.monotonic()
+        if self.current:
+            self.seconds[self.current] = self.seconds.get(self.current, 0.0) + now - self._since
+        self._since = now
+        self.current = ""
+
+
+def judge_job(job: Job, send: Send) -> Record:
+    """Run a model in eager and under a backend, and return what the comparison says. A case that is wrong is INVALID."""
+    phases = Phases(send)
+    run = _Run(job, phases)
+    phases.begin("load")
+    try:
+        with open_source(job) as source:
+            run.go(source)
+    except InvalidCase as error:
+        run.record = replace(
+            run.record, trust=Trust("INVALID", error.reason, error.error.info if error.error is not None else None)
+        )
+    except Unavailable as error:
+        run.record = replace(run.record, trust=Trust("SKIP", str(error)))
+    phases.end()
+    seconds = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
+    return replace(run.record, seconds=seconds, code=tuple(find_loaded_code(_KNOWN)))
+
+
+class Unavailable(Exception):
+    """Something that the case needs and this machine lacks."""
+
+
+def require(job: Job) -> None:
+    """Check that the device and the packages of a job are there.
+
+    Raises:
+        Unavailable: one is not; the message says which.
+    """
+    kind, _, index = job.device.partition(":")
+    if kind not in ("cpu", "meta"):
+        module = getattr(torch, kind, None)
+        if module is None or not module.is_available():
+            raise Unavailable(f"no device {kind} here")
+        if index and hasattr(module, "device_count") and int(index) >= module.device_count():
+            raise Unavailable(f"no device {kind}:{index} here: there are {module.device_count()}")
+    for package in job.packages:
+        if not is_installed(package):
+            raise Unavailable(f"no package {package} here")
+
+
+@cache
+def is_installed(package: str) -> bool:
+    """Return whether installed packages' metadata know a name, as pip writes it or as import does. Nothing is imported.
+
+    Of ``a.b`` the name ``a`` is enough: whether ``a`` has a ``b`` only its import can tell.
+    """
+    first = package.partition(".")[0]
+    for name in (package, first):
+        try:
+            importlib.metadata.distribution(name)
+            return True
+        except (importlib.metadata.PackageNotFoundError, ValueError):  # ValueError: it is no name at all
+            continue
+    return first in importlib.metadata.packages_distributions()
+
+
+def validate_distributions(on: bool) -> None:
+    """Set whether torch.distributions checks its arguments, as it would be in a process of its own.
+
+    The first torch.compile of a process turns the checks off for good (``torch/_dynamo/eval_frame.py``, ``TorchPatcher``).
+    Without this, eager would no longer raise what it raises for users once the process has compiled.
+    """
+    torch.distributions.Distribution.set_default_validate_args(on)
+
+
+def observe_backend(
+    job: Job,
+    source: Source,
+    compile_module: backends.Compile,
+    eager: Observation,
+    watch: contextlib.AbstractContextManager[Any] | None = None,
+) -> Observation:
+    """Run the case under its backend. The observation holds torch's counts, and what plain launches recorded.
+
+    Random numbers are eager's where ``eager`` drew any. ``watch`` is entered around the calls.
+
+    Raises:
+        InvalidCase: the case cannot be loaded, or torch.compile refuses its arguments.
+        Unavailable: the interpreter cannot do what a kernel asks of it.
+    """
+    start_counting()
+    settings = Settings.of(job)
+    loaded = source.load(settings.seed, launching=True)
+    validate_distributions(False)
+    target = compile_module(loaded.model)
+    with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
+        compiled = observe(loaded, target, settings, packages=backends.packages(str(job.backend["backend"])))
+    validate_distributions(True)
+    read_counts(compiled)
+    compiled.replays = counted.count
+    if isinstance(target, backends.PlainLaunch):
+        compiled.launches = target.launches
+        compiled.notes += target.launches.notes
+        if target.launches.unable:
+            raise Unavailable(target.launches.unable)
+    return compiled
+
+
+class _Run:
+    """The parts of one job, in order; each adds to the record."""
+
+    def __init__(self, job: Job, phases: Phases) -> None:
+        self.job, self.phases, self.record = job, phases, Record()
+        self.settings = Settings.of(job)
+        self.agree = Agreement(self.settings.device, job.tolerance)
+
+    def go(self, source: Source) -> None:
+        """Run all parts.
+
+        Raises:
+            InvalidCase: the case is wrong.
+            Unavailable: this machine lacks something.
+        """
+        self.source = source
+        try:
+            self._go()
+        finally:
+            self.record = replace(self.record, model_runs=source.models)
+
+    def _go(self) -> None:
+        require(self.job)
+        compile_module = backends.build(self.job.backend)
+        validate_distributions(True)
+        start_counting()
+        loaded = self.source.load(self.settings.seed)
+        self.phases.begin("eager")
+        eager = observe_eager(self.source, loaded, self.settings)
+        self.record = replace(self.record, drew_random=eager.drew_random)
+        self._check_eager(eager)
+
+        self.phases.begin("eager-again")
+        loaded = self.source.load(self.settings.seed)
+        second_eager = observe(loaded, loaded.model, self.settings)
+        place = self._disagreement(eager, second_eager)
+        varying = self._varying_state(eager, second_eager) if place is not None else frozenset()
+        del second_eager  # so that its tensors are gone before the backend's run
+
+        self.phases.begin("backend")
+        watch = CompileWatch(self.phases.send) if self.job.compile_timeout is not None else None
+        reach = Reach(self.job.coverage == "lines") if self.job.coverage else None
+        with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
+            compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
+            self.record = replace(self.record, stored_graphs=count_loaded() if self.job.graphs else 0)
+        if reach:
+            self.record = replace(self.record, reached=tuple(sorted(reach.names)))
+        self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,
+                  break_reasons=tuple(compiled.break_reasons))  # fmt: skip
+        if self.job.backend["backend"] == "inductor":
+            self.record = replace(
+                self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays
+            )
+            if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
+                compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
+
+        self.phases.begin("judge")
+        self._judge(eager, compiled, place, varying)
+        if self.agree.varied:
+            self.record = replace(self.record, labels=(*self.record.labels, VARIES))
+        if store is not None and not self.record.findings and self.record.trust is None:
+            store.keep()
+
+    def _disagreement(self, first: Observation, second: Observation) -> str | None:
+        """Return where two eager runs disagree, values by the rules of the device."""
+        return find_disagreement(first, second, "value" not in self.job.ignore, self.agree)
+
+    def _varying_state(self, first: Observation, second: Observation) -> frozenset[str]:
+        """Return the parts of the state that two eager runs leave differently, if they disagree nowhere else."""
+        names = varying_state(first, second, self._differ)
+        if names and self._disagreement(first.without_state(names), second.without_state(names)) is not None:
+            return frozenset()
+        return names
+
+    def _differ(self, first: Tree, second: Tree) -> bool:
+        return tree_disagreement(first, second, "value" not in self.job.ignore, self.agree) is not None
+
+    def _check_eager(self, eager: Observation) -> None:
+        """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case names.
+
+        Raises:
+            InvalidCase: it did otherwise.
+        """
+        expected = self.job.expect.get("raises")
+        error = eager.error
+        if error is not None:
+            self.record = replace(self.record, eager_error=error.info)
+        if expected is None:
+            if error is not None:
+                raise InvalidCase(f"eager raised {error.summary}", error)
+            unfit = next((call.unfit for call in eager.calls if call.unfit), "")
+            if unfit:
+                raise InvalidCase(f"grad: {unfit}")
+            paths = [leaf.path for call in eager.calls for leaf in call.outputs.leaves]
+            place = missing_place(self.job.tolerance, paths)
+            if place is not None:
+                raise InvalidCase(
+                    f"tolerance: the model returns no {place}; it returns {', '.join(paths[:5]) or 'nothing'}"
+                )
+            return
+        if reason := refutation(error, expected):
+            raise InvalidCase(reason, error)
+
+    def _compare(
+        self, eager: Observation, compiled: Observation, reference: Reference, varies: bool, excluded: frozenset[str]
+    ) -> tuple[Evidence, list[Finding]]:
+        """Return all findings and their evidence, without the parts of the state that are ``excluded``."""
+        if excluded:
+            eager, compiled = eager.without_state(excluded), compiled.without_state(excluded)
+        evidence = Evidence(self.job, eager, compiled, reference)
+        return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
+
+    def _judge(self, eager: Observation, compiled: Observation, place: str | None, varying: frozenset[str]) -> None:
+        """Compare and fill the record.
+
+        ``place`` is where two eager runs disagreed, if they did, and ``varying`` the parts of the state, where it was there alone.
+        """
+        reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
+        evidence, findings = self._compare(eager, compiled, reference, place is not None, frozenset())
+        if place is not None and evidence.undefined is not None:
+            place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
+        why, excluded = "two eager runs leave it differently", varying
+        if place is None:
+            why = "written while torch traces, as by a fake kernel"
+            excluded = traced_state(findings, self.source, self.settings, eager, self._differ)
+        if excluded:
+            place = None
+            evidence, findings = self._compare(eager, compiled, reference, False, excluded)
+            evidence.note(f"{', '.join(sorted(excluded))}: not compared ({why})")
+        if place is not None:
+            self.record = replace(self.record, trust=Trust("FLAKY", f"two eager runs, made alike, disagree: {place}"))
+            findings = [finding for finding in findings if not row_of(finding.oracle).numeric]
+        elif not findings:
+            replacements = self.source.replacements
+            reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
+            if reason:
+                self.record = replace(self.record, trust=Trust("VACUOUS", reason))
+        note_autocast(evidence, findings)
+        self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
+                  notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),
+                  comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip

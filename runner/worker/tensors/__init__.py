@@ -1,0 +1,1 @@
+"""Elements of tensors: planes, bytes and tolerances. Entrance: ``elements``."""

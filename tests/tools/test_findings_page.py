@@ -1,0 +1,19 @@
+"""The table of ``specs/found``: it is up to date, and its cases are as small as it says."""
+
+from __future__ import annotations
+
+from tests.script_modules import script_module
+
+
+def test_the_page_has_a_row_for_each_case() -> None:
+    findings = script_module("findings_page")
+    text = findings.PAGE.read_text(encoding="utf-8")
+    assert findings.page(text) == text, "run: python tools/findings_page.py"
+    assert findings.page(text.replace("[`addbmm_into_a_scalar`]", "[`old`]")) == text
+
+
+def test_no_case_has_more_than_five_operators() -> None:
+    cases = script_module("findings_page").cases()
+    assert len(cases) == len({case.name for case in cases}) >= 40
+    assert [case.name for case in cases if len(case.chain) > 5] == []
+    assert all(len(case.known) == 1 and case.known[0].stage and case.known[0].oracle for case in cases)

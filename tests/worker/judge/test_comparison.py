@@ -1,0 +1,118 @@
+"""``runner.compare``: the judge's comparison of results that somebody else has computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+import runner
+from runner.contract.finding import Finding
+from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.judge import CHECKS, check
+
+X = torch.arange(1.0, 13.0).view(3, 4)
+
+
+@dataclass
+class Pair:
+    left: Any
+    right: Any
+
+
+def changed(change: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    """A copy of ``X`` after a change in place."""
+    copy = X.clone()
+    change(copy)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [
+        (X, X.clone()),
+        (X, X + 1e-6),
+        ({"a": [X, 1, "text"]}, {"a": [X.clone(), 1, "text"]}),
+        (Pair(X, None), Pair(X.clone(), None)),
+        (torch.empty(0, 3), torch.empty(0, 3)),
+        (torch.tensor(float("nan")), torch.tensor(float("nan"))),
+        (2.5, 2.5),
+    ],
+)
+def test_equal_results_are_true(eager: Any, compiled: Any) -> None:
+    comparison = runner.compare(eager, compiled)
+    assert comparison and not comparison.findings and "agree" in comparison.message
+
+
+@pytest.mark.parametrize(
+    ("compiled", "oracle"),
+    [
+        (changed(lambda copy: copy[1, 2].add_(1)), "value"),
+        (changed(lambda copy: copy[1, 2].fill_(float("nan"))), "nonfinite"),
+        (X[:2], "shape"),
+        (X.double(), "dtype"),
+        (X.t().contiguous().t(), "stride"),
+        (X.clone().requires_grad_(), "requires-grad"),
+        ([X], "structure"),
+        (X.tolist(), "structure"),
+    ],
+)
+def test_a_difference_has_its_oracle_and_is_false(compiled: Any, oracle: str) -> None:
+    comparison = runner.compare(X, compiled)
+    assert not comparison and [finding.oracle for finding in comparison.findings] == [oracle]
+    assert f"output: {oracle}: " in comparison.message
+
+
+def test_the_numbers_and_the_place_of_a_wrong_element() -> None:
+    comparison = runner.compare({"x": (X, 1)}, {"x": (changed(lambda copy: copy[1, 2].add_(1)), 1)})
+    (finding,) = comparison.findings
+    assert finding.path == "output['x'][0]"
+    assert comparison.numbers["worst_index"] == [1, 2] and comparison.numbers["abs_error"] == 1.0
+
+
+@pytest.mark.parametrize(("eager", "compiled"), [([], []), (object(), object())])
+def test_a_comparison_of_nothing_is_false(eager: object, compiled: object) -> None:
+    comparison = runner.compare(eager, compiled)
+    assert not comparison and not comparison.findings and comparison.message.startswith("nothing was compared")
+
+
+def test_tolerances_exactness_and_oracles_to_ignore() -> None:
+    near, strided = X + 1e-3, X.t().contiguous().t()
+    assert not runner.compare(X, near) and runner.compare(X, near, rtol=0, atol=0.01)
+    assert runner.compare(X, X + 1e-6) and not runner.compare(X, X + 1e-6, exact=True)
+    assert runner.compare(X, strided, ignore=["stride"])
+    with pytest.raises(ValueError, match="'strides' is no oracle"):
+        runner.compare(X, strided, ignore=["strides"])
+
+
+def test_a_float64_reference_decides_where_the_tolerance_does_not() -> None:
+    far = X + 0.01
+    assert not runner.compare(X, far) and not runner.compare(X, far, reference=X.double())
+    comparison = runner.compare(X, far, reference=X.double() + 0.009)
+    assert comparison and comparison.labels == ("nearer-to-float64",)
+
+
+@pytest.mark.parametrize(("reference", "message"), [([X.double()], "the reference is"), (X[:2].double(), "has shape")])
+def test_a_reference_has_the_containers_and_shapes_of_eager(reference: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        runner.compare(X, X, reference=reference)
+
+
+@pytest.fixture
+def oracle_of_a_plugin() -> Iterator[str]:
+    @check("package.even")
+    def even(evidence: Evidence) -> Iterator[Finding]:
+        for _, _, record in evidence.pairs():
+            if any(leaf.value.numel() % 2 == 0 for leaf in record.outputs.leaves):
+                yield Finding("package.even", "even", "output")
+
+    yield "package.even"
+    del CHECKS[even]
+
+
+def test_it_is_the_judge_that_compares(oracle_of_a_plugin: str) -> None:
+    assert [finding.oracle for finding in runner.compare(X, X).findings] == [oracle_of_a_plugin]
+    assert runner.compare(X, X, ignore=[oracle_of_a_plugin])

@@ -1,0 +1,87 @@
+"""Frames that torch's compiler gave up: whether a pass says so, and when it is empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worker_jobs import oracles, passes, run, source
+
+BROKEN = "relu_compile_error_TESTING_ONLY"
+SUPPRESSED = {"torch._dynamo.config.suppress_errors": True}
+AFTER_A_BREAK = source("y = x.sin()\ntorch._dynamo.graph_break()\nreturn torch.relu(y)")
+CAUGHT = "y = x.sin()\ntorch._dynamo.graph_break()\nreturn guarded(y)"
+GUARDED = """
+def guarded(x):
+    torch._dynamo.graph_break()
+    try:
+        torch._dynamo.graph_break()
+        return part(x)
+    except Exception:
+        return x.clamp(min=0)
+def part(x):
+    return {}
+"""
+
+
+def reason(record: dict[str, Any]) -> str:
+    assert record["trust"]["verdict"] == "VACUOUS", record
+    return str(record["trust"]["reason"])
+
+
+def test_a_suppressed_error_is_no_pass_though_other_graphs_were_compiled() -> None:
+    assert oracles(run(AFTER_A_BREAK, BROKEN)) == ["compile-error"]
+    record = run(AFTER_A_BREAK, BROKEN, config=SUPPRESSED)
+    assert record["graphs"] == 1
+    assert "torch failed to compile a frame, which ran eagerly: torch_dynamo_resume_in_forward" in reason(record)
+    assert passes(run(AFTER_A_BREAK, "eager", config=SUPPRESSED))
+
+
+def test_a_suppressed_error_is_told_where_no_graph_is_expected() -> None:
+    record = run(source("return torch.relu(x)"), BROKEN, config=SUPPRESSED, expect={"graphs": 0})
+    assert passes(record) and any("failed to compile" in note for note in record["notes"])
+
+
+def test_a_suppressed_error_is_no_pass_where_eager_raises_as_expected() -> None:
+    text = source("y = torch.relu(x.sin())\ntorch._dynamo.graph_break()\nraise ValueError('no')")
+    expect = {"raises": {"type": "ValueError"}}
+    assert "failed to compile" in reason(run(text, BROKEN, config=SUPPRESSED, expect=expect))
+    assert passes(run(text, "eager", config=SUPPRESSED, expect=expect))
+
+
+def test_a_compile_error_that_the_case_catches_is_no_pass() -> None:
+    text = source(CAUGHT, more=GUARDED.format("torch.relu(x)"))
+    assert "ran eagerly: part" in reason(run(text, BROKEN))
+    assert passes(run(text, "eager"))
+
+
+def test_an_error_of_eager_itself_that_the_case_catches_says_nothing() -> None:
+    assert passes(run(source(CAUGHT, more=GUARDED.format("x.view(7, 7)")), "eager"))
+
+
+def test_of_many_compilations_none_is_forgotten() -> None:
+    """torch itself remembers the last 64."""
+    body = "return torch.relu(x) if x.shape[0] == 2 else x.sin()"
+    text = source(body, more="CALLS = [(lambda n=n: [torch.randn(n)]) for n in range(2, 70)]")
+    config = {**SUPPRESSED, "torch._dynamo.config.cache_size_limit": 100}
+    assert "failed to compile" in reason(run(text, BROKEN, {"dynamic": False}, config=config, float64=False))
+
+
+LOOP = "def part(x):\n    for _ in range(2):\n        torch._dynamo.graph_break()\n        x = x.sin()\n    return x\n"
+SKIPPED = "import time\ndef part(x):\n    time.time()\n    return x.sin()\n"
+DISABLED = "@torch.compiler.disable\ndef part(x):\n    return x.sin()\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "note"),
+    [(LOOP, "compiled nothing of a frame"), (DISABLED, "is not to trace"), (SKIPPED, "is not to trace")],
+    ids=["loop", "disabled", "skipped"],
+)
+def test_a_pass_says_what_ran_eagerly(part: str, note: str) -> None:
+    record = run(source("y = x.cos()\ntorch._dynamo.graph_break()\nreturn part(y)", more=part), "eager")
+    assert passes(record) and any(note in told for told in record["notes"]), record["notes"]
+    assert " at 0x" not in str(record["notes"])
+
+
+def test_a_pass_without_a_fallback_has_no_note() -> None:
+    assert run(AFTER_A_BREAK, "eager")["notes"] == []

@@ -1,0 +1,236 @@
+"""Settings of the whole process: reading, putting back, and the Python that scripts use for both."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import sys
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config
+
+from runner.contract.global_setting import Setting
+from runner.worker.program import global_state
+from runner.worker.program.global_state import changes, differences, read, restore, restored, switches
+
+OTHER: dict[str, Any] = {
+    "torch.is_grad_enabled()": False,
+    "torch.get_default_dtype()": torch.float64,
+    "torch.get_num_threads()": torch.get_num_threads() + 1,
+    "torch.get_float32_matmul_precision()": "medium",
+    "torch.get_deterministic_debug_mode()": 1,
+    "torch.is_anomaly_enabled()": True,
+    "torch.is_warn_always_enabled()": True,
+    "torch.is_autocast_cache_enabled()": False,
+    "torch.is_autocast_enabled('cpu')": True,
+    "torch.get_autocast_dtype('cpu')": torch.float16,
+    "torch.is_autocast_enabled('cuda')": True,
+    "torch.get_autocast_dtype('cuda')": torch.bfloat16,
+    "torch.backends.cudnn.benchmark": True,
+    "torch.backends.cudnn.deterministic": True,
+    "torch.utils.deterministic.fill_uninitialized_memory": False,
+    "torch.backends.cuda.flash_sdp_enabled()": False,
+    "torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()": True,
+    "torch.backends.mha.get_fastpath_enabled()": False,
+    "torch.backends.mkldnn.deterministic": True,
+}
+
+
+def set_by(setting: Setting, value: object) -> None:
+    exec(setting.assignment("value"), {"torch": torch, "value": value})
+
+
+def known(expression: str) -> Setting:
+    setting = Setting.of(expression)
+    assert setting is not None
+    return setting
+
+
+def test_all_that_can_be_read_is_read() -> None:
+    assert read().keys() == switches().keys() and OTHER.keys() <= switches().keys()
+    assert read(public=True).keys() == {name for name, switch in switches().items() if switch.public}
+
+
+@pytest.mark.parametrize("expression", [name for name, switch in switches().items() if switch.public])
+def test_the_expression_reads_what_the_table_reads(expression: str) -> None:
+    """A script has no more than the expression."""
+    assert eval(known(expression).expression, {"torch": torch}) == read()[expression]
+
+
+@pytest.mark.parametrize("expression", OTHER)
+def test_what_a_block_changes_is_seen_and_put_back(expression: str) -> None:
+    before, value = read(), OTHER[expression]
+    with restored():
+        set_by(known(expression), value)
+        assert changes(before) == {expression: (before[expression], value)}
+    assert read() == before and changes(before) == {}
+
+
+@pytest.mark.skipif(not hasattr(torch._inductor.config, "deterministic"), reason="this torch has no such flag")
+def test_what_determinism_changes_of_inductor_is_put_back() -> None:
+    before = torch._inductor.config.deterministic
+    with restored():
+        torch.use_deterministic_algorithms(True)
+        assert torch._inductor.config.deterministic
+    assert torch._inductor.config.deterministic == before
+
+
+SETTERS = re.compile("(?:set|enable|allow|use|preferred)_")
+VALUES = (
+    False,
+    True,
+    1,
+    3,
+    "medium",
+    "high",
+    "native",
+    torch.float64,
+    torch.DoubleTensor,
+    "cusolver",
+    "cublaslt",
+    "meta",
+)
+UNCOVERED = {
+    "torch.set_default_device": "a mode, which a living process leaves by itself",
+    "torch.set_rng_state": "what is drawn, which every call seeds",
+    "torch.set_num_interop_threads": "can be called once in a process",
+    "torch.set_autocast_ipu_dtype": "no device here has it",
+    "torch.set_autocast_ipu_enabled": "no device here has it",
+    "torch.set_autocast_xla_dtype": "no device here has it",
+    "torch.set_autocast_xla_enabled": "no device here has it",
+    "torch.backends.cuda.preferred_blas_library": "refuses all values where torch is not built for CUDA",
+    "torch.backends.opt_einsum.set_flags": "of no effect without the package opt_einsum; with it two properties say so",
+    "torch.backends.cuda.preferred_rocm_fa_library": "refuses all values where torch is not built for ROCm",
+}
+"""Functions whose effect is not read here, each with the reason."""
+
+
+def setters() -> dict[str, Any]:
+    """Return every function of torch's that sets something for the process, as far as its name says so."""
+    modules = {name: module for name, module in sys.modules.items() if name.startswith("torch.backends.")}
+    modules |= {"torch": torch, "torch.autograd": torch.autograd, "torch.__future__": torch.__future__}
+    functions = {
+        f"{holder}.{name}": getattr(module, name)
+        for holder, module in modules.items()
+        for name in dir(getattr(module, "m", module))
+        if SETTERS.match(name) and callable(getattr(module, name)) and "python_native" not in holder
+    }
+    return {
+        name: function
+        for name, function in functions.items()
+        if getattr(function, "__module__", None) in (None, name.rpartition(".")[0]) or name.startswith("torch.set")
+    }
+
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "torch.set_autocast_enabled": ("cpu", True),
+    "torch.set_autocast_dtype": ("cpu", torch.float16),
+    "torch.set_printoptions": (2,),
+}
+
+
+@pytest.mark.parametrize("name", setters())
+def test_what_a_function_of_torch_sets_is_seen_and_put_back(name: str) -> None:
+    if name in UNCOVERED:
+        return
+    before, setter = read(), setters()[name]
+    arguments = [ARGUMENTS[name]] if name in ARGUMENTS else [(value,) for value in VALUES]
+    for each in arguments:
+        with contextlib.suppress(Exception):
+            setter(*each)
+        if differences(before):
+            break
+    assert differences(before), f"nothing shows that {name} was called"
+    restore(before)
+    assert read() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "torch.backends.mkldnn.set_flags(_enabled=False, _deterministic=True)",
+        "torch.backends.nnpack.set_flags(False)",
+        "torch.backends.cudnn.set_flags(_deterministic=True)",
+        "torch.backends.quantized.engine = next(e for e in torch.backends.quantized.supported_engines if e != 'x86')",
+        "torch.use_deterministic_algorithms(True, warn_only=True)",
+        "torch.sparse.check_sparse_tensor_invariants.enable()",
+        "torch.autograd.set_multithreading_enabled(False)",
+        "torch._C._set_view_replay_enabled(True)",
+        "torch.set_printoptions(precision=1)",
+        "__import__('ctypes').CDLL(None).fesetround(0x800)",
+        "torch.set_flush_denormal(True)",
+        "setattr(torch.backends.cuda.matmul, 'fp32_precision', 'tf32')"
+        " if hasattr(torch.backends, 'fp32_precision') else torch.set_warn_always(True)",
+    ],
+)
+def test_what_has_no_function_of_its_own_is_seen_and_put_back(change: str) -> None:
+    before = read()
+    exec(change, {"torch": torch})
+    assert read() != before
+    restore(before)
+    assert read() == before and differences(before) == {}
+
+
+def test_the_flush_of_denormals_is_compared_as_other_settings_are() -> None:
+    before = read()
+    with restored():
+        torch.set_flush_denormal(True)
+        ((expression, pair),) = changes(before).items()
+        assert pair == (False, True)
+        set_by(known(expression), False)
+        assert changes(before) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.hub.get_dir()", "torch.get_default_dtype('a b')", "torch.load()", "torch.float32", "os.get_x()", "torch._C.get_x()",
+        "torch.get_default_dtype() or 1", "torch.backends.x['a']", "torch.__future__.__dict__", "", "torch.backends._x.y\n",
+    ],
+)  # fmt: skip
+def test_an_expression_that_is_none_of_a_setting_is_refused(text: str) -> None:
+    """It may come from a log that somebody forged, and would stand in a script."""
+    assert Setting.of(text) is None
+
+
+def test_what_nothing_sets_is_read_alone() -> None:
+    name = "torch.is_inference_mode_enabled()"
+    before = read()
+    with torch.inference_mode(), torch.enable_grad():
+        assert changes(before) == {name: (False, True)}
+        restore(before)
+        assert read()[name] and known(name).assignment("before") == "pass"
+
+
+def test_a_setting_that_follows_another_is_put_back_and_not_compared() -> None:
+    before = read()
+    with restored():
+        torch.set_float32_matmul_precision("high")
+        assert read()["torch.backends.cuda.matmul.allow_tf32"]
+        assert changes(before).keys() == {"torch.get_float32_matmul_precision()"}
+    assert read() == before
+
+
+def test_what_torch_refuses_to_answer_is_left_out_and_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, written = read(), []
+
+    def refuse() -> None:
+        raise RuntimeError("old and new functions were mixed")
+
+    mixed = dataclasses.replace(switches()["torch.get_default_dtype()"], read=refuse, write=written.append)
+    table = {"torch.mixed": mixed, **switches()}
+    monkeypatch.setattr(global_state, "switches", lambda: table)
+    assert read() == before and changes({**before, "torch.mixed": 1}) == {}
+    restore({**before, "torch.mixed": 1})
+    assert written == [1]
+
+
+def test_settings_are_put_back_after_an_exception() -> None:
+    before = read()
+    with pytest.raises(ValueError, match="so"), restored():
+        torch.set_default_dtype(torch.float64)
+        raise ValueError("so")
+    assert read() == before

@@ -1,0 +1,30 @@
+"""Results that a caller keeps from call to call."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runner.worker.program.kept import KeptResults
+from runner.worker.program.snapshot import snapshot_leaf
+
+
+def kept(tensor: torch.Tensor) -> KeptResults:
+    return KeptResults.of([("output", tensor)], [snapshot_leaf(tensor, "output")])
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [((1,), (14,)), ((1, 1), (0, 0)), ((2, 3), (1, 2)), ((), ()), ((0, 3), (3, 1)), ((3,), (0,))]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.complex64])
+def test_a_write_is_seen_in_tensors_of_any_strides(size, stride, dtype):
+    memory = torch.ones(40, dtype=dtype)
+    tensor = torch.as_strided(memory, size, stride, 3)
+    results = kept(tensor)
+    assert results.overwritten() == frozenset()
+    memory.zero_()
+    assert results.overwritten() == (frozenset({"output"}) if tensor.numel() else frozenset())
+
+
+def test_a_nan_equals_itself():
+    assert kept(torch.full((3,), torch.nan)).overwritten() == frozenset()

@@ -1,0 +1,88 @@
+"""Loading, seeding, settings."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+import torch
+from worker_jobs import job, passes, run, source
+
+from runner.worker.program.errors import InvalidCase
+from runner.worker.program.load import Source, configured, environment
+from runner.worker.program.observe import Settings, observe
+
+TEXT = source("return x + self.w", init="self.w = torch.nn.Parameter(torch.randn(5))", more="VARIABLE = torch.randn(5)")
+
+
+def test_every_load_is_fresh_and_seeded(tmp_path):
+    source_file = Source(TEXT, "pad view/1", str(tmp_path))
+    first, second = source_file.load(3), source_file.load(3)
+    assert first.module is not second.module and type(first.model) is not type(second.model)
+    assert torch.equal(first.model.w, second.model.w) and torch.equal(first.module.VARIABLE, second.module.VARIABLE)
+    assert torch.equal(first.make_inputs(0, 3)[0], second.make_inputs(0, 3)[0])
+    assert not torch.equal(first.make_inputs(0, 4)[0], second.make_inputs(0, 3)[0])
+    assert first.module.__name__ in sys.modules and first.path.endswith("pad_view_1.py")
+    source_file.close()
+    assert first.module.__name__ not in sys.modules
+
+
+def test_the_generators_are_reset_before_each_call(tmp_path):
+    text = source("import random\nreturn torch.rand(2), random.random()", more="CALLS = [make_inputs, make_inputs]")
+    loaded = Source(text, "case", str(tmp_path)).load(0)
+    seen = observe(loaded, loaded.model, Settings.of(job(seed=7)))
+    for call in (0, 1):
+        torch.manual_seed(7 + call)
+        random.seed(7 + call)
+        drawn = [leaf.value for leaf in seen.calls[call].outputs.leaves]
+        assert torch.equal(drawn[0], torch.rand(2)) and drawn[1] == random.random()
+
+
+def test_the_mode_is_the_source_s_own(tmp_path):
+    assert not Source(TEXT, "a", str(tmp_path)).load(0).model.training
+    text = TEXT + "\ntraining = make_model\ndef make_model():\n    return training().train()\n"
+    assert Source(text, "b", str(tmp_path)).load(0).model.training
+
+
+def test_flags_are_set_and_put_back():
+    import torch._dynamo.config
+    import torch._inductor.config as inductor
+
+    before = (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
+    flags = {"torch._inductor.config.cpp.simdlen": 1, "torch._dynamo.config.cache_size_limit": 3}
+    with environment(job(config=flags, threads=1, paths=["/nowhere"])):
+        assert (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit) == (1, False, 3)
+        assert torch.get_num_threads() == 1 and sys.path[-1] == "/nowhere"
+    assert before == (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
+    assert "/nowhere" not in sys.path
+    with environment(job(config={"torch._inductor.config.fallback_random": True})):
+        assert inductor.fallback_random is True
+
+
+def test_no_number_of_threads_means_torchs_own(monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setenv("RUNNER_DEFAULT_THREADS", str(threads + 1))
+    for asked, expected in ((0, threads + 1), (3, 3)):
+        with environment(job(threads=asked)):
+            assert torch.get_num_threads() == expected
+    monkeypatch.delenv("RUNNER_DEFAULT_THREADS")
+    with environment(job(threads=0)):
+        assert torch.get_num_threads() == threads
+
+
+def test_an_unknown_flag_puts_back_those_set_before_it():
+    import torch._inductor.config as inductor
+
+    before = inductor.cpp.simdlen
+    flags = [("torch._inductor.config.cpp.simdlen", 1), ("torch._inductor.config.nothing", 1)]
+    with pytest.raises(InvalidCase, match="has no flag"), configured(flags):
+        pass
+    assert inductor.cpp.simdlen == before
+
+
+def test_nothing_is_left_behind():
+    path, modules = list(sys.path), set(sys.modules)
+    assert passes(run(TEXT))
+    assert sys.path == path
+    assert not [name for name in set(sys.modules) - modules if name.startswith("runner_case_")]

@@ -1,0 +1,54 @@
+"""torch's structured trace, read record by record."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from runner.worker.torch_private.structured_trace import Event, Trace, tracing
+
+
+def record(metadata: object, payload: str | None = None) -> logging.LogRecord:
+    made = logging.LogRecord("torch.__trace", logging.DEBUG, "", 0, "", (), None)
+    made.metadata, made.payload = metadata, payload
+    return made
+
+
+def heard(*records: logging.LogRecord, wanted: str = "") -> list[Event]:
+    found: list[Event] = []
+    trace = Trace(lambda name: wanted in name, found.append)
+    trace.call = 3
+    for one in records:
+        trace.emit(one)
+    return found
+
+
+def test_a_record_is_named_by_its_first_key():
+    (event,) = heard(record({"dynamo_guards": {}, "frame_id": 2, "frame_compile_id": 1, "attempt": 0}, "[]"))
+    assert (event.name, event.compile_id, event.call, event.loaded()) == ("dynamo_guards", "2/1", 3, [])
+
+
+def test_an_artifact_is_named_by_its_own_name():
+    facts = {"artifact": {"name": "recompile_reasons", "encoding": "json"}, "frame_id": 0, "frame_compile_id": 0}
+    (event,) = heard(record(facts, json.dumps("0/0: a guard")))
+    assert (event.name, event.loaded()) == ("recompile_reasons", "0/0: a guard")
+    assert not heard(record(facts), wanted="dynamo_guards")
+
+
+def test_what_is_no_record_is_left_alone():
+    assert heard(record(None), record({}), record("text")) == []
+    (interned,) = heard(record({"str": ["a/file.py", 0]}))
+    assert (interned.compile_id, interned.facts, interned.payload) == ("", {}, "")
+
+
+def test_a_payload_that_is_no_json_is_text():
+    assert Event(0, "x", "", {}, "no json").loaded() == "no json"
+
+
+def test_nobody_listens_afterwards():
+    from torch._logging._internal import trace_log
+
+    before = list(trace_log.handlers)
+    with tracing(Trace(lambda name: True, lambda event: None)):
+        assert len(trace_log.handlers) == len(before) + 1
+    assert trace_log.handlers == before

@@ -1,0 +1,294 @@
+"""Writes the generated parts of docs/format.md: tables from the schemas and from the runner's own lists, and messages.
+
+    python tools/format_page.py            # rewrites them
+    python tools/format_page.py --check    # exit code 1 when that would change the page
+
+A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The messages are those for the examples whose
+file begins with ``refused_``; they stand in the block below the example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.builder import operators
+from runner.cases import expressions, flags
+from runner.cases.model import DTYPES
+from runner.cases.yaml.schema import load_schema
+from runner.session.collect import load
+
+PAGE = Path(__file__).parent.parent / "docs" / "format.md"
+
+DEFINITIONS: dict[str, Any] = load_schema("definitions")["definitions"]
+
+TYPES = {"string": "text", "array": "list", "object": "mapping", "boolean": "true or false"}
+"""JSON's words for types that the page has another word for."""
+
+REFUSED_NAMES = (
+    "torch.save", "torch.hub.load", "torch.compile", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr",
+    "nn.Sequential", "os.system", "builtin.eval", "operator.attrgetter", "numpy.random.rand", "Tensor.__class__",
+    "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
+)  # fmt: skip
+"""A name for each reason that ``operators.REFUSED`` gives."""
+
+FLAG_EXAMPLES: tuple[tuple[str, object], ...] = (
+    ("torch._dynamo.config.capture_scalar_outputs", True),
+    ("torch._inductor.config.cpp.simdlen", 1),
+    ("torch.backends.cuda.matmul.allow_tf32", True),
+    ("torch.backends.cudnn.benchmark", True),
+    ("torch.backends.mkldnn.enabled", False),
+    ("torch._inductor.config.cpp.cxx", "g++"),
+    ("torch._inductor.config.trace.enabled", True),
+    ("torch.nn.functional.relu", 1),
+)
+"""Flags, each with a value that a case might give it."""
+
+_PART = re.compile(r"<!-- generated: (?P<name>[^>]*?) -->\n(?P<body>.*?)<!-- end -->\n", re.DOTALL)
+_BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(
+    r"\$\{[^}]*\}|\$[\w.]*(?:<\w+>)?|--[a-z][a-z-]*|(?:\w+\.)?<[\w<>.]+>|[A-Za-z_]+_[a-z_0-9]+|\{\}|\*\*?"
+)
+_NAME = re.compile(r"# (?P<name>[\w./-]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example of the page: the file's name, its text, and for one that is refused the messages that the page shows."""
+
+    name: str
+    text: str
+    messages: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the page says that this file has errors."""
+        return self.name.startswith("refused_")
+
+
+def main() -> None:
+    """Rewrite the page, or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when the page would change")
+    arguments = parser.parse_args()
+    text = PAGE.read_text(encoding="utf-8")
+    fresh = refreshed(text)
+    if arguments.check:
+        sys.exit(int(fresh != text))
+    PAGE.write_text(fresh, encoding="utf-8")
+
+
+def refreshed(page: str) -> str:
+    """The page with its tables and messages made anew. Raises KeyError for a part that no function makes."""
+    page = _PART.sub(
+        lambda part: f"<!-- generated: {part['name']} -->\n{table(part['name'])}<!-- end -->\n", page
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        files = examples(page)
+        write(files, Path(folder))
+        for example in files:
+            if example.is_refused:
+                old = f"{example.text}```\n\n```text\n{example.messages}```\n"
+                page = page.replace(old, f"{example.text}```\n\n```text\n{messages(Path(folder), example.name)}```\n")
+    return page
+
+
+def examples(page: str) -> list[Example]:
+    """The page's files, in order: blocks of YAML and Python whose first line is a comment with the file's name."""
+    blocks = list(_BLOCK.finditer(page))
+    files = []
+    for place, block in enumerate(blocks):
+        name = _NAME.match(block["text"])
+        if block["language"] not in ("yaml", "python") or name is None:
+            continue
+        after = blocks[place + 1] if place + 1 < len(blocks) else None
+        shown = after["text"] if after and after["language"] == "text" else ""
+        files.append(Example(name["name"], block["text"], shown))
+    return files
+
+
+def write(files: Iterable[Example], folder: Path) -> None:
+    """Write the files below ``folder``."""
+    for example in files:
+        path = folder / example.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(example.text, encoding="utf-8")
+
+
+def messages(folder: Path, name: str) -> str:
+    """What ``runner validate`` says of a file in ``folder``, with the file's name as it is there."""
+    before = os.getcwd()
+    os.chdir(folder)  # messages name files from here
+    try:
+        loaded = load([name], everything=True)
+    finally:
+        os.chdir(before)
+    return "".join(f"{diagnostic.render()}\n" for diagnostic in loaded.diagnostics).replace(f"{folder}/", "")
+
+
+# --- the tables ------------------------------------------------------------------------------
+
+
+def table(name: str) -> str:
+    """The part of a name, such as ``keys case`` or ``operators``. Raises KeyError for another one."""
+    word, _, rest = name.partition(" ")
+    if word == "keys":
+        return keys(rest)
+    if word == "values":
+        return values(rest)
+    return _OTHERS[name]()
+
+
+def keys(path: str) -> str:
+    """A row for each key of a schema: type, what holds where it is left out, and its meaning."""
+    schema = schema_at(path)
+    required = schema.get("required", ())
+    rows = []
+    for key, part in schema["properties"].items():
+        if _is_dtype(key) or (path, key) == ("case.tolerance", "gradients"):
+            continue
+        meaning, default = _split(_resolved(part)["description"])
+        rows.append((f"`{key}`", kind(part), "required" if key in required else default, meaning))
+    if path == "case.tolerance":
+        places = (
+            ("a dtype", "this dtype"),
+            ("`gradients`", "gradients"),
+            ("`output`, `output[1]`, ...", "this output"),
+        )
+        rows += [(key, "mapping", "", f"`rtol`, `atol` and `reason` for {place} alone.") for key, place in places]
+    return _markdown(("key", "type", "left out", "meaning"), rows)
+
+
+def values(path: str) -> str:
+    """A row for each value of a schema's enum, with its description; forms that are mappings too."""
+    schema = schema_at(path)
+    part = schema if "enum" in schema else schema["then"]
+    rows = [(f"`{value}`", text) for value, text in zip(part["enum"], part["enumDescriptions"], strict=True)]
+    if path == "init":
+        for name, part in schema["properties"].items():
+            example = part.get("examples", [2])[0]
+            rows.append((f"`{{{name}: {example}}}`", part["description"]))
+    return _markdown(("value", "meaning"), rows)
+
+
+def schema_at(path: str) -> dict[str, Any]:
+    """The schema of ``spec``, ``suite``, a definition, or what a ``/`` after it names: ``case.expect/raises``, ``case.calls/items``.
+
+    ``*`` names every other key of a mapping.
+    """
+    name, *steps = path.split("/")
+    schema: dict[str, Any] = load_schema(name) if name in ("spec", "suite") else DEFINITIONS[name]
+    for step in steps:
+        inner = schema["additionalProperties"] if step == "*" else schema[step] if step == "items" else None
+        schema = _resolved(inner or schema["properties"][step])
+    return schema
+
+
+def kind(part: dict[str, Any]) -> str:
+    """The types of a value in words; where there are few values, these."""
+    schema = _resolved(part)
+    if "enum" in schema and len(schema["enum"]) <= 5:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "then" in schema and "else" in schema:  # a value, or a list of values, which is an axis
+        return f"{kind(schema['else'])} or list"
+    types = schema.get("type", "any")
+    return " or ".join(TYPES.get(word, word) for word in ([types] if isinstance(types, str) else types))
+
+
+def _resolved(part: dict[str, Any]) -> dict[str, Any]:
+    return DEFINITIONS[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+
+
+def _split(description: str) -> tuple[str, str]:
+    """The meaning, and what a last sentence says after ``Left out:``."""
+    meaning, _, default = description.partition(" Left out: ")
+    return meaning, default.removesuffix(".")
+
+
+def _is_dtype(key: str) -> bool:
+    return key.removeprefix("torch.") in DTYPES
+
+
+def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    def lines() -> Iterator[str]:
+        yield _row(head)
+        yield _row("---" for _ in head)
+        for row in rows:
+            yield _row(row)
+
+    return "".join(lines())
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |\n"
+
+
+def _cell(text: str) -> str:
+    """Text as Markdown takes it in a table: what it would read as a formula or a tag stands in code."""
+    parts = text.replace("|", "\\|").split("`")  # every second one is code already
+    return "`".join(part if place % 2 else _CODE.sub(r"`\g<0>`", part) for place, part in enumerate(parts))
+
+
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _python_operators() -> str:
+    def signs(words: dict[str, str]) -> str:
+        return ", ".join(f"`{word}` `{sign.strip()}`" for word, sign in words.items())
+
+    rows = [
+        ("two operands", "`operator.mul: [$_, 2]`", signs(operators.BINARY)),
+        ("one operand", "`operator.neg`", signs(operators.UNARY)),
+        ("in place", "`operator.iadd: [$x, 1]`", signs(operators.IN_PLACE)),
+        ("others", "`operator.getitem: [$x, 0]`", _words(operators.SPECIAL)),
+    ]
+    return _markdown(("kind", "such as", "words"), rows)
+
+
+def _refused_operators() -> str:
+    rows = []
+    for name in REFUSED_NAMES:
+        answer = operators.resolve(name)
+        assert isinstance(answer, operators.Refusal), name
+        rows.append((f"`{name}`", answer.message.partition(" is refused: ")[2]))
+    return _markdown(("such as", "refused because"), rows)
+
+
+def _flags() -> str:
+    rows = [
+        (f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", flags.refusal(name, value) or "accepted")
+        for name, value in FLAG_EXAMPLES
+    ]  # fmt: skip
+    return _markdown(("flag", "answer"), rows)
+
+
+_OTHERS: dict[str, Callable[[], str]] = {
+    "dtypes": lambda: _words(DTYPES) + "\n",
+    "constants": lambda: _words(f"torch.{name}" for name in sorted(operators.constants() - set(DTYPES))) + "\n",
+    "subnamespaces": lambda: _words(f"torch.{name}" for name in operators.SUBNAMESPACES) + "\n",
+    "extra operators": lambda: _words(operators.EXTRA) + "\n",
+    "attributes of values": lambda: _words(sorted(operators.ATTRIBUTES_OF_VALUES)) + "\n",
+    "builtins": lambda: _words(f"builtin.{name}" for name in operators.BUILTINS) + "\n",
+    "contexts": lambda: _words(operators.CONTEXTS) + "\n",
+    "python operators": _python_operators,
+    "refused operators": _refused_operators,
+    "flags": _flags,
+    "cudnn": lambda: _words(flags.CUDNN) + "\n",
+    "precision": lambda: _words(flags.PRECISION) + "\n",
+    "functions": lambda: _words(expressions.FUNCTIONS) + "\n",
+    "launch functions": lambda: _words(expressions.LAUNCH_FUNCTIONS) + "\n",
+    "methods": lambda: _words(sorted(expressions.METHODS)) + "\n",
+    "attributes": lambda: _words(sorted(expressions.ATTRIBUTES)) + "\n",
+}
+
+
+if __name__ == "__main__":
+    main()
