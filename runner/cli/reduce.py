@@ -24,7 +24,7 @@ from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
-from runner.files import append_regular, link_problem, read_bytes, read_text, replace_text
+from runner.files import append_regular, entries_below, link_problem, read_bytes, read_text, replace_text
 from runner.quote import operand, shell_words
 from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
@@ -127,7 +127,7 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
         return folder
     if Path(variant.case.file).resolve().parent == folder.resolve():
         raise UsageError(f"--output {folder}: it holds the case that is reduced; name another folder")
-    for path in (folder, *sorted(folder.rglob("*"))):
+    for path in (folder, *(entry for entry in entries_below(folder) if entry.is_symlink())):
         if problem := link_problem(path):
             raise UsageError(f"--output {folder}: {problem}")
     return folder
