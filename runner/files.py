@@ -138,7 +138,7 @@ def remove_irregular(folder: str | os.PathLike[str]) -> None:
     So are folders that are deeper than ``_DEEPEST``, of which paths grow too long.
 
     Raises:
-        OSError: the folder itself is none, or something cannot be removed.
+        OSError: the path names no folder, or something cannot be removed.
     """
     if os.path.islink(folder):
         raise NotADirectoryError(errno.ENOTDIR, "it is a link", os.fspath(folder))
