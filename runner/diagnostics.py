@@ -6,6 +6,7 @@ The same text goes to the terminal, to JUnit and to every other report.
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import re
 import unicodedata
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from runner.files import open_regular
 from runner.text import in_line, visible
 
 _PLACE = re.compile(r"(.+\.ya?ml):(\d{1,9}):(\d{1,9})(?:: (.*))?", re.DOTALL)
@@ -155,9 +157,9 @@ def source_lines(path: str | Path) -> list[str]:
     None too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger may name any file.
     """
     try:
-        if not os.path.isfile(path) or not os.path.realpath(path).endswith((".spec.yaml", ".suite.yaml")):
+        if not os.path.realpath(path).endswith((".spec.yaml", ".suite.yaml")):
             return []
-        with open(path, encoding="utf-8", errors="replace") as handle:
+        with io.TextIOWrapper(open_regular(path), "utf-8", "replace") as handle:
             return handle.read(4 << 20).split("\n")
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return []

@@ -36,6 +36,10 @@ def loaded(*paths: Path, **options: Any) -> Loaded:
     return found
 
 
+Dig = Callable[[Path], None]
+"""The type of the fixture ``dig``."""
+
+
 def variants(folder: Path, keys: str, name: str = "a.spec.yaml", **options: Any) -> list[Variant]:
     """The variants of a case ``a``; ``keys`` are its further keys, from line 5 on. Params ``n`` and ``k`` may be used."""
     keys = textwrap.dedent(keys).strip("\n")

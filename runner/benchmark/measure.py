@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from runner.cases.model import LAUNCH
 from runner.contract.job import Job
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
+from runner.files import remove_tree
 from runner.session.plan import Environment, Planned, job, skip_reason
 from runner.session.scheduler import Engine, Steps, drive
 from runner.verdict import outcomes
@@ -80,7 +80,7 @@ class Measurer:
         try:
             return self._parts(row, planned, source, folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # the disk need not hold the kernels of all variants
+            remove_tree(folder)  # the disk need not hold the kernels of all variants
 
     def _parts(self, row: Row, planned: Planned, source: Source, folder: str) -> Row:
         copy = self._copy(planned, source)

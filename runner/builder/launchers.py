@@ -17,6 +17,7 @@ from runner.cases.problems import Problems
 from runner.cases.python_files import top_names
 from runner.cases.yaml.scalars import show_value
 from runner.diagnostics import Span
+from runner.files import read_text
 from runner.quote import comment, dotted_name, identifier, literal, torch_name
 
 FUTURE = "from __future__ import annotations"
@@ -38,7 +39,7 @@ def files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
     lines: list[Line] = []
     defined: dict[str, str] = {}
     for file in dict.fromkeys(kernel.file for kernel in kernels):
-        text = Path(file).read_text(encoding="utf-8")
+        text = read_text(file)
         first = next(kernel for kernel in kernels if kernel.file == file)
         for name, line in top_names(text).items():
             if _OWN.fullmatch(name):

@@ -12,7 +12,6 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from runner.builder import kernels, launchers
@@ -29,6 +28,7 @@ from runner.cases.model import Case, Input, Variant
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.walk import places_made
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path
+from runner.files import read_text
 from runner.quote import QuoteError, docstring, identifier, literal, torch_name
 
 
@@ -58,11 +58,12 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
     """
     limits = limits or Limits()
     problems = Problems(lines, limits, variant.case.file)
-    with placed(variant.case, lines):
+    with placed(variant.case, lines), contextlib.suppress(TooManyProblems):
         try:
             return _Builder(variant, problems, limits).source()
-        except TooManyProblems:
-            return Source("", (), tuple(problems.diagnostics))
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:  # another case of the run may have changed the file
+            problems.error(variant.case.span, f"its Python file has changed, and cannot be read any more: {error}")
+    return Source("", (), tuple(problems.diagnostics))
 
 
 @contextlib.contextmanager
@@ -113,7 +114,7 @@ class _Builder:
         title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
         origin = docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
         lines = [f'"""{title}', "", *([doc, ""] if doc else []), origin, '"""', ""]
-        lines += [launchers.FUTURE, ""] * any("__future__" in Path(kernel.file).read_text() for kernel in case.kernels)
+        lines += [launchers.FUTURE, ""] * any("__future__" in read_text(kernel.file) for kernel in case.kernels)
         lines += ["import torch"]
         lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
         lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
@@ -125,7 +126,7 @@ class _Builder:
 
     def _python_module(self) -> list[Line]:
         assert self.case.module is not None
-        text = Path(self.case.module.file).read_text(encoding="utf-8")
+        text = read_text(self.case.module.file)
         lines = [
             Line(line, Span(self.case.module.file, number, 1))
             for number, line in enumerate(text.rstrip("\n").split("\n"), 1)

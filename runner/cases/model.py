@@ -241,6 +241,11 @@ class Case:
         """Return whether it brings Python of its own: a module or kernels."""
         return self.module is not None or bool(self.kernels)
 
+    @property
+    def files(self) -> set[str]:
+        """Return the paths of the files that it is made of: its spec file, and its Python."""
+        return {self.file, *([self.module.file] if self.module else ()), *(kernel.file for kernel in self.kernels)}
+
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:

@@ -10,6 +10,7 @@ from runner.cases.limits import show_size
 from runner.cases.problems import Problems
 from runner.cases.yaml.tree import YamlScalar
 from runner.diagnostics import Span
+from runner.files import read_text
 
 
 def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path | None:
@@ -32,7 +33,7 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
             message = f"{path.value!r} is larger than {show_size(problems.limits.file_bytes)}"
             return problems.refuse(None, path.span, message, problems.limits.hint("file_bytes"))
         else:
-            full.read_text(encoding="utf-8")
+            read_text(full)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
         return problems.refuse(None, path.span, f"{path.value!r} cannot be read: {error}")
     return full
@@ -53,9 +54,9 @@ class Signature:
 def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
     """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at ``span``."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(read_text(path))
         return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else error
         return problems.refuse(None, span, f"{path.name} is no Python{line}: {reason}")

@@ -24,6 +24,8 @@ from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels, ref
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.engine.messages import Outcome
+from runner.exit_codes import UsageError
+from runner.files import remove_irregular, remove_tree, write_anew
 from runner.quote import operand, shell_words
 from runner.record.latest import latest_result, latest_seed
 from runner.record.store import output_folder
@@ -87,9 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
             "torch": engine.environment.build,
             "backend": variant.backend.backend,
             "function": arguments.function,
-            **_gather(folder, outcome, variant, engine.environment.python),
         }
-    write_index(folder, document)
+        try:
+            document |= _gather(folder, outcome, variant, engine.environment.python)
+            write_index(folder, document)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise UsageError(f"debug: the case has changed the folder of its results: {error}") from None
     console.output(render(document, folder))
     return exit_codes.OK
 
@@ -124,22 +129,23 @@ def _gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> di
     Raises:
         UsageError: the case is wrong.
     """
+    remove_irregular(folder)
     record: Mapping[str, Any] = {}
     if outcome.ended == "result":
         record = result_of(outcome)
     failed = []
     error = _error(outcome, record)
     if error:
-        (folder / "error.txt").write_text(error + "\n", encoding="utf-8", errors="backslashreplace")
+        write_anew(folder / "error.txt", error + "\n")
     if outcome.output.strip():
-        (folder / "output.txt").write_text(clean(outcome.output), encoding="utf-8", errors="backslashreplace")
-    (folder / "repro.py").write_text(script(variant, latest_result(variant.id), latest_seed()), encoding="utf-8")
+        write_anew(folder / "output.txt", clean(outcome.output))
+    write_anew(folder / "repro.py", script(variant, latest_result(variant.id), latest_seed()))
     if record:
         _write_json(folder / "times.json", {"phases": record["times"], "compilations": record["compilations"]})
         _write_json(folder / "counters.json", {"counters": record["counters"], "inductor": record["kernels"]})
     else:
         failed.append("times and counts: the process ended before it could say them")
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    remove_tree(folder / "__pycache__")
     drop_empty(folder)
     made = extract_kernels(folder)
     failed += [line for line in (_tlparse(folder, python), _nothing_compiled(record, outcome)) if line]
@@ -209,7 +215,7 @@ def find_tlparse(python: str) -> str | None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    write_anew(path, json.dumps(value, indent=2) + "\n")
 
 
 def render(document: Mapping[str, Any], folder: Path) -> str:

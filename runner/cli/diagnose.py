@@ -21,6 +21,7 @@ from runner.diagnose.harness import Progress, VariantEngine, run_heat_map
 from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
+from runner.files import write_anew
 from runner.quote import operand, shell_words
 from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
@@ -114,7 +115,7 @@ def diagnose_run(
 
 def _keep(path: Path, diagnosis: Mapping[str, Any]) -> None:
     try:
-        path.write_text(json.dumps(diagnosis, indent=2, default=str) + "\n", encoding="utf-8")
+        write_anew(path, json.dumps(diagnosis, indent=2, default=str) + "\n")
     except OSError as error:
         console.message(f"runner: {path}: {error.strerror}")
 

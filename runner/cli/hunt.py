@@ -14,7 +14,7 @@ from runner.cli.generate import PROFILE_HELP, depth
 from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
-from runner.files import link_problem
+from runner.files import entries_below, link_problem
 from runner.generate.files import Parents, named_parents
 from runner.hunt import known, state, triage
 from runner.hunt.groups import Group, Known, groups_of
@@ -159,11 +159,13 @@ def _folder(output: str) -> Path:
         folder.mkdir(exist_ok=True)
         if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
-        for path in folder.rglob("*"):
-            if path.is_symlink():
-                raise UsageError(f"--output {folder}: {path} is a link, which may lead anywhere; a hunt makes none")
-            if not (path.is_file() or path.is_dir()):
-                raise UsageError(f"--output {folder}: {path} is no regular file")
+        for entry in entries_below(folder):
+            if entry.is_symlink():
+                raise UsageError(
+                    f"--output {folder}: {entry.path} is a link, which may lead anywhere; a hunt makes none"
+                )
+            if not (entry.is_file() or entry.is_dir()):
+                raise UsageError(f"--output {folder}: {entry.path} is no regular file")
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}") from None
     return folder.resolve()

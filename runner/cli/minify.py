@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnostics import shown_path
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
+from runner.files import read_text, remove_irregular, write_anew
 from runner.quote import operand, shell_word, shell_words
 from runner.record.events import VariantFinished
 from runner.record.store import output_folder
@@ -177,12 +179,19 @@ class _Minifier:
                  "tolerance": attempt.tolerance, "alias": self.alias, "signal": self.failure.signal, **more}  # fmt: skip
         cutting = step == "cut"
         job = self.engine.job("minify", given, timeout=CUT_SECONDS if cutting else None, isolation=isolation)
-        return self.engine.ask([job], self._how_far if cutting else None)[0]
+        outcome = self.engine.ask([job], self._how_far if cutting else None)[0]
+        try:
+            remove_irregular(self.folder)
+        except OSError as error:
+            raise UsageError(f"minify: the case has changed the folder of its results: {error}") from None
+        return outcome
 
     def _how_far(self) -> None:
         """Say how far the cutting is, by the checkpoints, which are named after the nodes that they hold."""
-        names = (_CHECKPOINT.fullmatch(path.name) for path in self.folder.rglob("checkpoints/*.py"))
-        sizes = [int(name[1]) for name in names if name]
+        sizes: list[int] = []
+        with contextlib.suppress(OSError, RecursionError):  # what lies there changes meanwhile
+            names = (_CHECKPOINT.fullmatch(path.name) for path in self.folder.rglob("checkpoints/*.py"))
+            sizes = [int(name[1]) for name in names if name]
         self.progress.say(f"cutting the graph: {min(sizes)} nodes left" if sizes else "cutting the graph")
 
     def _provoke(self, attempt: Attempt) -> Path | None:
@@ -210,7 +219,7 @@ class _Minifier:
         for flags in self._flags(attempt):
             outcome = self._ask("cut", attempt, launcher=str(launcher), flags=flags)
             kind, text = ended(outcome)
-            if (self.folder / "repro.py").exists():
+            if (self.folder / "repro.py").is_file():
                 if kind:
                     self.notes.append(f"the minifier stopped early: {text}")
                 return True
@@ -232,9 +241,9 @@ class _Minifier:
     def _confirm(self, attempt: Attempt, launcher: Path, asked: bool) -> int:
         """Make the script run alone, run it in a fresh process, and say everything."""
         script, job = self.folder / "repro.py", self.engine.job("minify")
-        whole, text = launcher.read_text(encoding="utf-8"), script.read_text(encoding="utf-8")
+        whole, text = read_text(launcher), read_text(script)
         text = standalone(text, self.folder, self.backend, self.alias, job.imports, job.paths)
-        script.write_text(text, encoding="utf-8")
+        write_anew(script, text)
         self.progress.say("running repro.py in a fresh process")
         kind, detail = ended(self._ask("run", attempt, isolation="fresh", script=str(script)))
         self.progress.end()
@@ -260,7 +269,7 @@ def ended(outcome: Outcome) -> tuple[str, str]:
     Raises:
         UsageError: the case is wrong, or the harness failed.
     """
-    if outcome.ended == "broken" or outcome.result.get("error"):
+    if outcome.ended in ("broken", "worker-error") or outcome.result.get("error"):
         error = outcome.result.get("error") or {}
         raise UsageError(f"minify: {error.get('message') or outcome.detail.strip().rpartition(chr(10))[2]}")
     if outcome.ended != "result":

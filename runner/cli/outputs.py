@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner import console
 from runner.exit_codes import INTERNAL, UsageError
-from runner.files import link_problem, write_text
+from runner.files import PIPE, is_open_file, is_pipe, link_problem, write_text
 from runner.quote import shell_word
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
     Raises:
         UsageError: one cannot be written, is named twice, or is an input.
     """
-    if getattr(arguments, "github", False) and arguments.command != "validate" and not os.environ.get(SUMMARY):
-        raise UsageError(f"--github: {SUMMARY} names no file; this option is for a job of GitHub Actions")
-    targets: dict[str, str] = {}
+    if getattr(arguments, "github", False) and arguments.command != "validate":
+        _check_summary(os.environ.get(SUMMARY, ""))
+    targets: dict[str | tuple[int, int], str] = {}
+    read = {_identity(Path(file)) for file in inputs}
     asked = [(f"--{name.removesuffix('_folder')}", name, getattr(arguments, name, None)) for name in OPTIONS]
     kinds = {"events": "events", "junit": "junit", "html": "html_folder"}  # by which rules the path is looked at
     asked += [("--report", kinds.get(name, ""), path) for name, path in _requests(arguments)]
@@ -57,17 +58,33 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
                     check_folder(path)
             else:
                 problem = _file_problem(path, target, name)
+                file = _identity(target)
                 if not target.exists() or target.is_file():
-                    problem = problem or (
-                        f"{targets[str(target)]} names the same file" if str(target) in targets else ""
-                    )
-                    targets[str(target)] = option
-                if str(target) in inputs:
+                    problem = problem or (f"{targets[file]} names the same file" if file in targets else "")
+                    targets[file] = option
+                if file in read:
                     problem = "this command reads that file; name another one"
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or str(error)
         if problem:
             raise UsageError(f"{option} {path}: {problem}" if path else f"{option}: {problem}")
+
+
+def _check_summary(path: str) -> None:
+    """Raise UsageError if GitHub's summary cannot be written."""
+    if not path:
+        raise UsageError(f"--github: {SUMMARY} names no file; this option is for a job of GitHub Actions")
+    if is_pipe(path):
+        raise UsageError(f"--github: {SUMMARY} names {path}: {PIPE}")
+
+
+def _identity(file: Path) -> str | tuple[int, int]:
+    """Return what two names of one file have in common, hard links too; the path where there is no file yet."""
+    try:
+        status = file.stat()
+    except OSError:
+        return str(file)
+    return status.st_dev, status.st_ino
 
 
 def event_logs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
@@ -138,7 +155,9 @@ def _file_problem(path: str, target: Path, name: str) -> str:
         return "this link leads in a circle"
     if target.exists() and not os.access(target, os.W_OK):
         return "no permission to write it"
-    if target.exists() and not target.is_file():
+    if is_pipe(path):
+        return PIPE
+    if is_open_file(path) or (target.exists() and not target.is_file()):
         return "not a regular file, and this report is replaced again and again" if name == "junit" else ""
     if name == "events" and target.exists():  # it is appended to; all others are replaced
         return ""

@@ -24,7 +24,7 @@ from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
-from runner.files import link_problem, replace_text
+from runner.files import append_regular, entries_below, link_problem, read_bytes, read_text, replace_text
 from runner.quote import operand, shell_words
 from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             journal = Journal(folder, engine, arguments.resume)
             if journal.done:
                 progress.end()
-                console.output((folder / CASE).read_text(encoding="utf-8"))
+                console.output(read_text(folder / CASE))
                 console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
                 return exit_codes.OK
             kept = find_kept(engine)
@@ -127,7 +127,7 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
         return folder
     if Path(variant.case.file).resolve().parent == folder.resolve():
         raise UsageError(f"--output {folder}: it holds the case that is reduced; name another folder")
-    for path in (folder, *sorted(folder.rglob("*"))):
+    for path in (folder, *(entry for entry in entries_below(folder) if entry.is_symlink())):
         if problem := link_problem(path):
             raise UsageError(f"--output {folder}: {problem}")
     return folder
@@ -172,9 +172,9 @@ class Journal:
     def _load(self) -> bool:
         """Take what an earlier reduction left; return whether it is one of the same case, torch and seed."""
         try:
-            head = dict(parse_line((self.folder / HEAD).read_bytes()))
+            head = dict(parse_line(read_bytes(self.folder / HEAD)))
             verdicts = {str(line["text"]): bool(line["same"]) for line in _lines(self.folder / TRIED)}
-            best = (self.folder / CASE).read_text(encoding="utf-8") if (self.folder / CASE).is_file() else None
+            best = read_text(self.folder / CASE) if (self.folder / CASE).is_file() else None
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(
                 f"--resume: a file of {self.folder} is damaged ({type(error).__name__}); leave --resume out"
@@ -222,8 +222,8 @@ class Journal:
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    with open(path, "a", encoding="utf-8") as log:
-        log.write(json.dumps(record) + "\n")
+    with append_regular(path) as log:
+        log.write(json.dumps(record).encode() + b"\n")
 
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from runner import console, exit_codes
 from runner.cli.past_run import add_run, command_line
 from runner.cli.run import Past, run_again
 from runner.exit_codes import UsageError
+from runner.files import entries_below
 from runner.record import lock
 from runner.record.events import RED, RunFinished, finished_of, planned_of
 from runner.record.store import journal_of, read_log
@@ -56,8 +57,7 @@ def _folder_of(journal: Path) -> Path:
     if journal.name != "events.jsonl":
         raise UsageError(f"{journal} cannot go on: a run goes on in its own folder, in events.jsonl")
     # Before anything is written: an archive may hold a link in place of a file of the run.
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            if os.path.islink(os.path.join(parent, name)):
-                raise UsageError(f"{folder} cannot go on: {os.path.join(parent, name)} is a link to somewhere else")
+    for entry in entries_below(folder):
+        if entry.is_symlink():
+            raise UsageError(f"{folder} cannot go on: {entry.path} is a link to somewhere else")
     return folder

@@ -13,6 +13,7 @@ from runner.contract.settings import SAFE_PATH
 from runner.diagnose.repro import script
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
+from runner.files import write_anew
 from runner.session.environments import find_environments
 
 _FOUND = 99
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with scratch.folder() as folder:
         path = folder / "case.py"
-        path.write_text(script(variant), encoding="utf-8")
+        write_anew(path, script(variant))
         command = [tool, "--tool", arguments.tool, "--error-exitcode", str(_FOUND), python, str(path)]
         console.output(f"{variant.id}: compute-sanitizer --tool {arguments.tool}")
         code = interpreters.run_process_tree(command, env=environment).returncode

@@ -37,7 +37,8 @@ def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Lo
         loaded = collect(paths, replace(settings_of(arguments), select=None), everything)
     except PathError as error:
         raise UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
-    outputs.check(arguments, {suite.file for suite in loaded.suites} | {v.case.file for v in loaded.variants})
+    read = {file for variant in loaded.variants for file in variant.case.files}
+    outputs.check(arguments, {suite.file for suite in loaded.suites} | read)
     return loaded
 
 

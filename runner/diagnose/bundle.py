@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from runner.files import read_text, write_anew
 from runner.templates import template
 from runner.text import visible
 
@@ -170,10 +171,10 @@ def extract_kernels(folder: Path) -> list[Path]:
     own = sorted((folder / "torchinductor").glob("*/output_code.py"))  # of Inductor's trace, else of the structured one
     for code in own or sorted((folder / "graphs").glob("*.inductor_output_code*.py")):
         graph = code.parent.name if code.name == "output_code.py" else code.name.removesuffix(".py")
-        for name, suffix, text in kernels(code.read_text(encoding="utf-8", errors="replace")):
+        for name, suffix, text in kernels(read_text(code, "replace")):
             path = folder / "kernels" / graph / f"{name}{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.strip("\n") + "\n", encoding="utf-8")
+            write_anew(path, text.strip("\n") + "\n")
             paths.append(path)
     return paths
 
@@ -198,11 +199,11 @@ def kernels(code: str) -> Iterator[tuple[str, str, str]]:
 
 def write_index(folder: Path, document: Mapping[str, Any]) -> None:
     """Write ``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
-    (folder / "index.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_anew(folder / "index.json", json.dumps(document, indent=2) + "\n")
     page = template("debug.html.j2", address=lambda path: quote(path, errors="backslashreplace")).render(
         document, groups=_by_group(document["files"])
     )
-    (folder / "index.html").write_text(visible(page), encoding="utf-8")
+    write_anew(folder / "index.html", visible(page))
 
 
 def _by_group(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:

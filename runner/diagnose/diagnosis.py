@@ -22,6 +22,7 @@ from runner.contract.finding import Finding
 from runner.diagnose.harness import VariantEngine
 from runner.engine.cached import evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import code_digest, take_fingerprints
+from runner.files import read_bytes
 from runner.record.signing import NoKey
 from runner.record.store import FOLDER
 from runner.session.plan import job
@@ -139,7 +140,7 @@ def path_of(engine: VariantEngine) -> Path | None:
         engine.variant.case.file,
         engine.environment.build,
         repr(engine.limits),
-        hashlib.sha256(Path(engine.variant.case.file).read_bytes()).hexdigest(),
+        hashlib.sha256(read_bytes(engine.variant.case.file)).hexdigest(),
         code_digest(Path(runner.__file__).parent),
     ]
     digest = hashlib.sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()

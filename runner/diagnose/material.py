@@ -14,6 +14,7 @@ from runner.diagnose.repro import script
 from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict
 from runner.diagnose.similar import Match
 from runner.engine import interpreters, scratch
+from runner.files import write_anew
 from runner.session.plan import TIMEOUT
 
 FRESH = 2
@@ -80,7 +81,7 @@ def run_script(text: str, engine: VariantEngine, tick: Callable[[], None] | None
     if engine.paths:
         environment["PYTHONPATH"] = os.pathsep.join(engine.paths)
     with scratch.folder() as folder:
-        (folder / "repro.py").write_text(text, encoding="utf-8")
+        write_anew(folder / "repro.py", text)
         try:
             done = interpreters.run_process_tree(
                 [engine.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit, tick=tick,

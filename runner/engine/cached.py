@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import hmac
 import json
@@ -24,7 +25,7 @@ from typing import Any, Protocol
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
-from runner.files import foreign_link, open_regular, replace_private
+from runner.files import entries_below, foreign_link, link_problem, open_regular, replace_private
 from runner.record.signing import NoKey, sign
 
 VERSION = 3
@@ -269,6 +270,8 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     """Store an answer, whole or not at all. Raises OSError, and NoKey where nothing can be signed."""
     text = json.dumps([run, outcome], sort_keys=True, default=repr)
     signature = _signature(path, text)
+    if problem := link_problem(path.parent):
+        raise OSError(errno.ELOOP, problem, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_private(path, f"{signature}\n{text}")
 
@@ -300,17 +303,17 @@ def evict(folder: Path, size: int, names: re.Pattern[str] = STORED) -> None:
     if foreign_link(folder):
         return
     files = []
-    for parent, _, found in os.walk(folder):
-        for path in (Path(parent, name) for name in found):
-            with contextlib.suppress(OSError):  # another runner was quicker
-                status = path.lstat()
-                if stat.S_ISREG(status.st_mode) and names.fullmatch(str(path.relative_to(folder))):
-                    files.append((status.st_mtime_ns, status.st_size, path))
+    for entry in entries_below(folder):
+        with contextlib.suppress(OSError):  # another runner was quicker
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and names.fullmatch(os.path.relpath(entry.path, folder)):
+                files.append((status.st_mtime_ns, status.st_size, entry.path))
     total = sum(length for _, length, _ in files)
     if total <= size:
         return
     for _, length, path in sorted(files):
         if total <= size * 9 // 10:
             break
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         total -= length

@@ -38,7 +38,7 @@ def compilers_digest(environ: Mapping[str, str]) -> str:
 
 
 def describe_compiler(command: str, places: Places) -> list[str]:
-    """Return where a compiler is, what it says of its version, and digests of its files; two empty texts where there is none."""
+    """Return where a compiler is, what it says of its version, and digests of its files; two empty texts without one."""
     try:
         words = shlex.split(command)
     except ValueError:

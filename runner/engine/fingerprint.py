@@ -26,6 +26,7 @@ from runner.engine.compilers import describe_compilers, output_of
 from runner.engine.interpreters import WORKER, find_python, run_script
 from runner.engine.places import Places
 from runner.engine.processors import usable_processors
+from runner.files import read_bytes
 
 _ASK = """
 started = find_loaded_code()
@@ -243,7 +244,7 @@ def code_digest(folder: Path) -> str:
     """Return a digest of the Python files below a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        data = path.read_bytes()
+        data = read_bytes(path)
         digest.update(f"{path.relative_to(folder)} {len(data)}\n".encode() + data)
     return digest.hexdigest()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+_NAME = re.compile(r"((?:GPU|MIG)-.+)|\+?0*(\d+)")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable by which CUDA is told the devices that a process may see: indices or UUIDs."""
 
@@ -19,7 +22,17 @@ def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
     """
     if given is None:
         return tuple(str(index) for index in range(count))
-    return tuple(name.strip() for name in given.split(","))[:count]
+    return _named_gpus(given)[:count]
+
+
+def _named_gpus(given: str) -> tuple[str, ...]:
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, as CUDA reads it (``torch.cuda._parse_visible_devices``).
+
+    The list ends before the first entry that names no GPU, such as ``-1``. If one stands before that twice, no GPU is seen.
+    """
+    matches = itertools.takewhile(bool, (_NAME.match(entry.strip()) for entry in given.split(",")))
+    names = [match[1] or match[2] for match in matches if match]
+    return tuple(names) if len({*names}) == len(names) else ()
 
 
 def count_gpus(listing: str = "/proc/driver/nvidia/gpus") -> int:
@@ -28,7 +41,9 @@ def count_gpus(listing: str = "/proc/driver/nvidia/gpus") -> int:
         present = len(os.listdir(listing))
     except OSError:
         return 0
-    return sum(map(bool, visible_gpus(os.environ.get(VARIABLE), present)))
+    indices = {str(index) for index in range(present)}
+    names = visible_gpus(os.environ.get(VARIABLE), present)
+    return len([*itertools.takewhile(lambda name: name in indices or not name.isdecimal(), names)])
 
 
 def choose_gpu(gpus: Sequence[str], assigned: Iterable[str]) -> str:

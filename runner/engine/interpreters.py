@@ -18,7 +18,7 @@ from typing import Any
 from runner import interrupts
 from runner.contract import settings
 from runner.engine import process_tree
-from runner.files import open_regular
+from runner.files import append_regular, open_regular
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
 """Environment variable by which tests name another function that runs jobs (see ``runner/worker/server/child.py``)."""
@@ -185,9 +185,9 @@ def start_worker(
         raise FileNotFoundError(2, probe(python).get("error", "no such Python interpreter"), python)
     command = [path, str(WORKER), "--socket", address, "--token", token]
     try:
-        output: Any = log.open("ab")
-    except OSError:
-        output = contextlib.nullcontext(subprocess.DEVNULL)  # a full disk must not stop the run
+        output: Any = append_regular(log)
+    except OSError:  # neither a full disk nor a pipe that a case has put there may stop the run
+        output = contextlib.nullcontext(subprocess.DEVNULL)
     with output as stream:
         return subprocess.Popen(
             command,
@@ -234,9 +234,9 @@ def _wait(child: subprocess.Popen[bytes], timeout: float | None, tick: Callable[
 
 
 def tail(path: str | Path, size: int = 4096) -> str:
-    """Return the last ``size`` bytes of a file as text; empty if it cannot be read."""
+    """Return the last ``size`` bytes of a file as text; empty if it cannot be read, or is a link or no regular file."""
     try:
-        with open_regular(path) as file:  # a case may have put a pipe in its place
+        with open_regular(path, links=False) as file:  # a case may have put a pipe in its place
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - size))
             return file.read().decode(errors="backslashreplace")

@@ -349,9 +349,9 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         )
         if server is None:
             channel.close()
-        elif "hello" in message:
+        elif "hello" in message and server.channel is None:
             server.greet(channel, message["hello"])
-        elif (worker := server.workers.get(message.get("ticket", 0))) is not None:
+        elif "job" in message and (worker := server.workers.get(message.get("ticket", 0))) and not worker.is_connected:
             worker.begin(channel, message["pid"])
         else:
-            channel.close()  # cancelled meanwhile
+            channel.close()  # cancelled meanwhile, or a case that speaks in the name of another process

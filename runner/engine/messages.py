@@ -14,16 +14,17 @@ from typing import Any, Literal
 from runner.contract.job import Job
 from runner.contract.record import Record
 
-Ended = Literal["result", "signal", "timeout", "memory", "no-result", "broken", "damage"]
-"""How a job ended: ``result`` with the worker's record, ``broken`` when the harness itself failed, ``damage`` when it removed or changed
-the engine's temporary folder, else how its process died."""
+Ended = Literal["result", "signal", "timeout", "memory", "no-result", "worker-error", "broken", "damage"]
+"""How a job ended: ``result`` with the worker's record, ``damage`` when it removed or changed the engine's temporary folder,
+``worker-error`` when the worker raised, or said what control cannot read: most often by what the case has done to its process,
+``broken`` when the harness had no process for it, else how its process died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a job ended.
 
-    ``detail`` says how the harness failed, if it did. ``phase`` is the last one begun.
+    ``detail`` says how the harness or the worker failed, if one did. ``phase`` is the last one begun.
     """
 
     job: Job

@@ -18,6 +18,7 @@ from runner.engine.interpreters import tail
 from runner.engine.memory import Meter
 from runner.engine.messages import Ended, Outcome
 from runner.engine.wire import check_record
+from runner.files import cut_regular
 
 GRACE = 0.5
 """Seconds between the request for a stack and the kill, at a timeout."""
@@ -165,8 +166,7 @@ class RunningJob:
             self._cause, self.detail = "memory", detail
             self._kill(now)
         with contextlib.suppress(OSError):
-            if self.log.stat().st_size > MAX_LOG:
-                os.truncate(self.log, 0)
+            cut_regular(self.log, MAX_LOG)
 
     def _kill(self, now: float) -> None:
         self._kill_at = math.inf
@@ -184,7 +184,7 @@ class RunningJob:
         elif self.outcome is not None:
             ended = "result"
         elif self.broken is not None:
-            ended, detail = "broken", self.broken
+            ended, detail = "broken" if self.began is None else "worker-error", self.broken
         elif killed_by is not None and not detail:
             ended = "signal"
             if killed_by == signal.SIGKILL:
@@ -214,5 +214,5 @@ class RunningJob:
         """Remove its files that nobody will read."""
         with contextlib.suppress(OSError):
             self.stack.unlink(missing_ok=True)
-            if not self.keep_log or self.log.stat().st_size == 0:
+            if not self.keep_log or self.log.lstat().st_size == 0:
                 self.log.unlink()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from runner import exit_codes, interrupts
+from runner.files import remove_tree
 
 PREFIX = "runner-scratch-"
 """How their names begin. Reports are never kept in one."""
@@ -73,24 +73,11 @@ def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder that ``make`` made, whatever modes its folders have by now."""
-    with contextlib.suppress(OSError):
-        _unlock(path)
-    shutil.rmtree(path, ignore_errors=True)
+    """Remove a folder that ``make`` made, whatever became of it."""
+    remove_tree(path)
     descriptor = _locks.pop(path, -1)
     if descriptor >= 0:
         os.close(descriptor)
-
-
-def _unlock(path: Path) -> None:
-    """Let this user remove what is in a folder. Links are not followed. Raises OSError."""
-    if path.is_symlink():
-        path.unlink()
-        return
-    path.chmod(0o700)
-    for folder in path.iterdir():
-        if folder.is_dir() and not folder.is_symlink():
-            _unlock(folder)
 
 
 def sweep(base: Path, prefix: str = PREFIX) -> None:
@@ -107,6 +94,6 @@ def _remove_if_free(name: str) -> None:
     try:
         if os.fstat(descriptor).st_uid == os.getuid():
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError while its process lives
-            shutil.rmtree(name, ignore_errors=True)
+            remove_tree(name)
     finally:
         os.close(descriptor)

@@ -27,6 +27,7 @@ from pathlib import Path
 from runner.contract.settings import PASSED
 from runner.engine.cached import ANY, evict
 from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
+from runner.files import remove_whole_tree
 
 PURPOSE = "compiled code"
 GRAPHS = ("fxgraph", "aotautograd")
@@ -36,6 +37,8 @@ SIZE = 1 << 30
 PATIENCE = 60.0
 """Seconds to wait for a run that sweeps the folder or writes the manifest."""
 
+_LONGEST = 1000
+"""Characters of a path in the folder. The system takes no path of more than 4096, and compilers write none of 200."""
 _BUILDING = "_CxxBuild"
 """How torch names a folder beside what g++ writes; it removes the folder once g++ has ended well."""
 
@@ -47,7 +50,7 @@ class _Tree:
     folders: list[str] = field(default_factory=list)
     """Paths in the folder, each after the one that it lies in."""
     strange: list[str] = field(default_factory=list)
-    """Links, pipes and the like."""
+    """Links, pipes and the like, and what has a long path."""
 
 
 class SignedFolder:
@@ -122,7 +125,11 @@ class SignedFolder:
     def _remove(self, tree: _Tree, names: list[str]) -> None:
         """Remove files, and folders in which nothing is left: torch would take one for a file."""
         for name in names:
-            os.unlink(self.path / name)
+            path = self.path / name
+            if path.is_dir() and not path.is_symlink():
+                remove_whole_tree(path)
+            else:
+                os.unlink(path)
         full: set[str] = set()
         for name in tree.files.keys() - {*names}:
             while (name := name.rpartition("/")[0]) and name not in full:
@@ -140,7 +147,9 @@ def _look(folder: Path) -> _Tree:
         with os.scandir(folder / prefix) as entries:
             for entry in entries:
                 name = prefix + entry.name
-                if entry.is_dir(follow_symlinks=False):
+                if len(name) > _LONGEST:
+                    tree.strange.append(name)
+                elif entry.is_dir(follow_symlinks=False):
                     tree.folders.append(name)
                     waiting.append(name + "/")
                 elif entry.is_file(follow_symlinks=False):

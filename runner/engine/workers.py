@@ -74,6 +74,11 @@ class Worker:
         return kind.living and self.kind == kind._replace(alone=self.kind.alone)
 
     @property
+    def is_connected(self) -> bool:
+        """Whether its process has opened a connection."""
+        return self._channel is not None
+
+    @property
     def resting(self) -> bool:
         """Whether the worker waits for its next job."""
         channel = self._channel

@@ -194,7 +194,7 @@ class Zygotes:
 
     def greet(self, channel: Channel, token: object) -> bool:
         """Bind a new connection to its zygote, which says ``token``. Return whether there is one."""
-        zygote = next((each for each in self._zygotes.values() if each.token == token), None)
+        zygote = next((each for each in self._zygotes.values() if each.token == token and each.channel is None), None)
         if zygote is not None:
             zygote.greet(channel)
         return zygote is not None

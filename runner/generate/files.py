@@ -14,7 +14,7 @@ from runner.cases.serialize import KERNELS, plain
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.yaml.emitter import emit
 from runner.exit_codes import UsageError
-from runner.files import replace_file, replace_text
+from runner.files import read_bytes, replace_file, replace_text
 from runner.generate.mutations import Case, mutant_of
 from runner.session.collect import read_cases
 
@@ -38,7 +38,7 @@ def with_content(module: Mapping[str, Any], file: Path) -> dict[str, Any]:
     Raises:
         OSError: the file cannot be read.
     """
-    content = file.read_bytes()
+    content = read_bytes(file)
     suffix = f"_{hashlib.sha256(content).hexdigest()[:8]}"
     return {**module, "file": f"{file.stem.removesuffix(suffix)[:LONGEST]}{suffix}.py", CONTENT: content}
 

@@ -24,6 +24,7 @@ from runner.diagnostics import nearest
 from runner.engine import scratch
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
+from runner.files import write_anew
 from runner.generate.files import Parents, text_of, with_python_beside
 from runner.generate.mutations import Case
 from runner.quote import QuoteError, shell_words
@@ -178,7 +179,7 @@ class CaseGenerator:
                     answers.update(zip(batch, outcome.result[key], strict=True))
                 elif len(batch) > 1:
                     again += [[number] for number in batch]
-                elif outcome.ended == "broken":
+                elif outcome.ended in ("broken", "worker-error"):
                     self.faults[
                         f"the harness failed ({one_line(outcome.detail.strip().rpartition(chr(10))[2], 200)})"
                     ] += 1
@@ -200,7 +201,7 @@ class CaseGenerator:
                     self.faults["refused"] += 1
                     continue
                 path = folder / f"{number}{SPEC}"
-                path.write_text(text, encoding="utf-8")
+                write_anew(path, text)
                 files[str(path)] = number
             python = self._request.allow_python
             variants = load([*files], everything=True, allow_python=python).variants if files else ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.contract.oracles import rank_of
-from runner.files import replace_text
+from runner.files import read_bytes, replace_text
 from runner.generate.generator import Request
 from runner.hunt.state import Head, Red, Reduction, Report, State
 from runner.hunt.triage import Triage
@@ -152,5 +152,5 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "variants": [red.id for red in group.reds[:IDS]],
         }  # fmt: skip
         text = json.dumps(data, indent=1) + "\n"
-        if not (own / GROUP).is_file() or (own / GROUP).read_bytes() != text.encode():
+        if not (own / GROUP).is_file() or read_bytes(own / GROUP) != text.encode():
             replace_text(own / GROUP, text)

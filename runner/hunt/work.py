@@ -19,7 +19,7 @@ from runner.diagnose.repro import script
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
-from runner.files import replace_text
+from runner.files import read_text, replace_text
 from runner.hunt.groups import CASE, FAILURES, REDUCED, REPORT, SCRIPT, Group, folder_of
 from runner.hunt.known import Ledger
 from runner.hunt.state import Reduction, Report
@@ -148,7 +148,7 @@ def report_group(folder: Path, group: Group, settings: RunSettings, share: Share
             diagnosis = find_blame(engine, say)
             if diagnosis.verdict not in FAILURES:
                 return end(f"the verdict of the reduced case is {diagnosis.verdict}: {diagnosis.reason}")
-            material = gather(engine, diagnosis, (own / REDUCED).read_text(encoding="utf-8"), say)
+            material = gather(engine, diagnosis, read_text(own / REDUCED), say)
     except _LateError:
         return end(f"it takes longer than {duration(share.budget)}")
     except (UsageError, InputError) as error:

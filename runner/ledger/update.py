@@ -16,6 +16,7 @@ from runner.cases.serialize import known_of
 from runner.cases.versions import narrow_range, release_of, smallest_range
 from runner.contract.oracles import gate_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
+from runner.files import read_bytes
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes
 from runner.ledger.review import Entry, Judged, Run, applying
 from runner.session.collect import load
@@ -282,7 +283,7 @@ def rewrite(plan: Plan, limits: Limits, dry: bool = False) -> str:
     for file, changes in sorted(plan.changes.items()):
         path = Path(file)
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
             old = data.decode("utf-8")
             new, refused = apply_changes(old, changes)
             plan.notes += [f"{change.span}: left as it is: {reason}" for change, reason in refused]

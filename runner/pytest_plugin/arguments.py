@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -19,8 +20,12 @@ def holds_cases(path: str, left_out: Sequence[str]) -> bool:
     """
     if not os.path.isdir(path):
         return FILE.fullmatch(path) is not None
-    for _, folders, files in os.walk(path):
-        if any(name.endswith(ENDINGS) for name in files):
-            return True
-        folders[:] = [name for name in folders if not any(fnmatch(name, pattern) for pattern in left_out)]
+    waiting = [path]  # not os.walk, which up to Python 3.11 calls itself for each level
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False) and entry.name.endswith(ENDINGS):
+                    return True
+                if entry.is_dir(follow_symlinks=False) and not any(fnmatch(entry.name, each) for each in left_out):
+                    waiting.append(entry.path)
     return False

@@ -15,6 +15,7 @@ from typing import IO
 
 import runner
 from runner.engine.interpreters import tail, without_current_folder
+from runner.files import open_regular, read_text, write_anew
 from runner.record.events import VariantFinished, from_json
 from runner.record.journal import parse_line
 from runner.text import clean
@@ -70,14 +71,14 @@ class ResultLog:
     def _end(self) -> str | None:
         """Return how the run has ended, in words; None as long as it goes on. Without its folder nobody will ever say."""
         try:
-            return f" with exit code {(self.folder / END).read_text()}"
+            return f" with exit code {read_text(self.folder / END)}"
         except OSError:
             return None if self.folder.is_dir() else ""
 
     def _read(self) -> None:
         if self._file is None:
             try:
-                self._file = open(self.folder / LOG, "rb")  # noqa: SIM115
+                self._file = open_regular(self.folder / LOG)
             except OSError:
                 return
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
@@ -125,7 +126,7 @@ class RunProcess:
         code = self._process.wait()
         beside = folder / f"{END}.tmp"
         try:
-            beside.write_text(str(code))
+            write_anew(beside, str(code))
             beside.replace(folder / END)
         except OSError:  # pytest has removed the folder
             return

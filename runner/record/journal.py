@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from runner.cases.limits import Limits, show_size
-from runner.files import open_regular
+from runner.files import PIPE, is_open_file, is_pipe, open_output, open_regular
 from runner.record.event_schema import Unfit
 from runner.record.events import Event, Notice, VariantFinished, from_json, to_json
 from runner.text import cap, one_line
@@ -113,6 +113,11 @@ class Journal:
             return True
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if is_open_file(self.path):
+                self._descriptor = open_output(self.path)
+                return True
+            if is_pipe(self.path):
+                raise OSError(errno.EINVAL, PIPE)
             # Unbuffered, and not through a file object: that would keep what a failed write left, and write it later.
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             self._torn = not _ends_whole(self._descriptor)

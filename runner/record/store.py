@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ def new_folder() -> tuple[Path, str]:
     """
     base = Path(FOLDER)
     try:
+        if problem := link_problem(base / "runs"):
+            raise OSError(errno.ELOOP, problem)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S-") + str(os.getpid())
         folder = base / "runs" / stamp
         number = 1

@@ -22,6 +22,7 @@ from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import InputError, Span
 from runner.engine import scratch
 from runner.exit_codes import NO_RESULT, UsageError
+from runner.files import read_text, write_anew
 from runner.record.events import RED, VariantFinished
 from runner.reduce import passes, shrink
 from runner.reduce.judge import EngineJudge, relative_error
@@ -229,7 +230,7 @@ class _Reduction:
     def _read(self, text: str) -> tuple[Variant, Source] | None:
         """Return variant and source of a candidate; None where the reader or the builder finds an error."""
         path = self.folder / f"candidate{SPEC}"
-        path.write_text(text, encoding="utf-8")
+        write_anew(path, text)
         return read_case(path, self.backend, self.engine)
 
     def _accept(self, candidate: Candidate) -> State:
@@ -270,7 +271,7 @@ class _Reduction:
         assert final is not None, text
         return Reduced(
             variant=final[0],
-            text=self.file.read_text(encoding="utf-8"),
+            text=read_text(self.file),
             steps=tuple(self.steps),
             signature=self.signature,
             size_before=self.original_size,
@@ -290,7 +291,7 @@ class _Reduction:
         if read is None:
             return None
         case = with_first_names(read[0].case, {item.name for item in self.engine.variant.case.inputs})
-        self.file.write_text(text_of_plain(plain(case, self.folder)), encoding="utf-8")
+        write_anew(self.file, text_of_plain(plain(case, self.folder)))
         return read_case(self.file, self.backend, self.engine)
 
 

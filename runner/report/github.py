@@ -13,6 +13,7 @@ from pathlib import Path
 
 from runner import console
 from runner.diagnostics import Diagnostic, Span, repository_path, shown_file
+from runner.files import open_output
 from runner.quote import command_words, workflow_command
 from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
 from runner.report.failure import headline, span
@@ -58,7 +59,7 @@ def append_summary(events: Sequence[Event], results: Results, path: Path) -> Non
     for groups, members in _ROOM:
         data = f"\n\n{render_summary(events, results, groups, members)}\n".encode("utf-8", "backslashreplace")
         if len(data) <= room:
-            with open(path, "ab") as file:
+            with open(open_output(path, os.O_APPEND), "ab") as file:
                 file.write(data)
             return
     console.message("runner: --github: the summary of this step is full, so it says nothing of this run")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from runner import console
+from runner.files import is_open_file
 from runner.record.events import Event, Notice, RunFinished
 from runner.record.journal import Journal
 from runner.report.terminal import Reporter
@@ -87,7 +88,7 @@ class LogFile(Handler):
 
     def __init__(self, path: Path, options: Options) -> None:
         # A log is of one run; but never a device: --events /dev/stdout must stay one.
-        if not options.again and os.path.isfile(path):
+        if not options.again and os.path.isfile(path) and not is_open_file(path):
             with contextlib.suppress(OSError):  # the log will say what is wrong
                 os.truncate(path, 0)
         self.path, self._journal = path, Journal(path, options.tell, options.stamp)

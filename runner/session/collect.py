@@ -9,7 +9,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
@@ -21,6 +20,7 @@ from runner.cases.suites import PathError, Reader
 from runner.cases.yaml.scalars import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
+from runner.files import read_text
 from runner.session.nodes import added_variants, demand_all, node_predicate, split_paths
 from runner.session.settings import RunSettings
 from runner.text import plural
@@ -249,7 +249,7 @@ def _check(
 
 def _lines(file: str) -> list[str]:
     try:
-        return split_lines(Path(file).read_text(encoding="utf-8", errors="replace"))
+        return split_lines(read_text(file, "replace"))
     except OSError:
         return []
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
+from runner.files import foreign_link, open_regular
 from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished
 from runner.record.journal import Problems, stream_journal
 from runner.record.store import FOLDER
@@ -74,7 +75,7 @@ def seconds_by_key() -> dict[Key, float]:
 def update(base: Path | None = None) -> None:
     """Write the history down, so that the next ``read`` is quick. A folder that cannot be written is no error."""
     base = base or Path(FOLDER)
-    if not (base / "runs").is_dir():
+    if foreign_link(base) or not (base / "runs").is_dir():
         return
     history, summaries = _read(base)
     data = {
@@ -162,9 +163,10 @@ def _take(journal: Path, size: int, history: dict[Key, Last]) -> RunSummary:
 
 def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
     """What ``update`` has written. Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError."""
-    if not path.is_file() or path.stat().st_size > Limits().log_bytes:  # a pipe would hold up the command
-        raise ValueError(f"{path} is no file, or too large")
-    data = json.loads(path.read_text())
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > Limits().log_bytes:
+            raise ValueError(f"{path} is too large")
+        data = json.loads(file.read())
     if data["version"] != _VERSION:
         raise ValueError(f"{path} is of another version")
     history: dict[Key, Last] = {}

@@ -20,6 +20,7 @@ from runner.cases.model import Backend, Case, Suite, Variant
 from runner.cases.suites import SUITE, PathError, Reader, discover
 from runner.diagnostics import Diagnostic, InputError, nearest, shown_path
 from runner.exit_codes import UsageError
+from runner.files import read_text
 from runner.record.latest import latest_backends, latest_suites
 
 _COMPARED = 5000
@@ -267,7 +268,7 @@ def _nearby(node: Node, limits: Limits) -> Iterator[Suite]:
     paths = [path for folder in folders for path in sorted(folder.glob(f"*{SUITE}"))]
     for path in paths[:_NEARBY]:
         with contextlib.suppress(OSError):
-            named = node.backend in path.read_text(encoding="utf-8", errors="replace")
+            named = node.backend in read_text(path, "replace")
             suite = reader.suite(path) if named else None
             if suite is not None:
                 yield suite

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.exit_codes import UsageError
+from runner.files import entries_below, remove_whole_tree
 from runner.record import lock
 from runner.record.events import RunStarted, from_json
 from runner.record.journal import lines, parse_line
@@ -114,10 +114,9 @@ def _latest(base: Path) -> str:
 
 def _size(folder: Path) -> int:
     size = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(parent, name)).st_size
+    for entry in entries_below(folder):
+        with contextlib.suppress(OSError):
+            size += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
     return size
 
 
@@ -140,6 +139,6 @@ def _empty(folder: Path) -> None:
     names = sorted(os.listdir(folder), key=lambda name: (name == lock.NAME, name == _LOG))
     for name in names:
         if name in _FOLDERS:
-            shutil.rmtree(folder / name)  # follows no link
+            remove_whole_tree(folder / name)
         else:
             os.unlink(folder / name)

@@ -12,12 +12,12 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from runner.cases.chain_nodes import Literal
 from runner.cases.model import Case, Kernel, PythonModule
 from runner.diagnostics import Span
+from runner.files import read_text
 from runner.session.plan import Planned
 
 _PYTHON = (PythonModule, Kernel)
@@ -151,7 +151,7 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
 
 def _text(file: str) -> str:
     try:
-        return _sha(Path(file).read_text(encoding="utf-8"))
+        return _sha(read_text(file))
     except (OSError, UnicodeError) as error:  # the run will say what is wrong with it
         return type(error).__name__
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from runner.contract.job import Isolation, Job
 from runner.contract.record import Record, Trust
 from runner.engine.graphs import graphs_digest
 from runner.engine.messages import Outcome
+from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
 from runner.session import retries
 from runner.session.claims import unclaimed_by_run
@@ -20,6 +22,7 @@ from runner.session.context import RunContext
 from runner.session.identity import planned_event, repro
 from runner.session.plan import Planned, as_user, job, skip
 from runner.session.scheduler import Steps, with_reference
+from runner.text import one_line
 from runner.verdict import explained, outcomes, user_run
 from runner.verdict.operators import first_operator
 from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
@@ -28,6 +31,9 @@ from runner.verdict.stages import below, in_order, locate, stage_of
 
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
 """Doubts of a job that never came to the backend."""
+
+_STACK = 1 << 16
+"""Characters of a worker's traceback that are kept, as of the stacks of one that died."""
 
 _COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays", "stored_graphs")
 """What a job counts and its event repeats."""
@@ -48,12 +54,33 @@ class VariantResult:
     unchecked: tuple[str, ...] = ()
 
 
+def _stack(main: Outcome) -> str:
+    return main.detail[-_STACK:] if main.ended == "worker-error" else main.stack
+
+
 def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
     """Run a variant until its verdict stands: attempts, each with its ladder, its policies and its fresh processes.
 
+    What is wrong with an answer and is noticed nowhere else costs this variant alone.
+
     Returns:
         One event for all attempts that the settings ask for.
+
+    Raises:
+        UsageError: no variant can run.
     """
+    try:
+        return (yield from _run_attempts(planned, context))
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001  a case may have written the answer, so it may be anything
+        reason = f"its answer cannot be used: {type(error).__name__}: {one_line(str(error), 300)}"
+        event = _Attempt(planned, context).event(Verdict("ERROR", reason))
+        return VariantResult(assess(replace(event, stack=traceback.format_exc())))
+
+
+def _run_attempts(planned: Planned, context: RunContext) -> Steps[VariantResult]:
+    """Run a variant as ``run_variant`` does. Whatever an answer makes us raise is raised."""
     events: list[VariantFinished] = []
     harness_errors: list[str] = []
     unchecked: dict[str, None] = {}
@@ -244,7 +271,9 @@ class _Attempt:
 
     def _is_suspect(self, outcome: Outcome) -> bool:
         findings, doubt = outcomes.read(outcome, self.source)
-        return bool(findings) or (doubt is not None and doubt.verdict not in ("SKIP", "BROKEN"))
+        if doubt is not None and doubt.verdict == "BROKEN":
+            return outcome.ended == "worker-error"
+        return bool(findings) or (doubt is not None and doubt.verdict != "SKIP")
 
     def _judge(self, main: Outcome) -> Steps[Verdict]:
         """Return what an outcome means: held against the shared process, located on the ladder, explained by a policy or not."""
@@ -324,8 +353,8 @@ class _Attempt:
 
     def _decide(self, flaky: str) -> Verdict:
         if self.doubt and self.doubt.verdict == "BROKEN":
-            if self.main is not None and self.main.ended == "damage":
-                return Verdict("ERROR", self.main.detail)
+            if self.main is not None and self.main.ended != "broken":  # a process had the case, which may be to blame
+                return Verdict("ERROR", self.doubt.reason)
             self.harness_errors.append(self.doubt.reason)
             return Verdict("ERROR", "the harness failed; this says nothing about the backend")
         variant = self.planned.variant
@@ -366,7 +395,7 @@ class _Attempt:
         if self.shared is not None or is_same:
             return verdict
         alone = yield from self._apart("confirm", main)
-        if alone.ended in ("broken", "damage") or retries.alike(main, alone):
+        if alone.ended in outcomes.NO_WORD or retries.alike(main, alone):
             return verdict
         if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts
             self.shared, self.stages, self.policies, self.user = main, {}, [], None
@@ -408,7 +437,7 @@ class _Attempt:
             unclaimed=verdict.unclaimed,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
             signal=main.signal if main else None,
-            stack=main.stack if main else "",
+            stack=_stack(main) if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
             repro=repro(self.planned, self.context) if verdict.word in RED else "",
             place=outcomes.place_of(self.doubt.error if self.doubt else None, self.source)

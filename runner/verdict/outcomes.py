@@ -13,8 +13,12 @@ from runner.contract.oracles import CRASH, row_of
 from runner.contract.pattern import top_frame
 from runner.contract.record import Trust
 from runner.engine.messages import Outcome
+from runner.text import one_line
 
 EAGER_PHASES = ("load", "eager")
+
+NO_WORD = ("broken", "worker-error", "damage")
+"""Ends of a job that say nothing about the backend, and in which its phase does not count."""
 
 _DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 """What strerror says when a file cannot be written for reasons that are no compiler's."""
@@ -33,8 +37,8 @@ def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Trust | None]
             return [], Trust("BROKEN", f"this machine cannot compile: {machine}")
         return findings, record.trust
     how = describe(outcome)
-    if outcome.ended in ("broken", "damage"):
-        return [], Trust("BROKEN", outcome.detail or "the harness failed")
+    if outcome.ended in NO_WORD:
+        return [], Trust("BROKEN", how if outcome.ended == "worker-error" else outcome.detail or "the harness failed")
     if outcome.phase in EAGER_PHASES:
         return [], Trust("INVALID", f"eager itself: {how}")
     if outcome.phase == "eager-again":
@@ -65,7 +69,7 @@ def _machine_trouble(error: Mapping[str, Any] | None) -> str | None:
 
 def died_in_float64(outcome: Outcome) -> bool:
     """Whether the process died in the float64 reference, which says nothing about the case: ask again without it."""
-    return outcome.ended not in ("result", "broken", "damage") and outcome.phase == "float64"
+    return outcome.ended not in ("result", *NO_WORD) and outcome.phase == "float64"
 
 
 def describe(outcome: Outcome) -> str:
@@ -76,6 +80,9 @@ def describe(outcome: Outcome) -> str:
         return outcome.detail or f"no answer after {outcome.job.timeout:g} s"
     if outcome.ended == "memory":
         return outcome.detail or "the memory limit was passed"
+    if outcome.ended == "worker-error":
+        last = outcome.detail.strip().rpartition("\n")[2]
+        return f"the worker failed while it had this case, which says nothing about the backend: {one_line(last, 300)}"
     return outcome.detail or f"the process ended with exit status {outcome.exit_status} and left no result"
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_LONGEST_NUMBER = 4096
+"""Bits of an integer in a message. Python writes down, and reads, at most 4300 digits."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -33,6 +35,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
+    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+        return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
     return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
 
 

@@ -255,6 +255,9 @@ def test_a_module_needs_the_persons_word(paths: Path, tmp_path: Path) -> None:
     assert refused.code == 4
     assert refused.folder is None
     assert run_in(tmp_path, "list", "own.spec.yaml", "--allow-python").code == 0
+    taken = run_in(tmp_path, "run", "own.spec.yaml", "--allow-python", "--events", "model.py", limit=20)
+    assert (taken.code, "--events model.py: this command reads that file" in taken.err) == (4, True)
+    assert (tmp_path / "model.py").read_text() == model
 
 
 def test_an_absent_device_is_skipped(paths: Path) -> None:

@@ -182,6 +182,108 @@ def test_a_case_that_removes_the_temporary_folder_costs_itself(tmp_path: Path) -
     assert "nothing is left to do" in run_in(tmp_path, "resume").err
 
 
+SPOILERS = """
+    import glob
+    import os
+    import sys
+
+    import torch
+    from torch._subclasses import FakeTensorMode
+
+
+    class Adds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.spoil()
+
+        def spoil(self):
+            pass
+
+        def forward(self, x):
+            return x + 2
+
+
+    class Logs(Adds):
+        def spoil(self):
+            scratch = os.path.dirname(os.path.dirname(os.environ["RUNNER_SCRATCH"]))
+            for path in {os.readlink("/proc/self/fd/1"), *glob.glob(f"{scratch}/*.log"), *glob.glob(f"{scratch}/*.stack")}:
+                if os.path.isfile(path):
+                    os.unlink(path)
+                    os.mkfifo(path)
+
+
+    class Deep(Adds):
+        def spoil(self):
+            here = os.getcwd()
+            os.chdir(os.environ["RUNNER_SCRATCH"])
+            for _ in range(1500):
+                os.makedirs("d", exist_ok=True)
+                os.chdir("d")
+            os.chdir(here)
+
+
+    class Modules(Adds):
+        def spoil(self):
+            for name in [name for name in sys.modules if name.startswith("runner")]:
+                del sys.modules[name]
+
+
+    class Mode(Adds):
+        def spoil(self):
+            FakeTensorMode().__enter__()
+
+
+    class Number(Adds):
+        def forward(self, x):
+            return x + 2, 10**5000 + torch.compiler.is_compiling()
+
+
+    class Nonsense(Adds):
+        def spoil(self):
+            for descriptor in range(3, 64):
+                try:
+                    os.write(descriptor, b"[" * 10000 + bytes([10]))
+                except OSError:
+                    pass
+
+
+    class Own(Adds):
+        def spoil(self):
+            for path in glob.glob("own*.py"):
+                os.unlink(path)
+                os.mkfifo(path)
+
+
+    class Unnamed(type):
+        def __getattribute__(cls, name):
+            raise RuntimeError(name)
+
+
+    class Error(Adds):
+        def forward(self, x):
+            raise type.__call__(type.__new__(Unnamed, "Nameless", (Exception,), {}))
+    """
+
+
+def test_a_case_that_spoils_its_process_or_files_costs_itself(tmp_path: Path) -> None:
+    names = ("Logs", "Deep", "Modules", "Mode", "Number", "Nonsense", "Error")
+    cases = [f"name: {name.lower()}\ninputs: {{x: [4]}}\nmodule: {{file: m.py, name: {name}}}" for name in names]
+    cases += [f"name: own_{n}\ninputs: {{x: [4]}}\nmodule: {{file: own.py, name: Own}}" for n in range(5)]
+    write(tmp_path, {"m.py": SPOILERS, "own.py": SPOILERS, "a.spec.yaml": spec(*cases)})
+    write(tmp_path, {"b.spec.yaml": spec("name: fine\ninputs: {x: [4]}\nchain: [torch.neg]")})
+    words = ("a.spec.yaml", "b.spec.yaml", "--backend", "eager", "-j", 1, "--allow-python", "--no-confirm")
+    done = run_in(tmp_path, "run", *words, "--order", "plan")
+    assert done.code == 1 and "Traceback" not in done.err, done.text
+    verdicts = {name.removesuffix("@eager"): verdict for name, verdict in done.verdicts.items()}
+    assert verdicts.pop("fine") == verdicts.pop("logs") == verdicts.pop("deep") == "PASS", done.text
+    assert verdicts.pop("error") == verdicts.pop("own_4") == "INVALID"
+    assert "cannot be read any more" in done.of("own_4@eager")["reason"]
+    assert {verdicts.pop(f"own_{n}") for n in range(4)} <= {"PASS", "INVALID"}  # what was written before is run
+    assert verdicts == dict.fromkeys(("modules", "mode", "number", "nonsense"), "ERROR")
+    for name in verdicts:
+        assert done.of(f"{name}@eager")["reason"].startswith("the worker failed while it had this case"), name
+
+
 def test_a_hang_ends_at_its_own_timeout(ran: Result) -> None:
     assert ran.of("victim@deadly:hang")["seconds"] >= 8
 

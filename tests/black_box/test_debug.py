@@ -148,3 +148,37 @@ def test_a_folder_in_use_is_refused(results: dict[str, Result]) -> None:
     done = run_in(results["bundle"].cwd, "debug", "a.spec.yaml::plain", "--backend", "eager", "-o", "bundle")
     assert done.code == 4
     assert "there is something in it" in done.err
+
+
+NASTY = """
+    import os
+
+    import torch
+
+
+    class Pipes(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+
+    folder = torch._dynamo.config.debug_dir_root
+    if folder and os.path.isdir(folder):
+        for name in ("error.txt", "output.txt", "repro.py", "times.json", "index.html", "torchinductor/a/output_code.py"):
+            path = os.path.join(folder, name)
+            if not os.path.lexists(path):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.mkfifo(path)
+        if not os.path.lexists(f"{folder}/link.txt"):
+            os.symlink("/etc/passwd", f"{folder}/link.txt")
+    """
+
+
+def test_what_a_case_puts_into_the_bundle_holds_up_nothing(tmp_path: Path) -> None:
+    case = "name: nasty\ninputs: {x: [4]}\nmodule: {file: nasty.py, name: Pipes}"
+    write(tmp_path, {"nasty.py": NASTY, "a.spec.yaml": spec(case)})
+    words = ("debug", "a.spec.yaml::nasty", "--backend", "aot_eager", "--allow-python", "-o", "bundle")
+    done = run_in(tmp_path, *words, limit=120)
+    assert done.code == 0, done.text
+    files = [path for path in (tmp_path / "bundle").rglob("*") if not path.is_dir()]
+    assert all(path.is_file() and not path.is_symlink() for path in files), files
+    assert (tmp_path / "bundle" / "repro.py").read_text() and not (tmp_path / "bundle" / "link.txt").exists()

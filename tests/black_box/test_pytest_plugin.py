@@ -97,9 +97,13 @@ def result(request: pytest.FixtureRequest, folder: Path, plain: Result) -> Resul
     return run_pytest(folder, "suites", "-rA", "--junitxml", "j.xml", *request.param)
 
 
-def test_the_page_s_command_line_loads_nothing_of_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_the_page_s_command_line_loads_nothing_of_a_folder(more: tuple[str, ...], tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "pytest.md").read_text(encoding="utf-8")
-    (words,) = [line.split()[2:] for line in page.splitlines() if line.startswith("$ pytest -c /dev/null")]
+    (line,) = [line for line in page.splitlines() if "pytest -c /dev/null" in line]
+    variable, _, words = line.removeprefix("$ ").partition(" pytest ")
+    if more and sys.version_info < (3, 11):
+        pytest.skip("this Python does not know PYTHONSAFEPATH")
     mark = f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__ + ' ')"
     names = [
         *sys.stdlib_module_names,
@@ -116,10 +120,16 @@ def test_the_page_s_command_line_loads_nothing_of_a_folder(tmp_path: Path) -> No
     write(tmp_path, {f"{folder}{name}.py": mark for name in names for folder in ("", "suites/")})
     write(tmp_path, {"pytest.ini": "[pytest]\naddopts = -p hostile\npythonpath = .\n", "suites/a.spec.yaml": RELU})
     write(tmp_path, {"suites/test_a.txt": f">>> {mark}\n"})
-    command = [Path(sys.executable).with_name("pytest"), *words, "-q"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in (".pytest_cache", ".runner"):
+        (tmp_path / name).symlink_to(elsewhere)
+    command = [Path(sys.executable).with_name("pytest"), *words.split(), *more, "-q"]
+    env = {**os.environ, **dict([variable.split("=")])}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+    assert not [*elsewhere.rglob("*")]
     subprocess.run([*command[:1], "suites/"], cwd=tmp_path, capture_output=True, timeout=LIMIT)
     assert (tmp_path / "ran").exists(), "without these options code runs"
 

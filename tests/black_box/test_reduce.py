@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.handmade import Dig
+
 from .driver import Result, command, environment, run_in, spec, write
 
 BACKEND = "relu_accuracy_error_TESTING_ONLY"
@@ -166,6 +168,14 @@ def test_nothing_is_written_through_a_link_of_the_folder(folder: Path, tmp_path:
     done = reduce(folder, "-o", f"{name}/out")
     assert done.code == 4 and "is a link to" in done.err
     assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_link_beside_a_deep_folder_is_found(folder: Path, dig: Dig) -> None:
+    write(folder, {"deep/reduce.json": "{}"})
+    (folder / "deep" / "link").symlink_to("reduce.json")
+    dig(folder / "deep")
+    done = reduce(folder, "-o", "deep")
+    assert done.code == 4 and "is a link to" in done.err
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from runner.cli.main import main
 from runner.exit_codes import UsageError
 from runner.hunt.state import FILE, Head, Reduction, Report, Round, append
 from runner.session.plan import Environment
+from tests.handmade import Dig
 from tests.hunt.samples import HEAD, A, red, round_of
 
 
@@ -158,6 +159,12 @@ def test_a_foreign_folder_with_a_link_is_refused(
     assert main(["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]) == 4
     assert "is a link" in capsys.readouterr().err
     assert (tmp_path / "h" / FILE).is_file()
+
+
+def test_a_deep_foreign_folder_is_looked_through(tmp_path: Path, dig: Dig) -> None:
+    append(tmp_path, HEAD)
+    dig(tmp_path)
+    assert hunt._folder(str(tmp_path)) == tmp_path
 
 
 def test_a_pipe_in_a_foreign_folder_is_refused(

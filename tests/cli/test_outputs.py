@@ -45,8 +45,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"output": "file"}, "this is a file; name a folder"),
         ({"output": "file/a"}, "there is no folder .*/file"),
         ({"events": "file/a"}, "there is no folder .*/file"),
-        ({"junit": "pipe"}, "not a regular file"),
+        ({"junit": "pipe"}, "--junit pipe: this is a pipe, whose reader may never come; name a file"),
+        ({"ctrf": "pipe"}, "--ctrf pipe: this is a pipe"),
+        ({"events": "pipe"}, "--events pipe: this is a pipe"),
+        ({"report": ["ctrf=pipe"]}, "--report pipe: this is a pipe"),
         ({"junit": "/dev/null"}, "not a regular file"),
+        ({"junit": "/dev/fd/1"}, "not a regular file"),  # a file behind it would make no difference
         ({"junit": "loop"}, "/loop is a link to loop; name the file that is meant, or remove the link"),
         ({"junit": "link"}, "--junit link: /.*/link is a link to file"),
         ({"events": "linked/new.jsonl"}, "/linked is a link to folder"),
@@ -58,7 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"junit": "a", "events": "folder/../a"}, "--junit names the same file"),
         ({"events": "file", "html": "folder/../file"}, "--events names the same file"),
         ({"report": ["html=file"]}, "--report file: this is a file; name a folder"),
-        ({"report": ["junit=pipe"]}, "--report pipe: not a regular file"),
+        ({"report": ["junit=/dev/null"]}, "--report /dev/null: not a regular file"),
         ({"report": ["ctrf=folder"]}, "--report folder: this is a folder"),
         ({"report": ["output=folder"]}, "--report folder: this is a folder"),
         ({"report": ["ctrf=a"], "ctrf": "a"}, "--report a: --ctrf names the same file"),
@@ -77,8 +81,7 @@ def test_what_cannot_be_written_is_refused(options: dict[str, Any], message: str
     [
         {"junit": "new.xml", "events": "new.jsonl"},
         {"junit": "file"},
-        {"events": "pipe"},
-        {"report": ["events=pipe", "html=folder", "ctrf=/dev/null", "words:function=new"]},
+        {"report": ["events=/dev/stderr", "html=folder", "ctrf=/dev/null", "words:function=new"]},
         {"events": "/dev/stdout"},
         {"events": "/dev/null", "html": "/dev/null"},
         {"output": "folder"},
@@ -99,6 +102,21 @@ def test_a_dash_is_standard_output_where_a_text_is_written_at_once() -> None:
 def test_an_input_is_never_an_output(folder: Path) -> None:
     with pytest.raises(UsageError, match="--junit file: this command reads that file"):
         check("run", folder / "file", junit="file")
+
+
+def test_a_hard_link_is_the_same_file(folder: Path) -> None:
+    os.link("file", "other")
+    with pytest.raises(UsageError, match="--events other: this command reads that file"):
+        check("run", folder / "file", events="other")
+    with pytest.raises(UsageError, match="--events other: --junit names the same file"):
+        check(events="other", junit="file")
+
+
+@pytest.mark.parametrize(("path", "message"), [("pipe", "names pipe: this is a pipe"), ("", "names no file")])
+def test_a_summary_that_cannot_be_written(path: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(outputs.SUMMARY, path)
+    with pytest.raises(UsageError, match=message):
+        check("report", github=True)
 
 
 def test_a_link_above_the_current_folder_is_the_machine_s_own(

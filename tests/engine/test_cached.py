@@ -25,6 +25,7 @@ from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
 from runner.engine.places import Places
 from runner.record.signing import sign
+from tests.handmade import Dig
 
 FACTS = Fingerprint("digest")
 SOURCE = '"""A case.\n\nWritten from a/b.yaml:3.\n"""\n\nimport torch\n'
@@ -486,6 +487,15 @@ def test_nothing_is_parsed_before_its_signature_is_checked(tmp_path: Path, monke
     assert read(path) is None
 
 
+def test_nothing_is_kept_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".runner").symlink_to("elsewhere")
+    with pytest.raises(OSError, match=r"\.runner is a link"):
+        write(Path(".runner", "results", "ab", "abc.json"), "run", {})
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
 @pytest.mark.parametrize("broken", ["file in the way", "full", "read-only"])
 def test_a_folder_that_cannot_be_written_disturbs_nothing(
     tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
@@ -554,6 +564,15 @@ def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
     assert [path.parent.name for path in entries(tmp_path)] == [f"{number:02d}" for number in range(1, 10)]
     evict(tmp_path, 150)
     assert [path.parent.name for path in entries(tmp_path)] == ["09"]
+
+
+def test_room_is_made_below_a_deep_folder(tmp_path: Path, dig: Dig) -> None:
+    old = tmp_path / stored_name(1)
+    old.parent.mkdir()
+    old.write_bytes(b"x" * 100)
+    dig(tmp_path)
+    evict(tmp_path, 10)
+    assert not old.exists()
 
 
 def test_only_files_of_the_cache_go(tmp_path: Path) -> None:

@@ -33,14 +33,25 @@ def test_an_exit_without_a_result(make: Make, status: int) -> None:
 
 
 @pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "raise KeyboardInterrupt", "1 / 0"])
-def test_an_exception_out_of_the_harness_is_broken(make: Make, source: str) -> None:
+def test_an_exception_out_of_the_worker_is_told(make: Make, source: str) -> None:
     outcome = one(make(), source)
-    assert outcome.ended == "broken" and "Traceback" in outcome.detail and "<job>" in outcome.detail
+    assert outcome.ended == "worker-error" and "Traceback" in outcome.detail and "<job>" in outcome.detail
 
 
-def test_a_record_that_cannot_be_written_is_broken(make: Make) -> None:
+def test_a_record_that_cannot_be_written_is_told(make: Make) -> None:
     outcome = one(make(), "result['self'] = result")
-    assert outcome.ended == "broken" and "Traceback" in outcome.detail
+    assert outcome.ended == "worker-error" and "Traceback" in outcome.detail
+
+
+def test_an_exception_without_a_name_is_told(make: Make) -> None:
+    source = """
+        class Nameless(type):
+            def __getattribute__(cls, name):
+                raise RuntimeError(name)
+        raise type.__call__(Nameless, "Odd", (Exception,), {})
+    """
+    outcome = one(make(), source)
+    assert outcome.ended == "worker-error" and "a class that raises" in outcome.detail, outcome
 
 
 def test_a_grandchild_does_not_outlive_its_job(make: Make) -> None:

@@ -19,6 +19,16 @@ from runner.engine import gpus
         ("2,0", 2, ("2", "0")),
         (" GPU-1b2c , MIG-77 ", 2, ("GPU-1b2c", "MIG-77")),
         ("3,-1,1", 1, ("3",)),  # CUDA stops at the first that it does not know
+        ("3,-1,1", 8, ("3",)),
+        ("-1", 8, ()),
+        ("NoDevFiles", 8, ()),
+        ("0,,1", 8, ("0",)),
+        ("0,1,0", 8, ()),
+        ("1,01", 8, ()),
+        ("GPU-1,GPU-1", 8, ()),
+        ("GPU-1,0", 8, ("GPU-1", "0")),
+        ("1gpu,+2", 8, ("1", "2")),  # as strtoul reads numbers
+        ("9" * 5000, 8, ("9" * 5000,)),
     ],
 )
 def test_names_of_the_visible(given: str | None, count: int, expected: tuple[str, ...]) -> None:
@@ -51,7 +61,10 @@ def test_no_gpu_is_given_to_more_jobs_than_the_share_allows(slots: int, count: i
         assert max(Counter(held).values()) * gpus.memory_share(slots, count) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize(("visible", "expected"), [(None, 2), ("", 0), ("1", 1), ("0,1,2", 2)])
+@pytest.mark.parametrize(("visible", "expected"), [
+    (None, 2), ("", 0), ("1", 1), ("0,1,2", 2), ("-1", 0), ("NoDevFiles", 0), ("7,0", 0), ("1,7,0", 1), ("0,0", 0), ("GPU-1", 1),
+    ("9" * 5000, 0),
+])  # fmt: skip
 def test_control_counts_gpus_without_torch(
     visible: str | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

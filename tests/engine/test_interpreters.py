@@ -85,7 +85,15 @@ def test_a_job_runs_another_function_only_if_the_engine_is_told(
     with LocalEngine({"here": sys.executable}, warm={"here": "none"}, environ=fake) as engine:
         outcome = one(engine, "result['ran'] = 'the wrong function'")
     # The real function was imported and cannot do with the stand-in for torch.
-    assert outcome.ended == "broken" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail
+    assert outcome.ended == "worker-error" and "runner/worker/" in outcome.detail and "<job>" not in outcome.detail
+
+
+def test_a_pipe_in_the_place_of_a_worker_s_log_holds_up_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    popen = interpreters.start_worker(sys.executable, str(tmp_path / "none"), "", tmp_path / "log", {"PATH": "/bin"})
+    assert popen.wait(60) != 0
+    assert interpreters.tail(tmp_path / "log") == interpreters.tail(tmp_path / "link") == ""
 
 
 def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:

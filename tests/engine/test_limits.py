@@ -74,7 +74,7 @@ def test_memory_beyond_the_limit(make: Make) -> None:
 
 def test_one_huge_allocation_is_refused(make: Make) -> None:
     outcome = one(make(), "bytearray(1 << 40)", memory=150 << 20)
-    assert outcome.ended == "broken" and "MemoryError" in outcome.detail
+    assert outcome.ended == "worker-error" and "MemoryError" in outcome.detail
 
 
 def called(name: str, folder: Path, seconds: float = 30) -> list[str]:

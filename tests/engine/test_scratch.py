@@ -14,6 +14,7 @@ from engine_jobs import Make, one
 
 from runner.engine import scratch
 from runner.exit_codes import UsageError
+from tests.handmade import Dig
 
 HOLDER = "from runner.engine import scratch; print(scratch.make(), flush=True); input()"
 
@@ -35,6 +36,12 @@ def test_a_folder_lasts_as_long_as_its_with(base: Path) -> None:
         scratch.sweep(base)
         assert (path / "file").exists()
     assert not path.exists()
+
+
+def test_a_folder_goes_however_deep_a_case_has_made_it(base: Path, dig: Dig) -> None:
+    with scratch.folder() as path:
+        dig(path)
+    assert not [*base.iterdir()]
 
 
 def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from runner.engine import signed_folder
 from runner.engine.signed_folder import SignedFolder
+from tests.handmade import Dig
 
 FILES = (
     "fxgraph/ab/key/graph",
@@ -131,6 +132,17 @@ def test_what_was_not_signed_goes_and_nothing_else(path: Path, name: str) -> Non
     )
     assert all(each.exists() for each in outside), "what is behind a link stays"
     assert run(path, *FILES) == 0 and files(path) == {*FILES}
+
+
+def test_a_deep_folder_of_a_case_costs_no_later_run_its_cache(path: Path, dig: Dig) -> None:
+    folder = SignedFolder(path)
+    assert folder.enter() == 0
+    dig(path)
+    compile_into(path, "more/kernel.so")
+    folder.leave()
+    dig(path / "more")
+    assert run(path) == 1 and {*FILES, "more/kernel.so"} <= files(path)
+    assert run(path) == 0 and not (path / "d").exists()
 
 
 def test_a_manifest_of_another_key_or_place_counts_for_nothing(

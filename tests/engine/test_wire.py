@@ -87,7 +87,7 @@ def test_a_line_costs_its_own_job(make: Make, isolation: str) -> None:
     outcomes = finish(engine, *jobs, job("result['ok'] = 1", "next", isolation=isolation))
     assert outcomes["next"].result == {"ok": 1}
     for key in lines:
-        assert outcomes[key].ended == "broken" and "is refused" in outcomes[key].detail, outcomes[key]
+        assert outcomes[key].ended == "worker-error" and "is refused" in outcomes[key].detail, outcomes[key]
         assert outcomes[key].seconds < 5
     assert (
         "nested deeper than 100" in outcomes["deep"].detail
@@ -95,6 +95,24 @@ def test_a_line_costs_its_own_job(make: Make, isolation: str) -> None:
     )
 
 
+def test_a_job_speaks_for_no_other_process(make: Make) -> None:
+    """The server's token, which the process of a job has, begins no second server and no other job."""
+    source = """
+        import contextlib, gc, json, socket, time
+        time.sleep(0.5)  # the other job has begun
+        process, = [one for one in gc.get_objects() if type(one).__name__ == "_Process"]
+        for message in ({"hello": {"error": "forged"}}, {"ticket": 2, "job": "victim", "pid": 1}):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(process._address)
+            connection.sendall(json.dumps({**message, "token": process._token}).encode() + b"\\n")
+            with contextlib.suppress(ConnectionResetError):
+                connection.recv(1)
+    """
+    victim = job("import time; time.sleep(1); result['ok'] = 1", "victim")
+    outcomes = finish(make(slots=2), job(source, "forger"), victim, job("", "later"))
+    assert {key: outcome.ended for key, outcome in outcomes.items()} == dict.fromkeys(outcomes, "result"), outcomes
+
+
 def test_an_empty_record_is_no_pass(make: Make) -> None:
     outcome = finish(make(), job("", task="judge"))["k"]
-    assert (outcome.ended, outcome.result) == ("broken", {}) and "'findings' is missing" in outcome.detail
+    assert (outcome.ended, outcome.result) == ("worker-error", {}) and "'findings' is missing" in outcome.detail

@@ -142,7 +142,7 @@ def test_a_small_limit_does_not_outlast_its_job(make: Make) -> None:
     engine = make(1)
     small, large = in_turn(engine, living("", "a", memory=64 << 20), living(wide, "b", memory=8 << 30))
     assert small.result["pid"] == large.result["pid"] and large.result["size"] == 3 << 30
-    assert in_turn(engine, living(wide, "c", memory=64 << 20))[0].ended == "broken"
+    assert in_turn(engine, living(wide, "c", memory=64 << 20))[0].ended == "worker-error"
 
 
 def test_words_of_an_older_job_do_not_count(make: Make) -> None:

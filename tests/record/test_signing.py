@@ -56,6 +56,13 @@ def test_without_a_state_folder_it_is_below_home(home: str, tmp_path: Path, monk
     assert key_path() == tmp_path / ".local" / "state" / "runner" / "key"
 
 
+def test_a_pipe_is_no_key(state: Path) -> None:
+    key_path().parent.mkdir(parents=True)
+    os.mkfifo(key_path())
+    with pytest.raises(NoKey, match="no regular file"):
+        user_key()
+
+
 def test_what_this_user_wrote_here_is_own(state: Path) -> None:
     assert why_foreign(own()) == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -104,6 +105,18 @@ def test_no_link_is_followed_in_a_folder_of_runs(tmp_path: Path, monkeypatch: py
     folder, warning = new_folder()
     assert folder.is_dir() and not warning and not (tmp_path / "elsewhere").exists()
     assert new_folder()[0] != folder
+
+
+@pytest.mark.parametrize("place", [".runner", ".runner/runs"])
+def test_no_run_is_kept_behind_a_link(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "elsewhere" / "runs").mkdir(parents=True)
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).symlink_to(tmp_path / "elsewhere")
+    folder, warning = new_folder()
+    assert f"{place} is a link to" in warning and folder.parent == tmp_path
+    assert [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["runs"]
 
 
 def test_where_no_run_can_be_kept_it_says_so(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -191,6 +192,13 @@ def test_a_summary_of_a_step_is_added_to(tmp_path: Path, capsys: pytest.CaptureF
     report_run(every_verdict(), path)
     assert path.read_text().startswith("before\n\n<h3>runner: 6 red results of 11</h3>\n")
     assert capsys.readouterr().out.count("::error ") == 6
+
+
+def test_a_summary_is_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="this is a pipe"):
+        report_run(every_verdict(), tmp_path / "pipe")
+    report_run(every_verdict(), Path("/dev/null"))
 
 
 # --- commands ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from runner.record.events import Event
 from runner.report import handlers
-from runner.report.handlers import Handler, Opener, Options, Reports
+from runner.report.handlers import Handler, LogFile, Opener, Options, Reports
 from runner.report.reporters import PluginFile, built_in
 from runner.report.terminal import Reporter
 from tests.report.events_sample import every_verdict
@@ -133,3 +133,16 @@ def test_a_reporter_that_raises_spoils_its_own_file_alone(tmp_path: Path, capsys
 def test_a_played_run_says_whether_its_files_are_whole() -> None:
     assert not Reports(Reporter(), [breaking()]).play(EVENTS)
     assert Reports(Reporter(), [breaking("close")]).play(EVENTS)
+
+
+def test_a_log_for_an_open_file_is_added_to_what_is_there(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w") as file:
+        file.write("printed\n")
+        file.flush()
+        log = LogFile(Path(f"/dev/fd/{file.fileno()}"), Options())
+        for event in EVENTS:
+            log.handle(event)
+        log.close()
+        file.write("printed")
+    first, *lines, last = (tmp_path / "file").read_text().split("\n")
+    assert (first, last, len(lines), log.problem) == ("printed", "printed", len(EVENTS), "")

@@ -108,6 +108,14 @@ def test_no_link_is_followed_where_it_is_written(chosen: list, tmp_path: Path) -
     assert target.read_text() == "kept" and '"FAIL"' in (tmp_path / "history.json").read_text()
 
 
+def test_nothing_is_written_behind_a_linked_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere" / "runs").mkdir(parents=True)
+    (tmp_path / ".runner").symlink_to("elsewhere")
+    history.update()
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["runs"]
+
+
 def test_nothing_is_known_of_nothing(tmp_path: Path) -> None:
     history.update(tmp_path)
     assert history.read(tmp_path) == {} and not [*tmp_path.iterdir()]

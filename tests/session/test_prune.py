@@ -15,6 +15,7 @@ from runner.record.journal import Journal
 from runner.record.keep import Keep, parse
 from runner.session import history
 from runner.session.prune import Pruned, prune
+from tests.handmade import Dig
 from tests.report.events_sample import failure, finished, planned, started
 
 ONE = Keep(1)
@@ -229,16 +230,20 @@ def test_links_below_the_logs_are_removed_and_not_followed(base: Path, run: Make
 def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is a run still, and goes the next time."""
 
-    def refuse(path: object) -> None:
-        raise OSError
-
     folder = run(0)
     run(1)
     with monkeypatch.context() as patch:
-        patch.setattr("runner.session.prune.shutil.rmtree", refuse)
+        patch.setattr("runner.files.remove_tree", lambda path: None)
         assert prune(ONE, base=base) == Pruned((), 0, False)
     assert (folder / "events.jsonl").is_file()
     assert prune(ONE, base=base).names == (name_of(0),)
+
+
+def test_a_deep_folder_of_a_case_stops_nothing(base: Path, run: Make, dig: Dig) -> None:
+    place = run(0) / "logs" / "deep"
+    run(1)
+    dig(place)
+    assert prune(ONE, base=base).names == (name_of(0),) and numbers(base) == [1]
 
 
 def test_verdicts_of_removed_runs_are_remembered(base: Path, run: Make) -> None:

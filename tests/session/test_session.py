@@ -170,6 +170,40 @@ def test_a_broken_harness_is_no_failure_of_the_case(one: list[Variant]) -> None:
     assert verdicts(events)[0].reason == "the harness failed; this says nothing about the backend"
 
 
+WORKER_ERROR = {"ended": "worker-error", "phase": "backend", "detail": "Traceback\nValueError: oops"}
+
+
+def test_a_worker_that_fails_over_a_case_costs_that_case_alone(tmp_path: Path) -> None:
+    """Whatever a case does to its process, it makes no run end as one whose harness failed."""
+    chosen = variants(tmp_path, "dtypes: [float32, float16]")
+    code, engine, events = run(chosen, lambda job, what: WORKER_ERROR if job.dtype == "float32" else {})
+    assert (code, len(engine.jobs)) == (1, 2) and not [event for event in events if isinstance(event, Notice)]
+    assert [event.verdict for event in verdicts(events)] == ["ERROR", "PASS"]
+    event = next(event for event in verdicts(events) if event.verdict == "ERROR")
+    assert event.reason.startswith("the worker failed while it had this case") and event.reason.endswith(
+        "ValueError: oops"
+    )
+    assert event.stack == "Traceback\nValueError: oops" and not event.findings
+    long = {**WORKER_ERROR, "detail": "x" * 10**6 + "\nValueError: oops"}
+    (event,) = verdicts(run(chosen[:1], lambda job, what: long)[2])
+    assert len(event.stack) == 1 << 16 and event.reason.endswith("ValueError: oops")
+
+
+def test_a_full_disk_under_a_compiler_is_an_error_of_the_variant(one: list[Variant]) -> None:
+    finding = wrong("compile-error")["findings"][0] | {"error": {"message": "a.cpp: No space left on device"}}
+    code, _, events = run(one, only("main", findings=[finding]))
+    assert (code, verdicts(events)[0].verdict) == (1, "ERROR")
+    assert verdicts(events)[0].reason == "this machine cannot compile: a.cpp: No space left on device"
+
+
+@pytest.mark.parametrize("result", [{"trust": 3}, {"findings": [3]}, {"findings": 3}])
+def test_an_answer_that_control_cannot_use_costs_its_variant_alone(one: list[Variant], result: dict[str, Any]) -> None:
+    code, _, events = run(one, only("main", **result))
+    (event,) = verdicts(events)
+    assert (code, event.verdict) == (1, "ERROR") and event.reason.startswith("its answer cannot be used: ")
+    assert event.stack.startswith("Traceback")
+
+
 # --- explained differences ---
 
 

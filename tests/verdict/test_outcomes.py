@@ -102,6 +102,16 @@ def test_a_broken_harness_is_nobodys_finding(phase: str) -> None:
     assert read(ended("broken", phase), SOURCE)[1] == Trust("BROKEN", "the harness failed")
 
 
+@pytest.mark.parametrize("phase", ["load", "eager", "backend", "float64"])
+def test_a_worker_that_fails_says_nothing_about_the_backend(phase: str) -> None:
+    outcome = ended("worker-error", phase, detail="Traceback:\n  ...\nValueError: \x1b" + "9" * 5000 + "\n")
+    found, trust = read(outcome, SOURCE)
+    assert found == [] and trust is not None and trust.verdict == "BROKEN"
+    start = "the worker failed while it had this case, which says nothing about the backend: ValueError: "
+    assert trust.reason.startswith(start) and len(trust.reason) < 500 and "\x1b" not in trust.reason
+    assert not died_in_float64(outcome)
+
+
 def test_a_death_of_the_float64_reference() -> None:
     assert died_in_float64(ended("timeout", "float64")) and died_in_float64(ended("signal", "float64"))
     assert not died_in_float64(ended("result", "float64"))

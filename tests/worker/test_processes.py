@@ -10,6 +10,11 @@ import pytest
 from runner.worker.processes import encode
 
 
+def test_encode_needs_no_number_that_python_cannot_write() -> None:
+    line = encode({"a": [10**5000, -(10**4000), 2**64, True]})
+    assert json.loads(line) == {"a": ["an integer of 16610 bits", "an integer of 13288 bits", 2**64, True]}
+
+
 def test_encode_falls_back_to_text() -> None:
     assert json.loads(encode({"a": [float("-inf"), (1, None)], 3: {True}})) == {
         "a": ["-inf", [1, None]],

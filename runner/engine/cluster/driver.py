@@ -16,7 +16,6 @@ import logging
 import os
 import queue
 import re
-import shutil
 import sys
 import threading
 import time
@@ -31,6 +30,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from runner.engine import process_tree
 from runner.engine.cluster.actor import SHUTDOWN_TIMEOUT, NodeActor, Setup
+from runner.files import remove_tree
 
 SURVEY = 2.0
 """Seconds between two looks at which nodes the cluster has."""
@@ -82,7 +82,7 @@ def _end(folder: str) -> NoReturn:
         while time.monotonic() < deadline:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 time.sleep(0.01)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     os._exit(0)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.exit_codes import UsageError
-from runner.files import replace_file
+from runner.files import open_regular, replace_file
 from runner.record.events import Event, Key, VariantFinished
 from runner.record.journal import parse_line
 from runner.report.handlers import EndFile, Options
@@ -47,8 +48,8 @@ def check_folder(path: str) -> None:
     try:
         if not folder.is_dir() or not any(folder.iterdir()):
             return
-        with open(folder / INDEX, encoding="utf-8", errors="replace") as index:
-            known = MARK in index.read(2000)
+        with open_regular(folder / INDEX) as index:
+            known = MARK.encode() in index.read(4000)
     except FileNotFoundError:
         known = False
     except OSError as error:
@@ -131,9 +132,10 @@ def read_causes(run_folder: Path) -> dict[Key, Cause]:
     causes: dict[Key, Cause] = {}
     for path in sorted(run_folder.glob("diagnosis-*.json"))[:100]:
         try:
-            if not path.is_file() or path.stat().st_size > _JSON:
-                continue
-            data = parse_line(path.read_bytes())
+            with open_regular(path) as file:
+                if os.fstat(file.fileno()).st_size > _JSON:
+                    continue
+                data = parse_line(file.read())
             picture = data.pop("heat_map", None)
             diagnosis = diagnosis_of(data)
             causes[str(diagnosis.id), str(diagnosis.torch)] = (diagnosis, picture)

@@ -107,7 +107,7 @@ def describe(
     try:
         return _facts(error, source, module, during, packages)
     except BaseException as failure:  # noqa: BLE001  whatever it is, it is the case's
-        plain = Unreadable(f"{type(error).__name__} raised {type(failure).__name__} while it was read")
+        plain = Unreadable(f"{class_name(type(error))} raised {class_name(type(failure))} while it was read")
         return _facts(plain.with_traceback(error.__traceback__), source, module, during, packages)
 
 
@@ -121,10 +121,10 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     # Frames only: the message stands beside them, and a C++ compiler's would push them out of the last lines.
     frames = _clean("".join(traceback.format_tb(error.__traceback__)), folder)
     info = {
-        "type": type(error).__name__,
+        "type": class_name(type(error)),
         "message": _shorten(message),
-        "chain": [type(link).__name__ for link in chain],
-        "bases": [base.__name__ for base in type(error).__mro__],
+        "chain": [class_name(type(link)) for link in chain],
+        "bases": [class_name(base) for base in _bases(type(error))],
         "trace": "\n".join(frames.rstrip("\n").split("\n")[-TRACE_LINES:]),
         "line": _line(chain, source),
         "origin": _origin(error, folder, packages, module),
@@ -204,7 +204,7 @@ def _origin(error: BaseException, folder: str, packages: Collection[str], module
     else:
         within = _frames_of_torch(origin)
     message = telling_line(_clean(_message(origin), folder))
-    return {"type": type(origin).__name__, "message": message[:300], "frame": top_frame(reversed(within)), **who}
+    return {"type": class_name(type(origin)), "message": message[:300], "frame": top_frame(reversed(within)), **who}
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -231,10 +231,25 @@ def _frames_of_torch(error: BaseException) -> list[tuple[str, str]]:
 
 def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:
     names = []
-    for base in cls.__mro__:
-        where = "source" if module and base.__module__ == module else base.__module__
-        names.append(base.__qualname__ if where == "builtins" else f"{where}.{base.__qualname__}")
+    for base in _bases(cls):
+        where, name = _read("__module__", base), _read("__qualname__", base)
+        where = "source" if module and where == module else where
+        names.append(name if where == "builtins" else f"{where}.{name}")
     return tuple(names)
+
+
+def class_name(cls: type) -> str:
+    """Return the name of a class, whose metaclass may be the case's and raise when it is asked."""
+    return str(_read("__name__", cls))
+
+
+def _bases(cls: type) -> tuple[type, ...]:
+    return _read("__mro__", cls)  # type: ignore[no-any-return]
+
+
+def _read(name: str, cls: type) -> Any:
+    """Return what ``type`` itself knows of a class."""
+    return type.__dict__[name].__get__(cls)
 
 
 def _of_compiler(name: str) -> bool:
@@ -249,7 +264,7 @@ def _compiling_frames(error: BaseException) -> bool:
 
 
 def _is_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if isinstance(error, MemoryError) or class_name(type(error)) == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(_message(error)) is not None
 
@@ -258,7 +273,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException as failure:  # noqa: BLE001  an exception of the model may fail to print itself, by any exception
-        return f"<its message cannot be had: {type(failure).__name__}>"
+        return f"<its message cannot be had: {class_name(type(failure))}>"
 
 
 def _shorten(message: str, limit: int = MESSAGE_LIMIT) -> str:

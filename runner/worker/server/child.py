@@ -23,6 +23,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import traceback
 from collections.abc import Mapping
@@ -126,7 +127,7 @@ class _Process:
             failed = kin or any(record.get(key) for key in ("findings", "trust", "error"))
             status = 0
         except BaseException:  # noqa: BLE001 (SystemExit too: an end without a word is a riddle; a record without end)
-            line = encode({"broken": traceback.format_exc(), "ticket": ticket})
+            line = encode({"broken": _told(), "ticket": ticket})
             kin, failed, status = False, True, EXIT_BROKEN
         if os.getpid() != self._own:
             return True, status
@@ -148,6 +149,14 @@ class _Process:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         self._connection.sendall(encode(message))
+
+
+def _told() -> str:
+    """Return the exception that is handled now as text. The class may be the case's, and raise when it is asked for its name."""
+    try:
+        return traceback.format_exc()
+    except BaseException:  # noqa: BLE001
+        return "an exception of a class that raises when it is asked for its name"
 
 
 def _flush() -> None:
@@ -188,8 +197,7 @@ def redirect(log: str | None) -> None:
     try:
         if log is None:
             raise FileNotFoundError
-        # Appending, so that control can cut a log that grew too long and the next write starts at its new end.
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        output = _open_log(log)
     except OSError:
         output = os.open(os.devnull, os.O_WRONLY)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -203,6 +211,17 @@ def redirect(log: str | None) -> None:
         setattr(sys, name, io.TextIOWrapper(buffered, "utf-8", errors="backslashreplace", line_buffering=True))
 
 
+def _open_log(path: str) -> int:
+    """Open a log of our own, which is made. Raises OSError for a link or a pipe that another case has put there."""
+    # Appending, so that control can cut a log that grew too long and the next write starts at its new end.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileExistsError(path)
+
+
 def _report_crashes(stack: str | None) -> int:
     """Write Python's stacks to ``stack`` at a fatal signal and at SIGUSR1 (control's, just before it kills).
 
@@ -212,7 +231,7 @@ def _report_crashes(stack: str | None) -> int:
     try:
         if stack is None:
             raise FileNotFoundError
-        descriptor = os.open(stack, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = _open_log(stack)
     except OSError:
         descriptor = os.dup(2)
     faulthandler.enable(descriptor, all_threads=True)

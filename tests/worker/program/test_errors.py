@@ -157,3 +157,20 @@ def test_an_exception_that_cannot_be_read_is_told(kind: type[BaseException], sho
         record = describe(error)
     assert (record.info["type"], record.info["message"]) == (shown, message)
     assert "test_an_exception_that_cannot_be_read" in record.info["trace"]
+
+
+def test_an_exception_whose_class_raises_is_told() -> None:
+    class Unnamed(type):
+        def __getattribute__(cls, name: str) -> object:
+            raise Hostile
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            raise Hostile
+
+    kind = Unnamed("Nameless", (ValueError,), {})
+    try:
+        raise type.__call__(kind, "words")
+    except BaseException as error:  # noqa: BLE001
+        record = describe(error)
+    assert record.info["type"] == "Nameless" and record.info["message"] == "words", record
+    assert record.info["bases"] == ["Nameless", "ValueError", "Exception", "BaseException", "object"]

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +211,17 @@ def test_a_quiet_stream_never_fails() -> None:
     stream = child._Quiet(full)
     assert stream.write(b"abc") == 3 and stream.fileno() == full
     os.close(full)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("precious", path)], ids=["pipe", "link"])
+def test_a_log_that_another_case_has_replaced_takes_nothing(make: Callable[[Path], None], tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    make(tmp_path / "log")
+    script = "import sys; from runner.worker.server import child; child.redirect(sys.argv[1]); "
+    script += "child._report_crashes(sys.argv[1]); print('x', flush=True)"
+    root = Path(child.__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "log"], cwd=root, timeout=60)
+    assert done.returncode == 0 and (tmp_path / "precious").read_text() == ""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
