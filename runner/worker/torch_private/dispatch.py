@@ -27,6 +27,10 @@ count_dispatch_modes: Callable[[], int] = Door("torch._C:_len_torch_dispatch_sta
 
 DEVICE_MODE: Any = Door("torch.utils._device:DeviceContext", "the default device could not be told").need()
 """The mode that sets the default device."""
+FAKE_MODE: Any = Door(
+    "torch._subclasses.fake_tensor:FakeTensorMode", "state that depends on elements could not be told"
+).need()
+"""The mode under which tensors have no elements."""
 COMPILED_MODULE: type = Door(
     "torch._dynamo.eval_frame:OptimizedModule", "attributes of a compiled module could not be told from its model's"
 ).need()
