@@ -1,9 +1,9 @@
-"""torch's own bisector: the applications that it counts."""
+"""torch's own bisector: what it asks, which parts of a backend it knows, and the applications that it counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from torch.fx import traceback
 
@@ -11,10 +11,65 @@ from runner.worker.torch_private.doors import Door
 
 _UNASKED = "torch's bisector cannot be asked"
 _BISECTOR = Door("torch._inductor.compiler_bisector:CompilerBisector", _UNASKED)
+_SETTING = Door("torch._inductor.compiler_bisector:ConfigChange", _UNASKED)
 _DISABLE = Door("torch._inductor.compiler_bisector:CompilerBisector.disable_subsystem", _UNASKED)
 _LOWER = Door(
     "torch._inductor.graph:GraphLowering.run_node", "operators and lines of what the bisector names are not known"
 )
+_APPLIED = Door("torch._inductor.compiler_bisector:call_counter_debug_info", "names of applications get lost", ("2.6",))
+"""Where torch 2.6 keeps in the process what later versions keep in files."""
+
+
+class Question(NamedTuple):
+    """What the bisector asks about: a subsystem of a backend (None: all as it is) in a state such as ``test_disable``."""
+
+    backend: str | None
+    subsystem: str | None
+    state: str | None
+
+
+class Setting(NamedTuple):
+    """A subsystem that is a setting: of which configuration, the field, and the value that switches it off."""
+
+    config: str
+    field: str
+    value: Any
+
+
+def bisect(question: Callable[[], bool]) -> Any:
+    """Return what the bisector finds: an object with ``backend``, ``subsystem``, ``bisect_number`` and ``debug_info``, or None.
+
+    ``question`` answers whether all is right at the moment. Raises what it raises, and RuntimeError or AssertionError where the
+    bisector gives up.
+    """
+    return _BISECTOR.need().do_bisect(question)
+
+
+def current_question() -> Question:
+    """Return what the bisector asks now."""
+    bisector = _BISECTOR.need()
+    backend, subsystem = bisector.get_backend(), bisector.get_subsystem()
+    state = bisector.get_run_state(backend, subsystem) if backend and subsystem else None
+    return Question(backend, subsystem, state)
+
+
+def setting_of(backend: str, subsystem: str) -> Setting | None:
+    """Return the setting that a subsystem is; None where it is a part of the compiler."""
+    part = _BISECTOR.need().get_subsystem_object(backend, subsystem)
+    if not isinstance(part, _SETTING.need()):
+        return None
+    return Setting(part.config_name, part.config_field, part.config_value)
+
+
+def applied() -> Mapping[int, str]:
+    """Return the names of applications that this process keeps, by their numbers."""
+    return _APPLIED.now() or {}
+
+
+def add_applied(names: Mapping[int, str]) -> None:
+    """Keep names of applications that another process had."""
+    if (known := _APPLIED.now()) is not None:
+        known.update(names)
 
 
 def watch_applications(
