@@ -25,7 +25,7 @@ BY_CUSTOM = (
 )
 LATER = frozenset({
     "tasks/benchmark.py",
-    "tasks/debug.py", "tasks/dynamo_capture.py", "tasks/dynamo_replay.py", "tasks/explain.py", "tasks/minify.py",
+    "tasks/dynamo_capture.py", "tasks/dynamo_replay.py", "tasks/explain.py", "tasks/minify.py",
 })  # fmt: skip
 """Files whose names still have no door."""
 
