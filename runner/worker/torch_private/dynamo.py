@@ -1,0 +1,74 @@
+"""What Dynamo shows to developers: the graphs that it gives away, its graph breaks, and its limits of recompilations."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from torch.fx import GraphModule
+
+from runner.worker.torch_private.doors import Door
+
+Function = Callable[..., Any]
+
+_COMPILE = Door("torch._dynamo.output_graph:OutputGraph.call_user_compiler", "graphs of Dynamo are not seen")
+
+OPERATORS = "torch._ops"
+"""Where the classes of operators are: an overload, such as aten.add.Tensor, or a higher-order operator."""
+_LIMITS_LOG = "torch._dynamo.convert_frame"
+_BREAKS_LOGS = ("torch._dynamo.convert_frame.__graph_breaks", "torch._dynamo.exc.__graph_breaks")
+_LIMIT_HIT = "torch._dynamo hit config."
+"""How the warning begins that a frame has been compiled too often (``torch/_dynamo/convert_frame.py``, 2.6 to 2.13)."""
+
+
+@contextlib.contextmanager
+def wrapping_compilations(wrap: Callable[[GraphModule, CodeType, Callable[[], Function]], Function]) -> Iterator[None]:
+    """Let ``wrap`` compile each graph for as long as the block lasts. Raises ImportError if torch has no place for that.
+
+    A hook and not a backend of our own: the backend stays what it is, with the mode and options that torch.compile was given.
+
+    Args:
+        wrap: given a graph that the backend has not seen, the code of its frame, and what lets the backend compile it.
+    """
+    original = _COMPILE.need()
+
+    def call_user_compiler(self: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Function:
+        return wrap(graph, self.root_tx.f_code, lambda: original(self, graph, *args, **kwargs))
+
+    with _COMPILE.replaced(call_user_compiler):
+        yield
+
+
+@contextlib.contextmanager
+def logging_breaks() -> Iterator[None]:
+    """Turn the log of breaks on: on 2.6 the trace holds some breaks that end a whole frame only then."""
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, _BREAKS_LOGS)]
+    for logger, _ in levels:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for logger, level in levels:
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def hearing_limits(note: Callable[[Any, Any, Any, Any], object]) -> Iterator[None]:
+    """Give ``note`` each hit of a limit while the block lasts: the flag's name, its value, the frame in torch's words, the reason."""
+
+    def emit(record: logging.LogRecord) -> None:
+        arguments = record.args
+        if str(record.msg).startswith(_LIMIT_HIT) and isinstance(arguments, tuple) and len(arguments) >= 4:
+            note(*arguments[:4])
+
+    listener = logging.Handler(logging.WARNING)
+    listener.emit = emit  # type: ignore[method-assign]
+    warnings = logging.getLogger(_LIMITS_LOG)
+    warnings.addHandler(listener)
+    try:
+        yield
+    finally:
+        warnings.removeHandler(listener)
