@@ -1,4 +1,4 @@
-"""What Dynamo shows to developers: the graphs that it gives away, its graph breaks, and its limits of recompilations."""
+"""What Dynamo shows to developers: the graphs that it gives away, its graph breaks and limits, and frames that it records."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from runner.worker.torch_private.doors import Door
 Function = Callable[..., Any]
 
 _COMPILE = Door("torch._dynamo.output_graph:OutputGraph.call_user_compiler", "graphs of Dynamo are not seen")
+_RECORDING = Door("torch._dynamo.replay_record:ExecutionRecord", "recordings of Dynamo are not read")
+_REPLAY = Door("torch._dynamo:replay", "recordings of Dynamo are not replayed")
+_RECOMPILE_LIMIT = Door("torch._dynamo.config:recompile_limit", "the limit has its older name", ("2.13",))
 
 OPERATORS = "torch._ops"
 """Where the classes of operators are: an overload, such as aten.add.Tensor, or a higher-order operator."""
@@ -72,3 +75,19 @@ def hearing_limits(note: Callable[[Any, Any, Any, Any], object]) -> Iterator[Non
         yield
     finally:
         warnings.removeHandler(listener)
+
+
+def compilation_limits() -> tuple[str, str]:
+    """Return the names of the flags that limit compilations of a frame: ``cache_size_limit`` and its like in torch 2.6."""
+    kind = "cache_size_limit" if _RECOMPILE_LIMIT.now() is None else "recompile_limit"
+    return f"torch._dynamo.config.{kind}", f"torch._dynamo.config.accumulated_{kind}"
+
+
+def recording_class() -> Any:
+    """Return the class of recordings, whose ``load`` reads a pickle. Raises ImportError if torch has none."""
+    return _RECORDING.need()
+
+
+def replay_function() -> Callable[[str], None]:
+    """Return what lets Dynamo compile the frame of a recording, given its file. Raises ImportError if torch has nothing for that."""
+    return _REPLAY.need()  # type: ignore[no-any-return]
