@@ -15,6 +15,7 @@ from runner.worker.torch_private.doors import Door
 Function = Callable[..., Any]
 
 _COMPILE = Door("torch._dynamo.output_graph:OutputGraph.call_user_compiler", "graphs of Dynamo are not seen")
+_EXPLAIN = Door("torch._dynamo:explain", "calls are not explained")
 _RECORDING = Door("torch._dynamo.replay_record:ExecutionRecord", "recordings of Dynamo are not read")
 _REPLAY = Door("torch._dynamo:replay", "recordings of Dynamo are not replayed")
 _RECOMPILE_LIMIT = Door("torch._dynamo.config:recompile_limit", "the limit has its older name", ("2.13",))
@@ -81,6 +82,11 @@ def compilation_limits() -> tuple[str, str]:
     """Return the names of the flags that limit compilations of a frame: ``cache_size_limit`` and its like in torch 2.6."""
     kind = "cache_size_limit" if _RECOMPILE_LIMIT.now() is None else "recompile_limit"
     return f"torch._dynamo.config.{kind}", f"torch._dynamo.config.accumulated_{kind}"
+
+
+def explain_function() -> Callable[[Function], Function]:
+    """Return what takes a model and returns what explains a call of it. Raises ImportError if torch has nothing for that."""
+    return _EXPLAIN.need()  # type: ignore[no-any-return]
 
 
 def recording_class() -> Any:

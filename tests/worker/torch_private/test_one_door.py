@@ -24,7 +24,7 @@ BY_CUSTOM = (
     "torch._C",  # as a part of the names of settings and definitions, which are found by walking through it
 )
 LATER = frozenset({
-    "tasks/explain.py", "tasks/minify.py",
+    "tasks/minify.py",
 })  # fmt: skip
 """Files whose names still have no door."""
 
