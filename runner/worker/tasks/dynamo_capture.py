@@ -66,7 +66,7 @@ class Capture:
     def _compile(
         self, graph: GraphModule, code: CodeType, compile_graph: Callable[[], Callable[..., Any]]
     ) -> Callable[..., Any]:
-        """Note a graph of the frame ``code`` before the backend sees it (it may change it), and each run of the result."""
+        """Note a graph of the frame ``code`` before the backend, which may change it, and each run of the result."""
         compile_id = graph.meta.get("dynamo_compile_id")
         counts = Counter(operator_name(node, graph) for node in graph.graph.nodes if node.op.startswith("call_"))
         frame = (code.co_name, code.co_filename, code.co_firstlineno)

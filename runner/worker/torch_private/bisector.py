@@ -21,7 +21,7 @@ _APPLIED = Door("torch._inductor.compiler_bisector:call_counter_debug_info", "na
 
 
 class Question(NamedTuple):
-    """What the bisector asks about: a subsystem of a backend (None: all as it is) in a state such as ``test_disable``."""
+    """What the bisector asks about: a subsystem of a backend (None: all as it is) in a state: ``test_disable``."""
 
     backend: str | None
     subsystem: str | None
@@ -37,10 +37,10 @@ class Setting(NamedTuple):
 
 
 def bisect(question: Callable[[], bool]) -> Any:
-    """Return what the bisector finds: an object with ``backend``, ``subsystem``, ``bisect_number`` and ``debug_info``, or None.
+    """Return what the bisector finds: ``backend``, ``subsystem``, ``bisect_number`` and ``debug_info``; or None.
 
-    ``question`` answers whether all is right at the moment. Raises what it raises, and RuntimeError or AssertionError where the
-    bisector gives up.
+    ``question`` answers whether all is right at the moment. Raises what it raises, and RuntimeError or AssertionError
+    where the bisector gives up.
     """
     return _BISECTOR.need().do_bisect(question)
 
@@ -79,7 +79,7 @@ def watch_applications(
 
     Args:
         note_operator: given the name of each node that Inductor lowers, and its operator.
-        note_application: given the subsystem, the number (from 0) and the stack that torch keeps with the node, or nothing.
+        note_application: given the subsystem, the number (from 0), and the stack that torch keeps with the node or "".
     """
     lower, disable, bisector = _LOWER.need(), _DISABLE.need(), _BISECTOR.need()
     nodes: list[Any] = []  # those that are lowered now, the innermost last

@@ -1,4 +1,4 @@
-"""What Dynamo shows to developers: the graphs that it gives away, its graph breaks and limits, and frames that it records."""
+"""What Dynamo shows to developers: graphs that it gives away, its breaks and limits, and frames that it records."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LIMIT_HIT = "torch._dynamo hit config."
 
 @contextlib.contextmanager
 def wrapping_compilations(wrap: Callable[[GraphModule, CodeType, Callable[[], Function]], Function]) -> Iterator[None]:
-    """Let ``wrap`` compile each graph for as long as the block lasts. Raises ImportError if torch has no place for that.
+    """Let ``wrap`` compile each graph while the block lasts. Raises ImportError if torch has no place for that.
 
-    A hook and not a backend of our own: the backend stays what it is, with the mode and options that torch.compile was given.
+    A hook and not a backend of our own: the backend stays what it is, with its mode and options.
 
     Args:
         wrap: given a graph that the backend has not seen, the code of its frame, and what lets the backend compile it.
@@ -61,7 +61,7 @@ def logging_breaks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def hearing_limits(note: Callable[[Any, Any, Any, Any], object]) -> Iterator[None]:
-    """Give ``note`` each hit of a limit while the block lasts: the flag's name, its value, the frame in torch's words, the reason."""
+    """Give ``note`` each hit of a limit while the block lasts: the flag, its value, the frame in words, the reason."""
 
     def emit(record: logging.LogRecord) -> None:
         arguments = record.args
@@ -79,13 +79,13 @@ def hearing_limits(note: Callable[[Any, Any, Any, Any], object]) -> Iterator[Non
 
 
 def compilation_limits() -> tuple[str, str]:
-    """Return the names of the flags that limit compilations of a frame: ``cache_size_limit`` and its like in torch 2.6."""
+    """Return the names of the flags that limit compilations of a frame, which torch 2.6 has under other names."""
     kind = "cache_size_limit" if _RECOMPILE_LIMIT.now() is None else "recompile_limit"
     return f"torch._dynamo.config.{kind}", f"torch._dynamo.config.accumulated_{kind}"
 
 
 def explain_function() -> Callable[[Function], Function]:
-    """Return what takes a model and returns what explains a call of it. Raises ImportError if torch has nothing for that."""
+    """Return what takes a model and returns what explains a call of it. Raises ImportError if torch has none."""
     return _EXPLAIN.need()  # type: ignore[no-any-return]
 
 
@@ -95,5 +95,5 @@ def recording_class() -> Any:
 
 
 def replay_function() -> Callable[[str], None]:
-    """Return what lets Dynamo compile the frame of a recording, given its file. Raises ImportError if torch has nothing for that."""
+    """Return what lets Dynamo compile the frame in a file. Raises ImportError if torch has none."""
     return _REPLAY.need()  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ _METRICS = Door("torch._dynamo.metrics_context:MetricsContext.update", "the mini
 
 
 def set_inductor(mode: Any, options: Any, dynamic: Any) -> None:
-    """Set what ``torch.compile`` would give to Inductor as flags of the process: scripts, which know a name alone, set them too.
+    """Set what ``torch.compile`` would give to Inductor as flags: scripts know a name alone, and set all flags.
 
     Raises:
         ImportError: torch lacks a name.
@@ -37,7 +37,7 @@ def run_as_minifier() -> Callable[[Function, Sequence[Any]], Any]:
 
 
 def graph_tests() -> dict[str, Function]:
-    """Return the tests of the minifier after AOT, which it looks up: functions of a graph, inputs and ``check_str``. ``""`` tests for errors."""
+    """Return tests of the minifier after AOT: functions of a graph, inputs and ``check_str``. ``""`` is for errors."""
     return _TESTS.need()  # type: ignore[no-any-return]
 
 
@@ -55,8 +55,8 @@ def write_bodies() -> None:
 def allow_backward() -> None:
     """Allow a backward to be compiled while a forward is.
 
-    The minifier after Dynamo runs both inside the compilation of the forward. Each sets its own ``is_forward``, and torch 2.13
-    takes the second for an error ("have already been set in the current context").
+    The minifier after Dynamo runs both inside the compilation of the forward. Each sets its own ``is_forward``, and
+    torch 2.13 takes the second for an error ("have already been set in the current context").
     """
     update = _METRICS.need()
 

@@ -38,7 +38,7 @@ LAZY = (
 """What torch imports in the course of a compilation, as far as a version has it."""
 
 LAZY_FOR_BACKWARDS = ("torch._inductor.pattern_matcher",)
-"""The same for the partitioner of a backward, where no backward may run before a fork: 1.5 processor seconds of each child."""
+"""The same for the partitioner of a backward, where none may run before a fork: 1.5 processor seconds of each child."""
 
 LAZY_FOR_DEVICES = (
     "sympy.tensor.tensor",
@@ -73,7 +73,7 @@ def load_dynamo() -> None:
 
 
 def load_inductor() -> None:
-    """Import Inductor, and let it make a precompiled header again that was removed, with the cache folder, since this process made it.
+    """Import Inductor, and let it make a precompiled header again that was removed since this process made it.
 
     Raises:
         ImportError: torch has no Inductor.
@@ -96,7 +96,7 @@ def load_inductor() -> None:
 def keep_headers_with_kernels() -> None:
     """Let Inductor keep precompiled headers in its cache folder, before it is imported.
 
-    By itself it takes a folder below the temporary one, whose name any user can take first, and compilers read headers from it.
+    By itself it takes a temporary folder whose name any user can take first. Compilers read headers there.
     """
     cache_dir = CACHE_DIR.find()
     if cache_dir is not None and _HEADER_DIR.now() is not None:

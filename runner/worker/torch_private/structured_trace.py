@@ -66,7 +66,7 @@ def _compile_id(facts: Mapping[str, Any]) -> str:
 
 
 def trace_file(folder: Path) -> logging.Handler:
-    """Return torch's own handler for its trace: it writes the file that tlparse reads. Raises ImportError if torch has none."""
+    """Return torch's handler for its trace, which writes the file for tlparse. Raises ImportError if torch has none."""
     handler: logging.Handler = _FILE.need()(str(folder))
     handler.setFormatter(_FORMAT.need()(trace=True))
     return handler
