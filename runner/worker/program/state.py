@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from torch._dynamo.eval_frame import OptimizedModule
 
 from runner.worker.program.snapshot import PYTHON, flatten
+from runner.worker.torch_private.dispatch import COMPILED_MODULE
 
 _INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_call_impl"})
 """Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
@@ -96,7 +96,7 @@ def state_leaves(
     for prefix, part in model.named_modules():
         if part.training:
             training.append(prefix or "all")
-        for name, value in vars(part).items() if not isinstance(part, OptimizedModule) else ():
+        for name, value in vars(part).items() if not isinstance(part, COMPILED_MODULE) else ():
             if name not in _INSIDES and not _is_torchs(value):
                 state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
     for path, holder, name, _ in variables:

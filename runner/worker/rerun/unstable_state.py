@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from torch._subclasses.fake_tensor import FakeTensorMode
-
 from runner.contract.finding import Finding
 from runner.worker.program.load import Source, seed_all
 from runner.worker.program.observe import Observation, Settings, modes, snapshot_state
 from runner.worker.program.snapshot import Tree, map_tensors, owner
+from runner.worker.torch_private.dispatch import FAKE_MODE
 
 CALL = re.compile(r"call \d+, ")
 Disagrees = Callable[[Tree, Tree], bool]
@@ -55,7 +54,7 @@ def traced_state(
 def _traced(source: Source, settings: Settings) -> Tree | None:
     """Return the state after the calls on tensors without elements, in eager; None where they raise."""
     loaded = source.load(settings.seed)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = FAKE_MODE(allow_non_fake_inputs=True)
     try:
         for call in range(len(loaded.makers)):
             args = map_tensors(mode.from_tensor, loaded.make_inputs(call, settings.seed + call))

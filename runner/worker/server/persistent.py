@@ -161,7 +161,7 @@ class _Torch:
     def restore(self) -> str:
         """Restore all but the device's memory. Return why that is not enough, or nothing."""
         torch = self._torch
-        forget(torch)
+        forget()
         torch.set_default_device(None)
         global_state.restore(self._settings)
         for module, values in self._configs:
@@ -202,7 +202,7 @@ def _settle(torch: Any, job: Job) -> None:
 
     with contextlib.suppress(Exception), environment(job):  # the job will meet an error itself, and report it
         torch.compile(torch.neg, backend="eager")(torch.ones(1))
-    forget(torch)
+    forget()
 
 
 def _same(first: Any, second: Any) -> bool:

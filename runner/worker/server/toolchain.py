@@ -8,17 +8,13 @@ so they can use all cores. The results lie where torch looks for them; what fail
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
-from unittest import mock
 
-from runner.worker.torch_private.vectors import candidates, forget_answers
-
-_KERNEL = 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }\n'
+from runner.worker.torch_private.vectors import candidates, compile_a_kernel, forget_answers, has_picked_none
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +35,7 @@ def preparing(*more: Callable[[], object]) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(len(isas) + len(more) + 1) as pool:
-        futures: list[Future[Any]] = [pool.submit(_compile_a_kernel, isas[0])] if isas else []
+        futures: list[Future[Any]] = [pool.submit(compile_a_kernel, isas[0])] if isas else []
         probes = [pool.submit(bool, isa) for isa in isas]
         futures += [pool.submit(call) for call in more]
         yield
@@ -56,22 +52,7 @@ def preparing(*more: Callable[[], object]) -> Iterator[None]:
 
 def missing_vectors() -> str:
     """Return a sentence if torch has picked no vectors on a processor that has them; else an empty text."""
-    module: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
     isas = candidates()
-    if not isas or not module.valid_vec_isa_list.cache_info().currsize or module.valid_vec_isa_list():
+    if not isas or not has_picked_none():
         return ""
     return f"kernels for the CPU have no vectors: the C++ compiler cannot build for {', '.join(map(str, isas))}"
-
-
-def _compile_a_kernel(isa: Any) -> None:
-    """Compile the smallest kernel as for ``isa``: torch precompiles its header on the way."""
-    codecache: Any = importlib.import_module("torch._inductor.codecache")
-    with _picked(codecache, isa):
-        codecache.CppPythonBindingsCodeCache.load_pybinding(["const float*", "float*"], _KERNEL)
-
-
-@contextlib.contextmanager
-def _picked(codecache: Any, isa: Any) -> Iterator[None]:
-    """Make torch take ``isa`` unprobed while the block lasts. Nothing else compiles meanwhile, so nobody else sees it."""
-    with mock.patch.object(codecache, "pick_vec_isa", lambda: isa):
-        yield

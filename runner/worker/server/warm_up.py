@@ -12,12 +12,14 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from runner.contract.job import Job
 from runner.worker.server.entry import load_entry
 from runner.worker.server.toolchain import preparing
+from runner.worker.torch_private import preparation
+from runner.worker.torch_private.registry import backend_names
 from runner.worker.torch_private.vectors import probe
 
 LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
@@ -25,40 +27,6 @@ LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import",
 prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled; everything.
 Each level costs up to a second more, so that a run asks for what its variants need. Where an accelerator is in sight nothing is
 compiled or probed, and ``import`` stands for all levels from ``aot`` on."""
-
-_LAZY = (
-    "torch._dynamo.dce_extra_outputs",
-    "torch._functorch._activation_checkpointing.remat_using_tags_for_fwd_loss_bwd_graph_pass",
-    "torch._functorch._aot_autograd.subclass_codegen",
-    "torch._higher_order_ops.passes",
-    "torch._inductor.compiler_bisector",
-    "torch.distributed.tensor.experimental._attention",
-    "torch.export._trace",
-    "torch.fx.experimental.validator",
-)
-"""What torch imports in the course of a compilation, as far as a version has it."""
-
-_LAZY_FOR_BACKWARDS = ("torch._inductor.pattern_matcher",)
-"""The same for the partitioner of a backward, where no backward may run before a fork: 1.5 processor seconds of each child."""
-
-_LAZY_FOR_DEVICES = (
-    "sympy.tensor.tensor",
-    "torch._inductor.codegen.cpp_wrapper_gpu",
-    "torch._inductor.codegen.cpp_wrapper_mps",
-    "torch._inductor.codegen.cuda_combined_scheduling",
-    "torch._inductor.codegen.halide",
-    "torch._inductor.codegen.pallas",
-    "torch._inductor.codegen.wrapper_fxir",
-    "torch._inductor.cudagraph_trees",
-    "torch._inductor.fx_passes.efficient_conv_bn_eval",
-    "torch._inductor.fx_passes.fuse_attention",
-    "torch._inductor.fx_passes.mkldnn_fusion",
-    "torch._inductor.fx_passes.pad_mm",
-    "torch._inductor.fx_passes.quantization",
-    "triton.compiler.code_generator",
-    "triton.language.semantic",
-)
-"""The same for accelerators, where nothing may be compiled before a fork. None of them opens one."""
 
 _SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -88,24 +56,24 @@ def warm_up(level: str) -> None:
     if level == "none":
         return
     torch = importlib.import_module("torch")
-    importlib.import_module("torch._dynamo")
-    keep_headers_with_kernels()
+    preparation.load_dynamo()
+    preparation.keep_headers_with_kernels()
     if level == "compilers":
-        _import_inductor()
+        preparation.load_inductor()
         if not _has_accelerator(torch):  # kernels for it need no vectors, and with an empty cache each probe compiles
             probe()
     if level in ("capture", "compilers"):
         return
     run_job = load_entry()
-    importlib.import_module("torch._dynamo.backends.registry").list_backends()  # it imports them all
-    skip_guard_timing()
+    backend_names()  # torch imports them all
+    preparation.skip_guard_timing()
     stop_progress_bars()
     if level == "dynamo":
         return
-    _load(_LAZY)
+    preparation.load(preparation.LAZY)
     accelerated = _has_accelerator(torch)
     if level in ("import", "inductor") or accelerated:
-        _import_inductor()
+        preparation.load_inductor()
     if accelerated:
         load_for_devices()
         return  # compiling would open the accelerator, and every child would fail to open it again
@@ -118,7 +86,7 @@ def warm_up(level: str) -> None:
         if _built_for_accelerators(torch):
             # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
             # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
-            _load(_LAZY_FOR_BACKWARDS)
+            preparation.load(preparation.LAZY_FOR_BACKWARDS)
         else:
             mode = "backward"
     has_inductor = level == "inductor"
@@ -129,7 +97,7 @@ def warm_up(level: str) -> None:
             _run(run_job, "inductor", "off")  # a backward, too, would gain nothing more, and cost seconds
             _run(run_job, "inductor", "off", graphs="warm-up")  # torch hashes itself before its first look into a cache
     finally:
-        forget(torch)
+        forget()
         torch.set_rng_state(random)
     if _threads() > threads:
         raise ThreadsLeft(f"threads that the warm-up left: {_threads() - threads}")
@@ -141,33 +109,9 @@ def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str, graphs
         raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
 
 
-def _load(names: Iterable[str]) -> None:
-    for name in names:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-
-
-def _import_inductor() -> None:
-    """Import it, and let it make a precompiled header again that somebody has removed, with the cache folder, since this process made it."""
-    importlib.import_module("torch._inductor.compile_fx")
-    codecache: Any = sys.modules.get("torch._inductor.codecache")
-    original: Any = getattr(codecache, "_precompile_header", None)
-    if not hasattr(original, "cache_clear"):  # it is there already, or this torch has none
-        return
-
-    def precompile(*words: Any, **options: Any) -> str:
-        path = str(original(*words, **options))
-        if not os.path.exists(path):
-            original.cache_clear()
-            path = str(original(*words, **options))
-        return path
-
-    codecache._precompile_header = precompile
-
-
 def load_for_devices() -> None:
     """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process there."""
-    _load(_LAZY_FOR_DEVICES)
+    preparation.load(preparation.LAZY_FOR_DEVICES)
     hash_triton()
 
 
@@ -178,42 +122,12 @@ def hash_triton() -> None:
         key()  # it remembers the answer
 
 
-def forget(torch: Any) -> None:
+def forget() -> None:
     """Forget what this process has compiled and counted, as far as torch can."""
     from runner.worker.torch_private.counters import start_counting
 
     start_counting()
-    torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
-
-
-def skip_guard_timing() -> None:
-    """Keep torch from flushing the CPU's caches after each compilation to time its guards: 20 ms for a log line.
-
-    The guards are still evaluated as often as before, all but the one time that is measured.
-    """
-    guards = importlib.import_module("torch._dynamo.guards")
-    original = getattr(guards, "profile_guard_manager", None)
-    if original is None or getattr(original, "quick", False):
-        return
-
-    def quick(root: Any, scope: Any, *iterations: int) -> float:
-        if not iterations:  # torch 2.8 and older ask only when debugging, and then want the number
-            return float(original(root, scope))
-        original(root, scope, 0)
-        return 0.0
-
-    quick.quick = True  # type: ignore[attr-defined]
-    guards.profile_guard_manager = quick  # type: ignore[attr-defined]
-
-
-def keep_headers_with_kernels() -> None:
-    """Let Inductor keep precompiled headers in its cache folder, before it is imported.
-
-    By itself it takes a folder below the temporary one, whose name any user can take first, and compilers read headers from it.
-    """
-    with contextlib.suppress(ImportError, AttributeError):  # a torch that names its folders otherwise
-        paths: Any = importlib.import_module("torch._inductor.runtime.runtime_utils")
-        paths.default_cache_dir = paths.cache_dir
+    preparation.forget_fakes()
 
 
 def stop_progress_bars() -> None:

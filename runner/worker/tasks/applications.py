@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch.fx import traceback
 
 from runner.worker.program.load import MODULE
+from runner.worker.torch_private.bisector import watch_applications
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 
@@ -33,38 +31,14 @@ def key_of(subsystem: str, number: int) -> str:
 
 def record_applications() -> Applications:
     """Record them from now on, in this process, which nothing can undo: call it in a copy."""
-    from torch._inductor.compiler_bisector import CompilerBisector
-    from torch._inductor.graph import GraphLowering
-
     record = Applications()
-    lower, disable = GraphLowering.run_node, CompilerBisector.disable_subsystem
-    nodes: list[Any] = []  # those that are lowered now, the innermost last
 
-    def run_node(self: Any, node: Any) -> Any:
-        if node.op == "call_function":
-            record.operators[node.name] = str(node.target)
-        nodes.append(node)
-        try:
-            return lower(self, node)
-        finally:
-            nodes.pop()
+    def note_line(subsystem: str, number: int, trace: str) -> None:
+        line = line_of(trace)
+        if line is not None:
+            record.lines[key_of(subsystem, number)] = line
 
-    def disable_subsystem(backend: str, subsystem: str, *more: Any, **options: Any) -> bool:
-        number = CompilerBisector.get_system_counter(subsystem, increment=False)
-        answer = bool(disable(backend, subsystem, *more, **options))
-        if CompilerBisector.get_system_counter(subsystem, increment=False) > number:
-            trace = ""
-            if subsystem == "lowerings" and nodes:
-                trace = nodes[-1].meta.get("stack_trace") or ""
-            elif subsystem == "decomposition":  # while AOT traces the graph of Dynamo, node by node
-                trace = traceback.get_current_meta().get("stack_trace") or ""
-            line = line_of(trace)
-            if line is not None:
-                record.lines[key_of(subsystem, number)] = line
-        return answer
-
-    GraphLowering.run_node = run_node
-    CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)
+    watch_applications(record.operators.__setitem__, note_line)
     return record
 
 

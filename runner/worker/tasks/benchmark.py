@@ -8,7 +8,6 @@ from one that has imported torch and its compilers and has compiled nothing.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from runner.worker.run.prepare import variable, with_source
 from runner.worker.tasks import stopwatch
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
+from runner.worker.torch_private.preparation import load_inductor
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Where Inductor and Triton keep what they compile; both ask the environment each time."""
@@ -95,7 +95,7 @@ class _Bench:
             InvalidCase: the case is wrong.
         """
         cold = self._job.arguments["part"] == "cold"
-        importlib.import_module("torch._inductor.compile_fx")
+        load_inductor()
         with torch.set_grad_enabled(self._settings.grad != "off"):
             self._send({"phase": "eager"})
             validate_distributions(True)

@@ -29,6 +29,7 @@ from runner.worker.processes import die_with_parent, encode
 from runner.worker.run.job import Send, judge_job
 from runner.worker.run.prepare import own_cache
 from runner.worker.tasks.applications import key_of, record_applications
+from runner.worker.torch_private import bisector
 
 SECONDS = 60.0
 """One judgement may take so long; then it counts as a timeout."""
@@ -56,8 +57,6 @@ def run_bisect(job: Job, send: Send) -> dict[str, Any]:
         of the source (each may be null).
         ``note``: why there is no more. ``runs``: how often it was judged. ``log``: what the bisector printed. ``error``: null.
     """
-    from torch._inductor import compiler_bisector
-
     send({"phase": "backend"})
     marks = [tuple(mark) for mark in job.arguments["wanted"]]
     question = _Question(job, marks, send)
@@ -67,7 +66,7 @@ def run_bisect(job: Job, send: Send) -> dict[str, Any]:
     with own_cache():  # the bisector deletes folders in it
         try:
             with contextlib.redirect_stdout(printed):
-                result = compiler_bisector.CompilerBisector.do_bisect(question)
+                result = bisector.bisect(question)
         except _Stop as stop:
             note = str(stop)
         except (RuntimeError, AssertionError) as error:  # such as "succeeded with find_max_bounds"
@@ -98,12 +97,9 @@ def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, s
         if question.fixed_by is None:
             return culprit, "it is there whichever subsystem the bisector switches off" if result else ""
         return {**culprit, "subsystem": question.fixed_by}, ""
-    from torch._inductor.compiler_bisector import ConfigChange
-
-    part = _part(result.backend, result.subsystem)
-    if isinstance(part, ConfigChange):
-        setting = f"{part.config_field} = {part.config_value}"
-        return {**culprit, "subsystem": result.subsystem, "name": setting}, ""
+    setting = bisector.setting_of(result.backend, result.subsystem)
+    if setting is not None:
+        return {**culprit, "subsystem": result.subsystem, "name": f"{setting.field} = {setting.value}"}, ""
     name = _OVERLOAD.sub(r"\1.\2", result.debug_info or "") or None
     return {
         **culprit,
@@ -147,20 +143,17 @@ class _Question:
         self._judged = replace(self.job, task="judge", arguments={}, config=config)
 
     def __call__(self) -> bool:
-        from torch._inductor.compiler_bisector import CompilerBisector
-
-        backend, subsystem = CompilerBisector.get_backend(), CompilerBisector.get_subsystem()
+        backend, subsystem, state = bisector.current_question()
         if backend != self.backend:
             return True  # the ladder has answered for the others
         if subsystem is None:
             return self._ask("as it is")
-        if CompilerBisector.get_run_state(backend, subsystem) != "test_disable":
+        if state != "test_disable":
             return self._ask(subsystem)
         # The bisector begins again at the second subsystem when it comes to the end of them, and once more, and so on.
         if subsystem not in self._switched:
-            same = _changes_nothing(
-                _part(backend, subsystem), {FALLBACK_RANDOM: self.drew_random, **self._judged.config}
-            )
+            setting = bisector.setting_of(self.backend, subsystem)
+            same = _changes_nothing(setting, {FALLBACK_RANDOM: self.drew_random, **self._judged.config})
             self._switched[subsystem] = False if same else self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
             self.fixed_by = subsystem
@@ -195,19 +188,11 @@ class _Question:
         return not reproduced
 
 
-def _changes_nothing(part: Any, config: Mapping[str, Any]) -> bool:
+def _changes_nothing(setting: bisector.Setting | None, config: Mapping[str, Any]) -> bool:
     """Return whether the job has that setting already, so that the answer is known."""
-    from torch._inductor.compiler_bisector import ConfigChange
-
-    if not isinstance(part, ConfigChange) or part.config_name != "inductor":
+    if setting is None or setting.config != "inductor":
         return False
-    return bool(config.get(f"torch._inductor.config.{part.config_field}") == part.config_value)
-
-
-def _part(backend: str, subsystem: str) -> Any:
-    from torch._inductor.compiler_bisector import CompilerBisector
-
-    return CompilerBisector.get_subsystem_object(backend, subsystem)
+    return bool(config.get(f"torch._inductor.config.{setting.field}") == setting.value)
 
 
 def _times(runs: int) -> str:
@@ -277,17 +262,13 @@ def _listen(pid: int, reading: int, end: float) -> Answer:
 
 
 def _take(answer: Answer, line: bytes) -> None:
-    from torch._inductor import compiler_bisector
-
     message = json.loads(line)
     answer.phase = message.get("phase", answer.phase)
     answer.record = message.get("outcome", answer.record)
     answer.broken = message.get("broken", answer.broken)
     answer.operators = message.get("operators", answer.operators)
     answer.lines = message.get("lines", answer.lines)
-    if message.get("applied"):
-        names = compiler_bisector.call_counter_debug_info
-        names.update({int(number): name for number, name in message["applied"].items()})
+    bisector.add_applied({int(number): name for number, name in message.get("applied", {}).items()})
 
 
 def _end_copy(pid: int, status: int | None) -> int | None:
@@ -315,8 +296,6 @@ def _ended_within(pid: int, seconds: float) -> int | None:
 
 def _answer(job: Job, writing: int) -> NoReturn:
     """Judge in the copy, send the record, and exit. Nothing of this process may be unwound: the bisector would tidy up."""
-    from torch._inductor import compiler_bisector
-
     own = os.getpid()
 
     def say(message: Mapping[str, Any]) -> None:
@@ -333,7 +312,7 @@ def _answer(job: Job, writing: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         seen = record_applications()
         record = judge_job(job, say).to_json()
-        applied = getattr(compiler_bisector, "call_counter_debug_info", {})  # torch 2.6 keeps this in the process
+        applied = bisector.applied()
         say({"outcome": record, "operators": seen.operators, "lines": seen.lines, "applied": applied})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it
         say({"broken": traceback.format_exc().strip().splitlines()[-1]})

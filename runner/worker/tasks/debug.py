@@ -24,7 +24,7 @@ from runner.worker.run.prepare import own_cache, variable, with_source
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.logs import log_files
-from runner.worker.torch_private.structured_trace import Event, Trace, tracing
+from runner.worker.torch_private.structured_trace import Event, Trace, trace_file, tracing
 
 FILTER = "TORCHDYNAMO_DEBUG_FUNCTION"
 _GRAPH = re.compile(r"graph|output_code")
@@ -70,7 +70,7 @@ def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
         configured(flags(folder).items()),
         variable(FILTER, arguments.get("function")),  # Dynamo asks it at each frame
         log_files(folder / "logs", arguments["artifacts"]) as missing,
-        tracing(trace, *_trace_file(folder / "trace")),
+        tracing(trace, trace_file(folder / "trace")),
     ):
         start_counting()
         send({"phase": "backend"})
@@ -138,15 +138,6 @@ class _GraphFiles:
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_text(event.payload, encoding="utf-8", errors="backslashreplace")
-
-
-def _trace_file(folder: Path) -> list[Any]:
-    """Return torch's own handler for its trace: it writes the file that tlparse reads."""
-    from torch._logging._internal import LazyTraceHandler, TorchLogsFormatter
-
-    handler = LazyTraceHandler(str(folder))
-    handler.setFormatter(TorchLogsFormatter(trace=True))
-    return [handler]
 
 
 def _frames(events: list[Event]) -> list[str]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
-from unittest import mock
 
-from torch._dynamo.output_graph import OutputGraph
 from torch.fx import GraphModule, Node
 
+from runner.worker.torch_private.dynamo import OPERATORS, hearing_limits, logging_breaks, wrapping_compilations
 from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
 CAPTURED = frozenset({"dynamo_graph_break_reason", "dynamo_cpp_guards_str", "recompile_reasons", "compilation_metrics"})
 REASON_LENGTH = 2000  # characters
-LIMIT_HIT = "torch._dynamo hit config."
-"""How the warning begins that a frame has been compiled too often (``torch/_dynamo/convert_frame.py``, 2.6 to 2.13)."""
 
 _FUNCTION = re.compile(r"'(?P<name>.*)' \((?P<file>.*):(?P<line>\d+)\)")
 _REASON = re.compile(r"Reason: (.*?)\s*(?=\nUser code traceback:|\Z)", re.DOTALL)
@@ -58,24 +55,32 @@ class Capture:
     @contextlib.contextmanager
     def capturing(self) -> Iterator[None]:
         """Capture for as long as the block lasts."""
-        warnings = logging.getLogger("torch._dynamo.convert_frame")
-        listener = logging.Handler(logging.WARNING)
-        listener.emit = self._note_limit  # type: ignore[method-assign]
-        warnings.addHandler(listener)
-        try:
-            with tracing(self.trace), _logging_breaks(), _capturing_graphs(self):
-                yield
-        finally:
-            warnings.removeHandler(listener)
+        with (
+            hearing_limits(self._note_limit),
+            tracing(self.trace),
+            logging_breaks(),
+            wrapping_compilations(self._compile),
+        ):
+            yield
 
-    def note(self, graph: GraphModule, code: Any) -> Graph:
-        """Note a graph of the frame ``code`` that is about to be compiled."""
+    def _compile(
+        self, graph: GraphModule, code: CodeType, compile_graph: Callable[[], Callable[..., Any]]
+    ) -> Callable[..., Any]:
+        """Note a graph of the frame ``code`` before the backend, which may change it, and each run of the result."""
         compile_id = graph.meta.get("dynamo_compile_id")
         counts = Counter(operator_name(node, graph) for node in graph.graph.nodes if node.op.startswith("call_"))
         frame = (code.co_name, code.co_filename, code.co_firstlineno)
         entry = Graph(len(self.graphs), self.trace.call, str(compile_id or ""), frame, dict(counts))
-        self.graphs.append(entry)
-        return entry  # the graph itself is not kept: it holds the example inputs
+        self.graphs.append(entry)  # the graph itself is not kept: it holds the example inputs
+        function = compile_graph()
+        entry.compiled = True
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self.trace.call not in entry.runs:
+                entry.runs.append(self.trace.call)
+            return function(*args, **kwargs)
+
+        return run
 
     def breaks(self) -> list[dict[str, Any]]:
         """Return graph breaks in order, each once. torch reports some of them again when it gives up the frame."""
@@ -139,18 +144,10 @@ class Capture:
         ran = {graph.frame for graph in self.graphs if call in graph.runs}
         return [name for frame, name in limited.items() if frame not in ran]
 
-    def ran(self, graph: Graph) -> None:
-        """Note that a graph runs now."""
-        if self.trace.call not in graph.runs:
-            graph.runs.append(self.trace.call)
-
     def _of(self, name: str) -> list[Event]:
         return [event for event in self.events if event.name == name]
 
-    def _note_limit(self, record: logging.LogRecord) -> None:
-        if not str(record.msg).startswith(LIMIT_HIT) or not isinstance(record.args, tuple) or len(record.args) < 4:
-            return
-        limit, value, function, reason = record.args[:4]
+    def _note_limit(self, limit: Any, value: Any, function: Any, reason: Any) -> None:
         match = _FUNCTION.fullmatch(str(function))
         if match is None:
             return
@@ -197,43 +194,6 @@ def operator_name(node: Node, graph: GraphModule) -> str:
     target: Any = node.target
     name = str(getattr(target, "__name__", target))
     module = str(getattr(target, "__module__", None) or "torch")
-    if module.startswith("torch._ops"):  # an overload, such as aten.add.Tensor, or a higher-order operator
+    if module.startswith(OPERATORS):
         return str(target)
     return f"{module.removeprefix('_')}.{name}"
-
-
-@contextlib.contextmanager
-def _logging_breaks() -> Iterator[None]:
-    """Turn the log of breaks on: on 2.6 the trace holds some breaks that end a whole frame only then."""
-    loggers = [logging.getLogger(f"torch._dynamo.{module}.__graph_breaks") for module in ("convert_frame", "exc")]
-    levels = [(logger, logger.level) for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        for logger, level in levels:
-            logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _capturing_graphs(capture: Capture) -> Iterator[None]:
-    """Note each graph before the backend sees it (it may change it), and each run of the backend's result.
-
-    A hook and not a backend of our own: the backend stays what it is, with the mode and options that torch.compile was given.
-    """
-    original = OutputGraph.call_user_compiler
-
-    def call_user_compiler(self: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-        entry = capture.note(graph, self.root_tx.f_code)
-        function = original(self, graph, *args, **kwargs)
-        entry.compiled = True
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            capture.ran(entry)
-            return function(*args, **kwargs)
-
-        return run
-
-    with mock.patch.object(OutputGraph, "call_user_compiler", call_user_compiler):
-        yield

@@ -20,6 +20,7 @@ from runner.worker.program.load import LoadedCase, Source, configured, environme
 from runner.worker.program.observe import Settings, observe
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
+from runner.worker.torch_private import dynamo
 from runner.worker.torch_private.counters import start_counting
 
 LIMIT = 100_000
@@ -61,13 +62,13 @@ def run_dynamo_replay(job: Job, send: Send) -> dict[str, Any]:
     if missing is not None:
         return {"error": missing}
     send({"phase": "backend"})
-    file = job.arguments["file"]
+    file, recording_class, replay = job.arguments["file"], dynamo.recording_class(), dynamo.replay_function()
     try:
-        with environment(job), configured(_limits()):
-            unreadable = _unreadable(file)
+        with environment(job), configured((name, LIMIT) for name in dynamo.compilation_limits()):
+            unreadable = _unreadable(file, recording_class)
             if unreadable is not None:
                 return {"error": unreadable}
-            torch._dynamo.replay(file)
+            replay(file)
     except InvalidCase as wrong:  # a module of --import
         return {"error": {"type": type(wrong).__name__, "message": wrong.reason}}
     except Exception as error:  # noqa: BLE001  whatever Dynamo raises is what is asked for
@@ -82,19 +83,17 @@ def _missing() -> dict[str, str] | None:
     return {"type": "ModuleNotFoundError", "message": f"torch records with dill: {sys.executable} -m pip install dill"}
 
 
-def _unreadable(file: str) -> dict[str, str] | None:
+def _unreadable(file: str, recording_class: Any) -> dict[str, str] | None:
     """Return the error of a file that is no recording, or one that another torch or Python made; None if it is readable."""
-    from torch._dynamo.replay_record import ExecutionRecord
-
     try:
         with open(file, "rb") as stream:
-            recording = ExecutionRecord.load(stream)
+            recording = recording_class.load(stream)
     except Exception as error:  # noqa: BLE001  a pickle may raise anything
         return {
             "type": type(error).__name__,
             "message": f"{file} is no recording that torch {torch.__version__} reads: {error}",
         }
-    if not isinstance(recording, ExecutionRecord):
+    if not isinstance(recording, recording_class):
         return {"type": type(recording).__name__, "message": f"{file} is no recording of Dynamo's"}
     return None
 
@@ -106,10 +105,3 @@ def _as_main(loaded: LoadedCase) -> None:
             value.__module__ = "__main__"
     loaded.module.__name__ = "__main__"
     sys.modules["__main__"] = loaded.module
-
-
-def _limits() -> list[tuple[str, int]]:
-    """Return flags that let ``torch._dynamo.replay`` pass, by their names since torch 2.7 or earlier."""
-    config = torch._dynamo.config
-    kind = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    return [(f"torch._dynamo.config.{name}", LIMIT) for name in (kind, f"accumulated_{kind}")]

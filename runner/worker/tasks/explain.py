@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.errors import describe
@@ -21,6 +19,7 @@ from runner.worker.run.prepare import with_source
 from runner.worker.tasks.dynamo_capture import Capture, Graph
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
+from runner.worker.torch_private.dynamo import explain_function
 
 
 def run_explain(job: Job, send: Send) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
     seed_all(settings.seed)
     try:
         with modes(settings):
-            explanation = torch._dynamo.explain(loaded.model)(*args)
+            explanation = explain_function()(loaded.model)(*args)
     except BaseException as error:  # noqa: BLE001  it runs the model, which may raise anything
         return {"raised": describe(error, source.path, loaded.module.__name__).info}
     breaks = [

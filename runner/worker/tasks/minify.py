@@ -6,7 +6,6 @@ thrown away afterwards, so nothing is put back here. Each workaround and its cau
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import os
@@ -25,7 +24,9 @@ from runner.worker.program.load import configured, environment, open_source
 from runner.worker.program.observe import Settings, observe
 from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
+from runner.worker.torch_private import minifier
 from runner.worker.torch_private.counters import start_counting
+from runner.worker.torch_private.registry import backend_of, register
 
 Function = Callable[..., Any]
 
@@ -74,10 +75,9 @@ def _provoke(job: Job) -> dict[str, Any] | None:
 def _cut(job: Job) -> dict[str, Any] | None:
     """Run the launcher in this process. It knows backends by their names only, and others' are registered here."""
     given = job.arguments
-    with environment(job):
+    with environment(job), configured([("torch._dynamo.config.debug_dir_root", given["folder"])]):
         os.chdir(given["folder"])
         _prepare(job)
-        torch._dynamo.config.debug_dir_root = given["folder"]
         return _script(given["launcher"], ["minify", *given["flags"]])
 
 
@@ -120,29 +120,24 @@ def _prepare(job: Job) -> str:
     given, backend = job.arguments, job.backend
     name, arguments = str(backend["backend"]), {}
     if name == "inductor":
-        # As flags of the process, so that the scripts, which know a name alone, set them too.
-        wrapper = torch._TorchCompileInductorWrapper(
-            backend.get("mode"), backend.get("options"), backend.get("dynamic")
-        )
-        for flag, value in wrapper.config.items():
-            setattr(torch._inductor.config, flag, value)
+        minifier.set_inductor(backend.get("mode"), backend.get("options"), backend.get("dynamic"))
     else:
         arguments = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
-    _write_bodies()
+    minifier.write_bodies()
     number = int(signal.Signals[given["signal"]]) if given["signal"] else 0
     threads = int(job.threads or 1)
     if given["after"] == "dynamo":
-        _allow_backward()
+        minifier.allow_backward()
     elif given["step"] == "cut":
         _keep_inputs(number, threads)
     target = backends.find(name)
     if given["after"] == "aot" and not callable(target) and not arguments:
         return name
-    function = torch._dynamo.lookup_backend(target) if isinstance(target, str) else target
+    function = backend_of(target) if isinstance(target, str) else target
     function = functools.partial(function, **arguments) if arguments else function
     if given["after"] == "dynamo":
         function = in_child(function, number, threads) if number else plain(function)
-    torch._dynamo.register_backend(function, name=given["alias"])  # the launcher looks a backend up by name
+    register(function, given["alias"])  # the launcher looks a backend up by name
     return str(given["alias"])
 
 
@@ -174,14 +169,13 @@ def in_child(compile_graph: Function, number: int, threads: int) -> Function:
     Otherwise eager's result is returned. Forking is safe only while this process has no OpenMP threads, so it
     gets one thread. The children get ``threads``, for which code is generated.
     """
-    from torch._dynamo.debug_utils import run_fwd_maybe_bwd
-
+    run_as_minifier = minifier.run_as_minifier()
     torch.set_num_threads(1)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
         def attempt(args: Sequence[Any]) -> None:
             torch.set_num_threads(threads)
-            run_fwd_maybe_bwd(plain(compile_graph)(graph, inputs, **kwargs), list(args))
+            run_as_minifier(plain(compile_graph)(graph, inputs, **kwargs), list(args))
 
         def run(*args: Any) -> Any:
             if ended_by(lambda: attempt(args)) == number:
@@ -212,9 +206,8 @@ def _keep_inputs(number: int, threads: int) -> None:
     has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). If a failure ends the process, by signal
     ``number``, each test runs in a child.
     """
-    from torch._dynamo.repro import after_aot
-
-    fails = after_aot.ACCURACY_FAILS[""]
+    tests = minifier.graph_tests()
+    fails = tests[""]
     if number:
         torch.set_num_threads(1)
 
@@ -228,37 +221,4 @@ def _keep_inputs(number: int, threads: int) -> None:
 
         return ended_by(attempt) == number
 
-    after_aot.ACCURACY_FAILS[""] = keeping
-
-
-def _write_bodies() -> None:
-    """Make the scripts of a graph without inputs valid Python: their ``load_args`` has no body."""
-    from torch._dynamo.debug_utils import InputWriter
-
-    lines: Function = InputWriter.lines
-
-    def with_body(self: Any) -> list[str]:
-        body: list[str] = lines(self)
-        return body if any(line.startswith(" ") for line in body) else [body[0], "    pass", *body[1:]]
-
-    InputWriter.lines = with_body
-
-
-def _allow_backward() -> None:
-    """Allow a backward to be compiled while a forward is.
-
-    The minifier after Dynamo runs both inside the compilation of the forward. Each sets its own ``is_forward``, and torch 2.13
-    takes the second for an error ("have already been set in the current context").
-    """
-    from torch._dynamo.metrics_context import MetricsContext
-
-    update: Function = MetricsContext.update
-
-    def overwriting(self: Any, values: dict[str, Any], overwrite: bool = False) -> None:
-        try:
-            update(self, values, True)
-        except TypeError:  # torch 2.6 knows no second argument, and has no such error
-            update(self, values)
-
-    with contextlib.suppress(AttributeError):
-        MetricsContext.update = overwriting
+    tests[""] = keeping

@@ -1,4 +1,4 @@
-"""Modes that see each call of an operator or a function, operators that run functions, and containers that torch looks into."""
+"""Modes that see each call of an operator or a function, operators that run functions, and objects that hold others."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ count_dispatch_modes: Callable[[], int] = Door("torch._C:_len_torch_dispatch_sta
 
 DEVICE_MODE: Any = Door("torch.utils._device:DeviceContext", "the default device could not be told").need()
 """The mode that sets the default device."""
+FAKE_MODE: Any = Door(
+    "torch._subclasses.fake_tensor:FakeTensorMode", "state that depends on elements could not be told"
+).need()
+"""The mode under which tensors have no elements."""
+COMPILED_MODULE: type = Door(
+    "torch._dynamo.eval_frame:OptimizedModule", "attributes of a compiled module could not be told from its model's"
+).need()
+"""What ``torch.compile`` makes of a module."""
 HigherOrderOperator: type = Door("torch._ops:HigherOrderOperator", "torch.cond and its like could not be told").need()
 """Operators that run functions of their own, such as ``torch.cond``."""
 CONTAINERS: Mapping[type, Any] = Door(

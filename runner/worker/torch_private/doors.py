@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -59,6 +61,17 @@ class Door:
         """Let torch have another object under the name, which it has."""
         holder = reduce(getattr, self._path[:-1], importlib.import_module(self.module))
         setattr(holder, self._path[-1], value)
+
+    @contextlib.contextmanager
+    def replaced(self, value: Any) -> Iterator[None]:
+        """Let torch have another object under the name while the block lasts. Raises ImportError as ``need`` does."""
+        self.need()
+        original = self.now()
+        self.put(value)
+        try:
+            yield
+        finally:
+            self.put(original)
 
     def need(self) -> Any:
         """Return what ``find`` does, for what no run can do without.

@@ -11,7 +11,14 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from runner.worker.torch_private.doors import Door
+
+_LOG = Door("torch._logging._internal:trace_log", "torch has no trace to read")
+_FILE = Door("torch._logging._internal:LazyTraceHandler", "torch has no trace to read")
+_FORMAT = Door("torch._logging._internal:TorchLogsFormatter", "torch has no trace to read")
 
 
 @dataclass(frozen=True)
@@ -58,11 +65,17 @@ def _compile_id(facts: Mapping[str, Any]) -> str:
     return "" if frame is None or attempt is None else f"{frame}/{attempt}"
 
 
+def trace_file(folder: Path) -> logging.Handler:
+    """Return torch's handler for its trace, which writes the file for tlparse. Raises ImportError if torch has none."""
+    handler: logging.Handler = _FILE.need()(str(folder))
+    handler.setFormatter(_FORMAT.need()(trace=True))
+    return handler
+
+
 @contextlib.contextmanager
 def tracing(*handlers: logging.Handler) -> Iterator[None]:
-    """Send torch's trace to ``handlers`` for as long as the block lasts."""
-    from torch._logging._internal import trace_log
-
+    """Send torch's trace to ``handlers`` for as long as the block lasts. Raises ImportError if torch has none."""
+    trace_log = _LOG.need()
     level = trace_log.level
     trace_log.setLevel(logging.DEBUG)
     for handler in handlers:

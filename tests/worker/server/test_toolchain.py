@@ -47,7 +47,7 @@ def test_probes_and_header_at_the_same_time_and_no_thread_stays(monkeypatch: pyt
 
     isas[1] = Slow(True)
     monkeypatch.setattr(toolchain, "candidates", lambda: isas)
-    monkeypatch.setattr(toolchain, "_compile_a_kernel", compile_a_kernel)
+    monkeypatch.setattr(toolchain, "compile_a_kernel", compile_a_kernel)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = threading.active_count()
     beside = threading.Event()
@@ -61,7 +61,7 @@ def test_what_fails_is_said_and_left_to_torch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(toolchain, "candidates", lambda: [Isa(False)])
-    monkeypatch.setattr(toolchain, "_compile_a_kernel", lambda isa: None)
+    monkeypatch.setattr(toolchain, "compile_a_kernel", lambda isa: None)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     with caplog.at_level(logging.WARNING), toolchain.preparing():
         pass
@@ -82,7 +82,7 @@ def test_a_probe_that_failed_beside_the_block_is_asked_again(
 
     monkeypatch.setattr(vectors.VecISA, "check_build", check_build)
     monkeypatch.setattr(toolchain, "candidates", lambda: [isa])
-    monkeypatch.setattr(toolchain, "_compile_a_kernel", lambda isa: None)
+    monkeypatch.setattr(toolchain, "compile_a_kernel", lambda isa: None)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     try:
         for works in (True, False):
@@ -115,11 +115,3 @@ def test_on_one_processor_nothing_is_done_beside_the_block(monkeypatch: pytest.M
     with toolchain.preparing(pytest.fail):
         pass
     assert isa.probed == 0
-
-
-def test_torch_picks_for_itself_afterwards() -> None:
-    codecache = pytest.importorskip("torch._inductor.codecache")
-    own = codecache.pick_vec_isa
-    with toolchain._picked(codecache, "mine"):
-        assert codecache.pick_vec_isa() == "mine"
-    assert codecache.pick_vec_isa is own

@@ -83,12 +83,13 @@ DEVICES = """
 import json, os, sys
 import torch
 from runner.worker.server import warm_up
+from runner.worker.torch_private.preparation import LAZY_FOR_DEVICES
 warm_up.warm_up("import")
 threads = len(os.listdir("/proc/self/task"))
 warm_up.load_for_devices()
 from triton.runtime.cache import triton_key
 print(json.dumps({
-    "missing": [name for name in warm_up._LAZY_FOR_DEVICES if name not in sys.modules],
+    "missing": [name for name in LAZY_FOR_DEVICES if name not in sys.modules],
     "hashed": triton_key.cache_info().currsize,
     "open": torch.cuda.is_initialized(),
     "threads": len(os.listdir("/proc/self/task")) - threads,
@@ -139,23 +140,6 @@ def test_a_warm_up_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.worker.tasks.registry.run_job", lambda job, send: record)
     with pytest.raises(RuntimeError, match="warm-up under aot_eager"):
         warm_up.warm_up("aot")
-
-
-def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._dynamo import guards
-
-    called: list[tuple[Any, ...]] = []
-
-    def original(*arguments: Any) -> float:
-        called.append(arguments)
-        return 7.0
-
-    monkeypatch.setattr(guards, "profile_guard_manager", original)
-    warm_up.skip_guard_timing()
-    warm_up.skip_guard_timing()  # twice is as good as once
-    assert guards.profile_guard_manager("root", "scope", 1) == 0.0
-    assert guards.profile_guard_manager("root", "scope") == 7.0
-    assert called == [("root", "scope", 0), ("root", "scope")]
 
 
 def test_progress_bars_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from worker_jobs import source
 
 from runner.contract.job import Job
 from runner.worker.tasks import dynamo_replay
+from runner.worker.torch_private import doors, dynamo
+from runner.worker.torch_private.doors import Door
 
 TEXT = source("scale = self.factor\nreturn x.relu() * scale", init="self.factor = 3.0")
 
@@ -70,3 +72,12 @@ def test_without_dill_it_says_what_to_install(tmp_path: Path, monkeypatch: pytes
         dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent),
     ):
         assert "pip install dill" in found["error"]["message"]
+
+
+def test_a_torch_that_cannot_replay_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no error of the frame."""
+    monkeypatch.setattr(doors, "_absences", {})
+    monkeypatch.setattr(doors, "DOORS", [])
+    monkeypatch.setattr(dynamo, "_REPLAY", Door("torch._no_such_part:replay", "nothing is replayed"))
+    with pytest.raises(ImportError, match="nothing is replayed"):
+        dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent)

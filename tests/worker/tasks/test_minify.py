@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.debug_utils import InputWriter, run_fwd_maybe_bwd
-from torch._dynamo.metrics_context import MetricsContext
+from torch._dynamo.debug_utils import run_fwd_maybe_bwd
 from torch._dynamo.repro import after_aot
 
 from runner.worker.tasks import minify
@@ -111,24 +110,3 @@ def test_for_a_death_each_test_is_a_child(monkeypatch: pytest.MonkeyPatch) -> No
     minify._keep_inputs(signal.SIGABRT, 1)
     assert after_aot.ACCURACY_FAILS[""]("bad", [])
     assert not after_aot.ACCURACY_FAILS[""]("good", [])
-
-
-def test_a_backward_may_be_compiled_within_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MetricsContext, "update", MetricsContext.update)  # so that it is put back
-    with MetricsContext(lambda *args: None) as context:
-        context.update({"is_forward": True})
-        with pytest.raises(RuntimeError, match="already been set"):
-            context.update({"is_forward": False})
-        minify._allow_backward()
-        context.update({"is_forward": False})
-
-
-def test_a_script_without_inputs_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InputWriter, "lines", InputWriter.lines)  # so that it is put back
-    with pytest.raises(IndentationError):
-        compile("\n".join(InputWriter(None).lines()), "launcher.py", "exec")
-    minify._write_bodies()
-    compile("\n".join(InputWriter(None).lines()), "launcher.py", "exec")
-    writer = InputWriter(None)
-    writer.symint("n", 3)
-    assert "pass" not in "".join(writer.lines())

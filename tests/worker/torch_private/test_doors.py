@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -40,3 +42,24 @@ def test_a_module_that_is_not_loaded_is_neither_loaded_nor_reported(monkeypatch:
     monkeypatch.setattr(doors, "_absences", {})
     monkeypatch.setattr(doors, "DOORS", [])
     assert Door("torch._no_such_part:tally", "").loaded() is None and doors.absences() == ()
+
+
+def test_a_name_is_replaced_for_as_long_as_a_block_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "_absences", {})
+    monkeypatch.setattr(doors, "DOORS", [])
+    module = ModuleType("torch_part")
+    monkeypatch.setitem(sys.modules, "torch_part", module)
+    with (
+        pytest.raises(ImportError, match="nothing is tallied"),
+        Door("torch_part:tally", "nothing is tallied").replaced(0),
+    ):
+        pytest.fail("there is nothing to replace")
+    assert not hasattr(module, "tally")
+    module.tally = 1
+    door = Door("torch_part:tally", "nothing is tallied")
+    assert door.find() == 1
+    module.tally = 2
+    with pytest.raises(KeyError), door.replaced(3):
+        assert module.tally == 3
+        raise KeyError
+    assert module.tally == 2

@@ -23,11 +23,6 @@ BY_CUSTOM = (
     "torch._dynamo.graph_break",  # a step that cases may have
     "torch._C",  # as a part of the names of settings and definitions, which are found by walking through it
 )
-LATER = frozenset({
-    "server/toolchain.py", "server/warm_up.py", "tasks/applications.py", "tasks/benchmark.py", "tasks/bisect.py",
-    "tasks/debug.py", "tasks/dynamo_capture.py", "tasks/dynamo_replay.py", "tasks/explain.py", "tasks/minify.py",
-})  # fmt: skip
-"""Files whose names still have no door."""
 
 
 def names_in(text: str) -> Iterator[str]:
@@ -65,8 +60,7 @@ def private(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(WORKER)))
 def test_no_file_outside_names_what_is_private(path: Path) -> None:
-    found = private(path.read_text(encoding="utf-8"))
-    assert (found != []) == (str(path.relative_to(WORKER)) in LATER), found
+    assert private(path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from runner.worker.program.load import configured
-from runner.worker.torch_private import vectors
+from runner.worker.torch_private import doors, vectors
+from runner.worker.torch_private.doors import Door
 
 
 @pytest.fixture
@@ -60,3 +62,25 @@ def test_the_flag_counts_in_a_process_that_has_picked_already(
 def test_nothing_is_forgotten_where_torch_has_not_loaded_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(__import__("sys").modules, "torch._inductor.cpu_vec_isa", raising=False)
     vectors.forget_answers()
+
+
+def test_a_kernel_is_compiled_for_the_given_set_and_torch_picks_for_itself_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codecache = pytest.importorskip("torch._inductor.codecache")
+    own, picked = codecache.pick_vec_isa, []
+    compiled = SimpleNamespace(need=lambda: lambda types, code: picked.append(codecache.pick_vec_isa()))
+    monkeypatch.setattr(vectors, "_COMPILE", compiled)
+    vectors.compile_a_kernel("mine")
+    assert picked == ["mine"] and codecache.pick_vec_isa is own
+
+
+def test_a_torch_without_a_list_of_sets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "_absences", {})
+    monkeypatch.setattr(doors, "DOORS", [])
+    for name in ("_KNOWN", "_VALID", "_PICK"):
+        monkeypatch.setattr(vectors, name, Door("torch._no_such_part:gone", name))
+    assert vectors.candidates() == [] and not vectors.has_picked_none()
+    with pytest.raises(ImportError, match="gone: _PICK"):
+        vectors.compile_a_kernel("mine")
+    assert [said.rpartition(": ")[2] for said in doors.absences()] == ["_KNOWN", "_VALID", "_PICK"]

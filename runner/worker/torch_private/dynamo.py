@@ -1,0 +1,99 @@
+"""What Dynamo shows to developers: graphs that it gives away, its breaks and limits, and frames that it records."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from torch.fx import GraphModule
+
+from runner.worker.torch_private.doors import Door
+
+Function = Callable[..., Any]
+
+_COMPILE = Door("torch._dynamo.output_graph:OutputGraph.call_user_compiler", "graphs of Dynamo are not seen")
+_EXPLAIN = Door("torch._dynamo:explain", "calls are not explained")
+_RECORDING = Door("torch._dynamo.replay_record:ExecutionRecord", "recordings of Dynamo are not read")
+_REPLAY = Door("torch._dynamo:replay", "recordings of Dynamo are not replayed")
+_RECOMPILE_LIMIT = Door("torch._dynamo.config:recompile_limit", "the limit has its older name", ("2.13",))
+
+OPERATORS = "torch._ops"
+"""Where the classes of operators are: an overload, such as aten.add.Tensor, or a higher-order operator."""
+_LIMITS_LOG = "torch._dynamo.convert_frame"
+_BREAKS_LOGS = ("torch._dynamo.convert_frame.__graph_breaks", "torch._dynamo.exc.__graph_breaks")
+_LIMIT_HIT = "torch._dynamo hit config."
+"""How the warning begins that a frame has been compiled too often (``torch/_dynamo/convert_frame.py``, 2.6 to 2.13)."""
+
+
+@contextlib.contextmanager
+def wrapping_compilations(wrap: Callable[[GraphModule, CodeType, Callable[[], Function]], Function]) -> Iterator[None]:
+    """Let ``wrap`` compile each graph while the block lasts. Raises ImportError if torch has no place for that.
+
+    A hook and not a backend of our own: the backend stays what it is, with its mode and options.
+
+    Args:
+        wrap: given a graph that the backend has not seen, the code of its frame, and what lets the backend compile it.
+    """
+    original = _COMPILE.need()
+
+    def call_user_compiler(self: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Function:
+        return wrap(graph, self.root_tx.f_code, lambda: original(self, graph, *args, **kwargs))
+
+    with _COMPILE.replaced(call_user_compiler):
+        yield
+
+
+@contextlib.contextmanager
+def logging_breaks() -> Iterator[None]:
+    """Turn the log of breaks on: on 2.6 the trace holds some breaks that end a whole frame only then."""
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, _BREAKS_LOGS)]
+    for logger, _ in levels:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for logger, level in levels:
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def hearing_limits(note: Callable[[Any, Any, Any, Any], object]) -> Iterator[None]:
+    """Give ``note`` each hit of a limit while the block lasts: the flag, its value, the frame in words, the reason."""
+
+    def emit(record: logging.LogRecord) -> None:
+        arguments = record.args
+        if str(record.msg).startswith(_LIMIT_HIT) and isinstance(arguments, tuple) and len(arguments) >= 4:
+            note(*arguments[:4])
+
+    listener = logging.Handler(logging.WARNING)
+    listener.emit = emit  # type: ignore[method-assign]
+    warnings = logging.getLogger(_LIMITS_LOG)
+    warnings.addHandler(listener)
+    try:
+        yield
+    finally:
+        warnings.removeHandler(listener)
+
+
+def compilation_limits() -> tuple[str, str]:
+    """Return the names of the flags that limit compilations of a frame, which torch 2.6 has under other names."""
+    kind = "cache_size_limit" if _RECOMPILE_LIMIT.now() is None else "recompile_limit"
+    return f"torch._dynamo.config.{kind}", f"torch._dynamo.config.accumulated_{kind}"
+
+
+def explain_function() -> Callable[[Function], Function]:
+    """Return what takes a model and returns what explains a call of it. Raises ImportError if torch has none."""
+    return _EXPLAIN.need()  # type: ignore[no-any-return]
+
+
+def recording_class() -> Any:
+    """Return the class of recordings, whose ``load`` reads a pickle. Raises ImportError if torch has none."""
+    return _RECORDING.need()
+
+
+def replay_function() -> Callable[[str], None]:
+    """Return what lets Dynamo compile the frame in a file. Raises ImportError if torch has none."""
+    return _REPLAY.need()  # type: ignore[no-any-return]
