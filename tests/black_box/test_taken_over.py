@@ -8,9 +8,9 @@ import pytest
 
 from .driver import Result, run_in, spec, write
 
-PLANTED = "relu_accuracy_error_TESTING_ONLY"
-CASE = spec("name: wrong\ninputs: {x: [4, 8]}\ngrad: off\nchain:\n  - torch.tanh\n  - torch.relu")
-WORDS = ("a.spec.yaml::wrong", "--backend", PLANTED, "-j", 2)
+PLANTED = "config: {torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY: accuracy}"
+CASE = spec(f"name: wrong\ninputs: {{x: [4, 8]}}\ngrad: off\n{PLANTED}\nchain:\n  - torch.tanh\n  - torch.relu")
+WORDS = ("a.spec.yaml::wrong", "--backend", "inductor", "-j", 2)
 TAKEN = "runner: taken over from runner diagnose at "
 
 
@@ -31,13 +31,13 @@ def taken(done: Result) -> str:
 def test_reduce_takes_it_over(folder: Path) -> None:
     done = run_in(folder, "reduce", *WORDS)
     assert done.code == 0 and "2 -> 1 operators" in done.out, done.text
-    assert taken(done) == "stage backend; torch's bisector knows torch's own backends alone"
+    assert taken(done).startswith("inductor, subsystem lowerings, the 2nd application: relu")
     assert "running the case as it is" not in done.err
 
 
 def test_issue_takes_it_over_whole(folder: Path) -> None:
     done = run_in(folder, "issue", *WORDS, "--no-reduce")
-    assert done.code == 0 and done.out.startswith("# [backend] torch.tanh, torch.relu"), done.text
+    assert done.code == 0 and done.out.startswith("# [inductor] torch.tanh, torch.relu"), done.text
     assert taken(done) and "looking for what is to blame" not in done.err and "running it with" not in done.err
     assert TAKEN not in done.out and "#### Bisection" in done.out
 
