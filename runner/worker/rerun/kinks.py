@@ -105,7 +105,10 @@ def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[in
             flat = [planes(first)]
             flat += [planes(moved) for moved in moved_elements if moved is not None and moved.shape == first.shape]
             runs_of_leaf = torch.stack([torch.where(plane.isfinite(), plane, flat[0]) for plane in flat])
-            spread = Spread(first.shape, runs_of_leaf.amin(0), runs_of_leaf.amax(0))
+            moved = runs_of_leaf[1:]  # these alone: eager itself may have run before a function was replaced
+            is_open = (moved != moved[:1]).any(dim=0)
+            sides = (torch.where(is_open, side, flat[0]) for side in (runs_of_leaf.amin(0), runs_of_leaf.amax(0)))
+            spread = Spread(first.shape, *sides)
             if bool(spread.open_elements().any()):
                 spreads[call, path] = spread
     return spreads
