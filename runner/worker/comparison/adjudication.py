@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from runner.contract.oracles import NEARER, NOISE
+from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import TINY, classes, finite_difference, finite_part, norm, number, pieces, rmse
 from runner.worker.tensors.tolerance import Tolerance
 
@@ -17,6 +19,13 @@ from runner.worker.tensors.tolerance import Tolerance
 SMALL = 1000
 MULTIPLIER_NARROW = 3.0
 MULTIPLIER = 2.0
+
+TYPICAL = 4.0
+"""How many times the median of eager's errors, beside the multiplier, an element may be off where no more is known of it: the largest
+of a million normal errors is 7.3 times their median."""
+
+Movement = tuple[torch.Tensor, torch.dtype]
+"""How far roundings move each element, and the dtype of the coarsest."""
 
 
 @dataclass
@@ -42,41 +51,89 @@ class _Errors:
         return top * math.sqrt(squares / sum(count for _, count in self.pieces))
 
 
+class _Doubts:
+    """Elements that are further off than their own error in eager, or the tolerance, accounts for."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+
+    def add(self, start: int, doubtful: torch.Tensor, errors: torch.Tensor, unit: torch.Tensor) -> None:
+        """Add those elements of a piece that begins at ``start``. All others have the piece's shape."""
+        if bool(doubtful.any()):
+            self._parts.append((start + doubtful.nonzero()[:, 0], errors[doubtful], unit[doubtful]))
+
+    def worst(self, multiplier: float, typical: float, movement: Movement | None) -> tuple[int, float] | None:
+        """Return the element that is furthest off, and by how many units; None where roundings account for each of them.
+
+        How far roundings move the element itself tells. Where that is not known, ``typical``, eager's usual error in units, does.
+        """
+        if not self._parts:
+            return None
+        index, error, unit = (torch.cat(part) for part in zip(*self._parts, strict=True))
+        limit = multiplier * unit
+        if movement is None:
+            limit = limit * max(1.0, TYPICAL * typical)
+        else:
+            response, dtype = movement
+            limit = limit + sensitivity.factor(dtype) * response.reshape(-1)[index]
+        ratio = torch.where(error > limit, error / unit, 0.0)
+        place = int(ratio.argmax())
+        return (int(index[place]), float(ratio[place])) if float(ratio[place]) else None
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+
 @dataclass(frozen=True)
 class Adjudication:
-    """What the float64 reference says: of misplaced NaN and infinities, and of finite mismatches."""
+    """What the float64 reference says: of misplaced NaN and infinities, and of finite mismatches.
+
+    ``place`` is the flat index of an element that is wrong though all errors together are no larger than eager's.
+    """
 
     classes_right: bool
     passed: bool
     label: str
     numbers: dict[str, Any]
+    place: int | None = None
 
 
 def adjudicate(
-    eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor,
+    tolerance: Tolerance,
+    measure_conditioning: Callable[[], Movement | None] = lambda: None,
 ) -> Adjudication:
     """Let the float64 reference decide on what the tolerance does not accept.
 
     A misplaced NaN or infinity is accepted if the compiled element has the class of the reference rounded to the output's
-    dtype. If finite, it must also lie near the reference: within the multiplier of the tolerance, or of eager's worst error
-    where eager is finite too. Otherwise any value would pass where eager alone has a NaN.
+    dtype. If finite, it must also lie near the reference. Otherwise any value would pass where eager alone has a NaN.
 
     A finite mismatch is accepted by RMSE and by the worst element, in units of the tolerance at the reference. RMSE
     alone would let one wrong element in a million pass. A mismatch without a finite reference is never accepted.
+
+    One element that is ill-conditioned says nothing about the others. So each element must also lie within the multiplier of the
+    tolerance, or of its own error in eager; else within what roundings move that very element by.
+
+    Args:
+        measure_conditioning: gives how far roundings move each element, and the dtype of the coarsest. Called only when it is
+            needed: it takes a dozen runs.
     """
     narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
     multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
     classes_right = measured = within = True
-    furthest = 0.0  # of the misplaced elements from the reference, in units of the tolerance
     eager_errors, compiled_errors = _Errors(), _Errors()
+    misplaced, doubts, medians = _Doubts(), _Doubts(), []
     rounded_reference = reference.to(eager.dtype)
-    for _, eager_planes, compiled_planes, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
+    for start, eager_planes, compiled_planes, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
         same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
         allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, compiled_planes))
+        unit = _units(allowed, norm(finite_part(exact, exact)), eager.dtype, tolerance)
         right = (classes(rounded) == classes(compiled_planes)).all(dim=1)
-        distance = norm(finite_difference(exact, compiled_planes)) / allowed.clamp_min(TINY)
-        furthest = max(furthest, float(distance.masked_fill(same_class, 0.0).max()))
         classes_right &= bool((same_class | right).all())
+        distance = norm(finite_difference(exact, compiled_planes))
+        misplaced.add(start, ~same_class & (distance > multiplier * unit), distance, unit)
 
         sides = (eager_planes, compiled_planes, exact)
         finite = torch.stack([plane.isfinite().all(dim=1) for plane in sides]).all(dim=0)
@@ -85,17 +142,22 @@ def adjudicate(
         measured &= not bool((mismatched & ~finite).any())
         if not bool(finite.any()):
             continue
-        eager_error, compiled_error = norm((eager_planes - exact)[finite]), norm((compiled_planes - exact)[finite])
-        within &= bool((compiled_error <= allowed[finite]).all())
-        unit = allowed[finite].clamp_min(TINY)
-        if tolerance.rtol == 0 and tolerance.atol == 0:
-            unit = torch.ones_like(unit)  # no tolerance, no unit: errors as they are
-        eager_errors.add(eager_error, unit)
-        compiled_errors.add(compiled_error, unit)
-    classes_right &= furthest <= multiplier * max(1.0, eager_errors.worst)
+        own = norm(finite_difference(exact, eager_planes))
+        within &= bool((distance <= allowed)[finite].all())
+        doubts.add(start, finite & (distance > multiplier * torch.maximum(own, unit)), distance, unit)
+        eager_errors.add(own[finite], unit[finite])
+        compiled_errors.add(distance[finite], unit[finite])
+        medians.append(float((own / unit)[finite].median()))
+    typical = sorted(medians)[len(medians) // 2] if medians else 0.0
+    needed = max(_ratio(compiled_errors.rmse, eager_errors.rmse), _ratio(compiled_errors.worst, eager_errors.worst))
+    finite_sums = all(
+        math.isfinite(side) for errors in (eager_errors, compiled_errors) for side in (errors.rmse, errors.worst)
+    )
+    passed = measured and (within or (finite_sums and needed <= multiplier))
+    movement = measure_conditioning() if (passed and doubts) or (classes_right and misplaced) else None
+    classes_right = classes_right and misplaced.worst(multiplier, typical, movement) is None
     if not measured:
         return Adjudication(classes_right, False, "", {})
-    needed = max(_ratio(compiled_errors.rmse, eager_errors.rmse), _ratio(compiled_errors.worst, eager_errors.worst))
     numbers = {
         "eager_error_max": number(eager_errors.largest),
         "eager_error_rmse": number(eager_errors.rmse),
@@ -103,12 +165,20 @@ def adjudicate(
         "compiled_error_rmse": number(compiled_errors.rmse),
         "multiplier": number(needed),
     }
-    finite_sums = all(
-        math.isfinite(side) for errors in (eager_errors, compiled_errors) for side in (errors.rmse, errors.worst)
-    )
+    wrong = doubts.worst(multiplier, typical, movement) if passed else None
+    if wrong is not None:
+        return Adjudication(classes_right, False, "", {**numbers, "multiplier": number(wrong[1])}, wrong[0])
     nearer = compiled_errors.rmse <= eager_errors.rmse and compiled_errors.worst <= eager_errors.worst
-    passed = within or (finite_sums and needed <= multiplier)
-    return Adjudication(classes_right, passed, NEARER if nearer else NOISE, numbers)
+    label = NEARER if nearer and not doubts else NOISE
+    return Adjudication(classes_right, passed, label, numbers)
+
+
+def _units(allowed: torch.Tensor, sizes: torch.Tensor, dtype: torch.dtype, tolerance: Tolerance) -> torch.Tensor:
+    """Return what errors are measured in: what the tolerance allows; without one, the steps between numbers of the dtype."""
+    if tolerance.rtol == 0 and tolerance.atol == 0:
+        limits = torch.finfo(dtype)
+        allowed = limits.eps * (sizes + limits.smallest_normal)
+    return allowed.clamp_min(TINY)
 
 
 def _ratio(compiled: float, eager: float) -> float:

@@ -5,7 +5,6 @@ Shapes and dtypes are equal when anything here is called; the judge has seen to 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 
 from runner.contract.oracles import NEARER, NOISE, OVERFLOWED, ROUNDING
-from runner.worker.comparison.adjudication import adjudicate
+from runner.worker.comparison.adjudication import Movement, adjudicate
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import (
     TINY,
@@ -50,10 +49,6 @@ class Comparison:
     label: str | None = None
 
 
-Movement = tuple[torch.Tensor, torch.dtype]
-"""How far roundings move each element, and the dtype of the coarsest."""
-
-
 def compare_values(
     eager: torch.Tensor,
     compiled: torch.Tensor,
@@ -61,6 +56,7 @@ def compare_values(
     reference: Callable[[], torch.Tensor | None] = lambda: None,
     measure_sensitivity: Callable[[], Movement | None] = lambda: None,
     measure_movement: Callable[[], Movement | None] = lambda: None,
+    measure_conditioning: Callable[[], Movement | None] = lambda: None,
 ) -> Comparison:
     """Compare two dense CPU tensors of one shape and dtype.
 
@@ -74,6 +70,8 @@ def compare_values(
             means unknown, or that a result is off by more than roundings explain. Called only when it is needed.
         measure_movement: gives how far a rounding of the inputs moves each element of eager's, and the dtype of that
             rounding, or None where a reference judges. Called only when it is needed.
+        measure_conditioning: gives how far roundings move each element, whatever the dtype and whoever names the tolerance.
+            Called only when the reference accepts the tensor as a whole, and an element is further off than eager's.
     """
     if eager.numel() == 0:
         return Comparison()
@@ -86,7 +84,7 @@ def compare_values(
         return Comparison()
     exact = reference()
     numbers: dict[str, Any] = {"elements": eager.numel()}
-    adjudication = None if exact is None else adjudicate(eager, compiled, exact, tolerance)
+    adjudication = None if exact is None else adjudicate(eager, compiled, exact, tolerance, measure_conditioning)
     differences = []
     labels = []
     if scan.other_class:
@@ -102,12 +100,17 @@ def compare_values(
         elif (
             adjudication is not None
             and adjudication.numbers
+            and adjudication.place is None
             and _is_rounding(eager, compiled, exact, measure_sensitivity, tolerance)
         ) or _is_movement(eager, compiled, measure_movement, tolerance):
             labels.append(ROUNDING)
         else:
-            place = _at(eager, compiled, exact, scan.worst)
-            details = {**numbers, "mismatched": scan.mismatched, **place, **_gap(scan)}
+            worst = scan.worst if adjudication is None or adjudication.place is None else adjudication.place
+            place = _at(eager, compiled, exact, worst)
+            error, relative = error_of(_item(eager, worst), _item(compiled, worst))
+            details = {**numbers, "mismatched": scan.mismatched, **place}
+            details.update(abs_error=number(float(error)), rel_error=number(float(relative)))
+            details.update(abs_error_max=number(scan.largest_error), scale=number(scan.scale))
             details.update(rtol=tolerance.rtol, atol=tolerance.atol)
             details.update(adjudication.numbers if adjudication is not None else {})
             details["same"] = ask_same(eager, compiled, exact)
@@ -139,8 +142,6 @@ class _Scan:
     mismatched: int = 0  # elements beyond the tolerance
     worst: int = 0  # the one furthest beyond it
     worst_ratio: float = -1.0
-    error: float = 0.0  # at the worst
-    size: float = 0.0  # of eager's element there
     largest_error: float = 0.0  # anywhere
     scale: float = 0.0  # eager's largest element
     overflowed: bool = False  # eager has NaN or an infinity where the compiled element is finite
@@ -168,7 +169,6 @@ def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> 
             worst = int(ratio.argmax())
             if float(ratio[worst]) > scan.worst_ratio:
                 scan.worst, scan.worst_ratio = start + worst, float(ratio[worst])
-                scan.error, scan.size = float(error[worst]), float(size[worst])
     return scan
 
 
@@ -197,16 +197,6 @@ def _is_movement(
     return movement is not None and sensitivity.movement_explains(
         eager, compiled, *movement, tolerance.rtol, tolerance.atol
     )
-
-
-def _gap(scan: _Scan) -> dict[str, Any]:
-    relative = scan.error / scan.size if scan.size else math.inf
-    return {
-        "abs_error": number(scan.error),
-        "rel_error": number(relative),
-        "abs_error_max": number(scan.largest_error),
-        "scale": number(scan.scale),
-    }
 
 
 def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:

@@ -11,7 +11,8 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
-from runner.worker.comparison.compare import Comparison, Movement, compare_values, equal_bits, lies_within, same_python
+from runner.worker.comparison.adjudication import Movement
+from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
 from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.observe import Observation
@@ -180,11 +181,20 @@ def _element_findings(
         movement = evidence.reference.measure_movement(call, eager_leaf.path, precision())
         return None if movement is None else (movement, precision())
 
+    def measure_conditioning() -> Movement | None:
+        rounded = precision()
+        if rounded in sensitivity.WIDEST:
+            response = evidence.reference.measure_movement(call, eager_leaf.path, rounded)
+        else:
+            response = evidence.reference.measure_sensitivity(call, eager_leaf.path)
+        return None if response is None else (response, rounded)
+
+    measures = reference, measure_sensitivity, measure_movement, measure_conditioning
     bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
-    result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+    result = compare_values(eager, compiled, bounds, *measures)
     if result.differences and not (named or bounds.exact) and precision() != dtype:
         bounds = tolerance_for(precision(), tolerance, eager_leaf.path)
-        result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+        result = compare_values(eager, compiled, bounds, *measures)
     outside = any(difference.oracle == "nonfinite" for difference in result.differences)
     if outside and not (named or bounds.exact) and is_measured():
         domain = evidence.reference.measure_domain(call, eager_leaf.path)
@@ -193,7 +203,7 @@ def _element_findings(
             plausible = ~compiled.isfinite() | (compiled.abs().to(largest.dtype) <= sensitivity.factor(dtype) * largest)
             undefined = either & plausible if undefined is None else undefined | either & plausible
             compiled = torch.where(undefined, eager, compiled)
-            result = compare_values(eager, compiled, bounds, reference, measure_sensitivity, measure_movement)
+            result = compare_values(eager, compiled, bounds, *measures)
             result = result if result.differences else Comparison(label=ROUNDING)
     if result == Comparison() and eager.numel() and not (named or bounds.exact) and sensitivity.is_measured(dtype):
         respond = functools.partial(evidence.reference.measure_sensitivity, call, eager_leaf.path)

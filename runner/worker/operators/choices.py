@@ -27,7 +27,8 @@ class Call:
     func: Any
     arguments: Mapping[str, Any]
     uncertainty: torch.Tensor | None = None
-    """How far a unit roundoff moves each element that it compares; None where its arguments are exact."""
+    """How far a unit roundoff moves each element that it compares, NaN for one that is compared with its copy; None where its arguments
+    are exact."""
 
     @staticmethod
     def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
@@ -87,7 +88,7 @@ class Draw:
         return self.move(x, other, amount)
 
     def move(self, x: torch.Tensor, other: Any, amount: torch.Tensor) -> torch.Tensor:
-        """Return floating elements moved by up to ``amount``, as ``blur`` says."""
+        """Return floating elements moved by up to ``amount``, as ``blur`` says. One with NaN for an amount stays."""
         if self.number == 5:
             return torch.where((x - other).abs() <= amount, torch.as_tensor(other, dtype=x.dtype, device=x.device), x)
         if self.number in (3, 4):
@@ -95,7 +96,7 @@ class Draw:
         else:
             noise = torch.rand(x.shape, generator=self._generator()).mul_(2).sub_(1)
         noise = noise.to(device=x.device, dtype=x.dtype)
-        return torch.where(x.isfinite(), x + amount * noise, x)
+        return torch.where(x.isfinite() & ~amount.isnan(), x + amount * noise, x)
 
     def _generator(self) -> torch.Generator:
         self._made += 1

@@ -105,7 +105,10 @@ def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[in
             flat = [planes(first)]
             flat += [planes(moved) for moved in moved_elements if moved is not None and moved.shape == first.shape]
             runs_of_leaf = torch.stack([torch.where(plane.isfinite(), plane, flat[0]) for plane in flat])
-            spread = Spread(first.shape, runs_of_leaf.amin(0), runs_of_leaf.amax(0))
+            moved = runs_of_leaf[1:]  # these alone: eager itself may have run before a function was replaced
+            is_open = (moved != moved[:1]).any(dim=0)
+            sides = (torch.where(is_open, side, flat[0]) for side in (runs_of_leaf.amin(0), runs_of_leaf.amax(0)))
+            spread = Spread(first.shape, *sides)
             if bool(spread.open_elements().any()):
                 spreads[call, path] = spread
     return spreads
@@ -172,7 +175,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.has_kinks = True
         reach = _reach(x, amount)
         moved = (
-            self._equal(call, own.shape, reach)
+            self._equal(call, own, reach)
             if call.func in _EQUALITIES
             else call.run(**{name: self._draw.move(x, other, reach)})
         )
@@ -198,12 +201,13 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.kink_names.add("relu")
         return result.copy_(torch.where(near, moved, result))
 
-    def _equal(self, call: Call, shape: torch.Size, amount: torch.Tensor) -> torch.Tensor:
+    def _equal(self, call: Call, own: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
         """Return which elements may equal what they are compared with: all, none, or some at random. No moved one would."""
         near = (call.arguments["self"] - call.arguments["other"]).abs() <= amount
-        noise = self._draw.move(torch.zeros(shape), 0, torch.ones(shape)).to(near.device)
+        noise = self._draw.move(torch.zeros(own.shape), 0, torch.ones(own.shape)).to(near.device)
         equal = near if self._draw.number == 5 else near & (noise > 0)
-        return equal if call.func.overloadpacket is aten.eq else ~equal
+        moved = equal if call.func.overloadpacket is aten.eq else ~equal
+        return torch.where(amount.isnan(), own, moved)
 
 
 def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:

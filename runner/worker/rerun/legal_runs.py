@@ -171,15 +171,22 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     masks: dict[tuple[int, str], torch.Tensor | None] = {}
     ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
     extend(ranges, eager)
+    # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
+    whole: list[Observation] = []  # the first that did not raise, and the latest
     for number in range(1, DRAWS + 1):
         observation, mode = _run(source, settings, LegalChoices(Draw(number), uses), [])
         operators.update(mode.free)
         if not uses and not operators:
             return None  # nobody had a choice
-        mark(masks, eager, observation)
+        if observation.error is None or eager.error is not None:
+            whole = [*whole[:1], observation]
+        if whole:
+            mark(masks, whole[0], observation)
         extend(ranges, observation)
     if not operators:
         return None
+    if len(whole) == 1:
+        mark(masks, eager, whole[0])
     results = {
         (call, path): Result(use, place)
         for call, leaves in enumerate(outputs)

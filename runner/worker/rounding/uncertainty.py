@@ -6,7 +6,8 @@ A mask of -1e9 that is added to some elements says nothing about the others, so 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,9 @@ _SWEEP = 512  # results after which those of tensors that are gone are forgotten
 
 Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""A tensor in float64 with each rounding up, and with each down. Copies of one number are equal in both."""
+
 
 class Uncertainties:
     """Follows operators, and knows of each computed tensor how far a unit roundoff in each of them moves its elements.
@@ -43,6 +47,7 @@ class Uncertainties:
         """Know nothing: all tensors are exact."""
         self._amounts: dict[Key, tuple[StorageWeakRef, torch.Tensor]] = {}
         self._storages: dict[int, tuple[StorageWeakRef, float]] = {}  # the largest in each, for other views of it
+        self._pairs: dict[Key, tuple[StorageWeakRef, Pair]] = {}
         self._count = 0
 
     def of(self, *tensors: Any) -> torch.Tensor | None:
@@ -51,13 +56,25 @@ class Uncertainties:
         return None if not known else known[0] if len(known) == 1 else torch.maximum(known[0], known[1])
 
     def of_compared(self, arguments: Mapping[str, Any]) -> torch.Tensor | None:
-        """Return the amounts of an operator's first argument and what it compares that with, broadcast; None where both are exact."""
+        """Return the amounts of an operator's first argument and what it compares that with, broadcast; None where both are exact.
+
+        An amount is NaN where the two are one number and its copy, as a maximum is of one of its arguments: no rounding parts them.
+        A copy of one of two numbers that a rounding may tie is no such copy.
+        """
         x, other = arguments.get("self"), arguments.get("other", arguments.get("threshold"))
         amount = self.of(x, other)
         if amount is None:
             known = any(self._of(leaf) is not None for leaf in tree_leaves(dict(arguments)))
             return torch.zeros((), dtype=torch.float64) if known else None  # another argument is computed
+        pair, other_pair = self._pair_of(x), self._pair_of(other)
+        if pair is not None and other_pair is not None:
+            (up, down), (other_up, other_down) = pair, other_pair
+            amount = torch.where((up == other_up) & (down == other_down), torch.nan, amount)
         return amount
+
+    def _pair_of(self, tensor: Any) -> Pair | None:
+        entry = self._pairs.get(_key(tensor)) if _is_plain(tensor) else None
+        return None if entry is None else entry[1]
 
     def _of(self, tensor: Any) -> torch.Tensor | None:
         if not _is_plain(tensor):
@@ -77,8 +94,9 @@ class Uncertainties:
         call = _Trial(func, args, kwargs)
         try:
             amounts = call.view(computed) if view else call.squares(computed) if call.linear else call.moves(computed)
+            copies = call.copies([(leaf, self._pair_of(leaf)) for leaf, _ in computed]) if exact and computed else []
         except Exception:  # noqa: BLE001  kernels refuse float64, layouts and shapes in as many ways as there are
-            amounts = []
+            amounts, copies = [], []
         most = max((float(amount.max()) for _, amount in computed), default=0.0)
 
         def record(result: Any) -> None:
@@ -94,6 +112,9 @@ class Uncertainties:
                     own = size.nan_to_num(nan=0.0, posinf=0.0) * torch.finfo(tensor.dtype).eps
                     amount = torch.maximum(amount, own)
                 self._store(tensor, amount, view and fits)
+                known = copies[place] if len(copies) == len(results) else None
+                pair = known if exact else _moved(tensor, amount, self._count)
+                self._store_pair(tensor, pair, written=func._schema.is_mutable)
 
         return record
 
@@ -111,6 +132,17 @@ class Uncertainties:
         if self._count % _SWEEP == 0:
             self._amounts = {key: entry for key, entry in self._amounts.items() if not entry[0].expired()}
             self._storages = {key: place for key, place in self._storages.items() if not place[0].expired()}
+            self._pairs = {key: entry for key, entry in self._pairs.items() if not entry[0].expired()}
+
+    def _store_pair(self, tensor: torch.Tensor, pair: Pair | None, written: bool) -> None:
+        """Keep what a tensor is with all roundings up and down; forget it of others in memory that was ``written`` to."""
+        storage = tensor.untyped_storage()
+        if written:
+            self._pairs = {key: entry for key, entry in self._pairs.items() if key[0] != storage._cdata}
+        if pair is not None and pair[0].shape == tensor.shape:
+            self._pairs[_key(tensor)] = StorageWeakRef(storage), pair
+        else:
+            self._pairs.pop(_key(tensor), None)
 
 
 def fitting(amount: torch.Tensor | None, x: Any) -> torch.Tensor | None:
@@ -168,6 +200,19 @@ class _Trial:
                 amounts = [torch.maximum(old, (a - b).abs().nan_to_num(nan=0.0) / STEP) for old, a, b in pairs]
         return [_finite(amount) for amount in amounts]
 
+    def copies(self, computed: Sequence[tuple[torch.Tensor, Pair | None]]) -> list[Pair]:
+        """Return the results for arguments with all roundings up, and down; none where those are not known."""
+        pairs = {id(leaf): pair for leaf, pair in computed}
+
+        def side_of(leaf: torch.Tensor, side: int) -> torch.Tensor:
+            pair = pairs.get(id(leaf))
+            return _wide(leaf) if pair is None else pair[side].clone()
+
+        if None in pairs.values():
+            return []
+        up, down = (self._run(functools.partial(side_of, side=side)) for side in (0, 1))
+        return list(zip(up, down, strict=True))
+
     def _run(
         self, change: Callable[[torch.Tensor], torch.Tensor], leaf: Any = None, instead: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
@@ -185,6 +230,13 @@ class _Trial:
 def _wide(leaf: torch.Tensor) -> torch.Tensor:
     """Return a copy in float64 or complex128."""
     return leaf.detach().to(wide_dtype(leaf.dtype), copy=True)
+
+
+def _moved(tensor: torch.Tensor, amount: torch.Tensor, seed: int) -> Pair:
+    """Return a tensor with each element up, and down, by another number of its amounts."""
+    noise = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).add_(1)
+    step, own = STEP * amount * noise.to(tensor.device), _wide(tensor)
+    return torch.where(own.isfinite(), own + step, own), torch.where(own.isfinite(), own - step, own)
 
 
 def _square(leaf: torch.Tensor) -> torch.Tensor:

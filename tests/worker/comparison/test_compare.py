@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -204,6 +205,57 @@ def test_zero_tolerance_still_asks_float64():
     zero = Tolerance(0.0, 0.0)
     assert oracles(tensor(1.001, 2.0), tensor(1.0, 2.0), exact, zero) == []
     assert oracles(tensor(1.001, 2.0), tensor(1.01, 2.0), exact, zero) == ["value"]
+
+
+ILL_CONDITIONED = (1.0, 2.0, 3.0, 7.6e6), (1.0, 2.0, 3.0, 7.5e6)  # eager's values and the exact ones
+ROUNDED_AWAY = torch.tensor([1e-7, 1e-7, 1e-7, 1e5], dtype=torch.float64), torch.float32
+"""How far a rounding moves each of them."""
+
+
+@pytest.mark.parametrize(
+    ("compiled", "movement", "place"),
+    [
+        ((1.0, 2.0, 3.0, 7.6e6), None, None),
+        ((1.0, 2.0, 3.0, 7.4e6), None, None),
+        ((1.0, 2.02, 3.0, 7.5e6), None, [1]),  # nearer to float64 as a whole
+        ((1.0, 2.02, 3.0, 7.5e6), ROUNDED_AWAY, [1]),
+        ((1.0, 2.02, 3.0, 7.5e6), (torch.full((4,), 1e-3, dtype=torch.float64), torch.float32), None),
+    ],
+)
+def test_an_ill_conditioned_element_excuses_no_other_one(
+    compiled: tuple[float, ...], movement: Any, place: list[int] | None
+) -> None:
+    eager, exact = tensor(*ILL_CONDITIONED[0]), tensor(*ILL_CONDITIONED[1], dtype=torch.float64)
+    measures = {"reference": lambda: exact, "measure_conditioning": lambda: movement}
+    found = compare_values(eager, tensor(*compiled), tolerance_for(torch.float32), **measures)
+    assert [difference.numbers["worst_index"] for difference in found.differences] == ([place] if place else [])
+    if place:
+        numbers = found.differences[0].numbers
+        assert (numbers["eager"], numbers["compiled"]) == (2.0, pytest.approx(2.02))
+        assert numbers["multiplier"] == pytest.approx(0.02 / (1e-5 + 2 * 1.3e-6), rel=1e-3)
+
+
+def test_noise_of_the_whole_tensor_needs_no_movement() -> None:
+    exact = torch.ones(100_000, dtype=torch.float64)
+    noise = [torch.randn(exact.shape, generator=torch.Generator().manual_seed(seed)) * 1e-3 for seed in (0, 1)]
+    eager, compiled = (1 + part for part in noise)
+    assert compare_values(eager, compiled, tolerance_for(torch.float32), lambda: exact).label == NOISE
+
+
+def test_where_eager_has_a_nan_an_ill_conditioned_element_excuses_nothing_either() -> None:
+    eager, exact = tensor(NAN, 7.6e6, 1.0, 2.0), tensor(1.0, 7.5e6, 1.0, 2.0, dtype=torch.float64)
+    assert oracles(eager, tensor(1.0, 7.6e6, 1.0, 2.0), exact) == []
+    assert oracles(eager, tensor(1.1, 7.6e6, 1.0, 2.0), exact) == ["nonfinite"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_elements_of_float8_are_held_against_their_own_steps(dtype: torch.dtype) -> None:
+    exact = torch.tensor([224.0, 0.5 * (1 + 0.49 * torch.finfo(dtype).eps), 0.02], dtype=torch.float64)
+    eager = exact.to(dtype)
+    beside = eager.view(torch.int8) + torch.tensor([0, 1, 0], dtype=torch.int8)
+    assert oracles(eager, beside.view(dtype), exact, tolerance_for(dtype)) == []
+    wrong = eager.view(torch.int8) ^ torch.tensor([0, 0, 0x20], dtype=torch.int8)  # a bit of the exponent
+    assert oracles(eager, wrong.view(dtype), exact, tolerance_for(dtype)) == ["value"]
 
 
 def test_a_wrong_element_in_the_second_piece_keeps_its_place(monkeypatch):

@@ -60,6 +60,19 @@ def test_the_gradient_at_an_exact_zero_is_defined(body: str) -> None:
     assert oracles(record) == ["grad"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(x * 1.1).amax(0)",
+        "torch.where((s := x * 1.1) == s.amax(0), x, 0)",
+        "torch.zeros(2).scatter_reduce(0, torch.zeros(2, dtype=torch.int64), x * 1.1, 'amax', include_self=False)",
+    ],
+)
+def test_the_gradient_of_a_largest_number_is_defined(body: str) -> None:
+    record = run(source(f"return {body}", INPUTS), "planted:last_gradient_off", **BACKWARD)
+    assert oracles(record) == ["grad"]
+
+
 def test_who_asks_for_exact_results_means_each_side_of_a_kink() -> None:
     text = source(f"return {F}.relu(1 - x / 3).round()", INPUTS)
     fields = {"grad": {"mode": "backward"}, "tolerance": {"exact": True}}

@@ -195,6 +195,23 @@ def test_a_comparison_of_computed_values_is_known_up_to_a_rounding() -> None:
         assert oracles(run(text, "planted:negated", **NO_GRADIENT)) == ["value"]
 
 
+OWN_EXTREMES = [
+    "torch.where(s == s.amax(0), s, 0)",
+    "torch.where(s >= s.amax(0), s, 0)",
+    "torch.where(s < s.amax(0), 0, s)",
+    "torch.where(s != s[s.argmax(0)], 0, s)",
+    "torch.where(s == s.sort().values[-1], s, 0)",
+]
+
+
+@pytest.mark.parametrize("body", OWN_EXTREMES)
+def test_a_computed_number_equals_its_own_copy(body: str) -> None:
+    text = source(f"s = x * 1.1\nreturn {body}", "torch.tensor([3.0, 5.0, 2.0])")
+    assert oracles(run(text, "planted:zeros", **NO_GRADIENT)) == ["value"]
+    record = run(text, **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], [])
+
+
 def test_the_sign_of_a_sum_that_cancels_is_known_up_to_a_rounding() -> None:
     """Eager gives zero, and a backend that rounds in another way gives less than that: it takes the other branch."""
     body = "v = ((x + y) - x).sum() - 4\nreturn torch.where(v >= 0, x, -x), v"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import torch
 from worker_jobs import oracles, passes, run, source
 
 CANCEL = "(({0} + 4096) - 4096)"
@@ -205,3 +208,17 @@ def test_an_overflow_on_the_way_to_a_finite_result_has_it_too():
     assert record["notes"] == ["eager overflows in aten.mul.Tensor, where float64 has numbers"]
     assert oracles(run(text, "planted:off_by_one", **HALF)) == ["value"]
     assert run(text, "planted:clean", **HALF)["labels"] == []
+
+
+def cosine(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """A backend that replaces a function of torch at its first compilation, as packages of vendors do, and computes with it."""
+    torch.sin = torch.cos
+    return lambda x: (torch.cos(x), *graph(x)[1:])
+
+
+@pytest.mark.parametrize("more", ["", ", x.argmin()", ", torch.empty(3).fill_(2)"])
+def test_a_backend_that_replaces_a_function_has_no_reference_by_it(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    monkeypatch.setattr(torch, "sin", torch.sin)
+    record = run(source(f"return torch.sin(x){more}", "torch.randn(4)"), f"{__name__}:cosine", grad={"mode": "off"})
+    assert oracles(record)[:1] == ["value"] and record["labels"] == []
+    assert any("the run gives other numbers than eager's" in note for note in record["notes"])

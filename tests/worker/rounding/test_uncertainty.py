@@ -112,3 +112,25 @@ def test_what_another_run_knows_is_taken_where_it_fits() -> None:
     assert fitting(None, X) is None
     other = fitting(amount, torch.full((5,), 2.0))
     assert other is not None and other.tolist() == pytest.approx([2 * EPS] * 5)
+
+
+@pytest.mark.parametrize(
+    ("compared", "expected"),
+    [
+        (lambda s: (s, s.amax(1, keepdim=True)), [False, False, True] * 2),
+        (lambda s: (s, s.t().clone().amin(0)[:, None]), [True, False, False] * 2),
+        (lambda s: (s, s.gather(1, torch.zeros(2, 1, dtype=torch.int64))), [True, False, False] * 2),
+        (lambda s: (s, s.sort(1, descending=True).values), [False, True, False] * 2),
+        (lambda s: (s, s + 0.0), [False] * 6),
+        (lambda s: (s.relu_(), s), [True] * 6),
+        (lambda s: (s, s.clone().mul_(1.0)), [False] * 6),
+        (lambda s: (s, torch.cat([s[:, :2], s[:, 1:2] * 1.0], 1).amax(1, keepdim=True)), [False] * 6),  # a tie
+    ],
+)
+def test_a_number_that_is_compared_with_its_copy_has_no_amount(
+    compared: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], expected: list[bool]
+) -> None:
+    with Following() as mode:
+        x, other = compared(X / 3)
+    amount = mode.uncertainties.of_compared({"self": x, "other": other})
+    assert amount is not None and amount.isnan().reshape(-1).tolist() == expected
