@@ -16,6 +16,14 @@ from runner.diagnose.privacy import redact
         ("in /tmp/a-b/c_d/e.py.", "in e.py."),
         ("/tmperature and a/tmp", "/tmperature and a/tmp"),
         ("https://github.com/pytorch/pytorch", "https://github.com/pytorch/pytorch"),
+        ("/srv/tmp/a/b.py and my/tmp/a.py", "/srv/tmp/a/b.py and my/tmp/a.py"),
+        ("/var/tmp/a/b.py", "b.py"),
+        ("https://x.org/tmp/a.html and file:///tmp/a/b.py", "https://x.org/tmp/a.html and file://b.py"),
+        ("https://tmp/a.html", "https://tmp/a.html"),
+        ("x(/opt/a b/lib/python3.11/site-packages/torch/x.py)", "x(/opt/a torch/x.py)"),
+        ("venv/lib/python3.11/site-packages/torch/x.py", "torch/x.py"),
+        ("https://x.org/lib/python3.11/typing.py", "https://x.org/lib/python3.11/typing.py"),
+        ('File "/usr/lib/python3.11/typing.py"', 'File "typing.py"'),
     ],
 )
 def test_folders_are_cut(text: str, redacted: str) -> None:
@@ -26,3 +34,16 @@ def test_home_and_working_folder_are_cut(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
     assert redact(f"/home/ada/x.py {tmp_path}/y.py /home/adam/z.py") == "x.py y.py /home/adam/z.py"
+    for path in ("/home/ada-2/x.py", "/home/ada.old/x.py", "/mnt/home/ada/x.py", "https://home/ada/x"):
+        assert redact(path) == path
+    assert redact("It is in /home/ada. So is file:///home/ada/x.py") == "It is in . So is file://x.py"
+
+
+def test_a_folder_in_another_one_is_cut_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "my work").mkdir()
+    monkeypatch.chdir(tmp_path / "my work")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert (
+        redact(f"{tmp_path}/my work/x.py {tmp_path}/my work/.venv/lib/python3.11/site-packages/torch/y.py")
+        == "x.py torch/y.py"
+    )
